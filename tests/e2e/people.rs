@@ -355,3 +355,30 @@ fn an_answer_to_a_run_at_work_is_taken_by_its_process() {
     live.wait().code(0);
     assert_eq!(env.comments().len(), 1);
 }
+
+/// A call that nobody declared may have been what a job is to do. A person who knows says so, or has the model asked, with a word that it reads.
+#[test]
+fn what_an_undeclared_call_did_is_said_by_a_person_or_left_to_the_model() {
+    let last = json!({"text": "It is done.", "expect": {"contains": ["Leave it as it is.", "do not repeat it"]}});
+    let turns = json!([{"tools": [comment("first")]}, {"text": "Posted."}, last]);
+    let fields = json!({"tools": {"builtin": false}, "stop_conditions": [{"effect": "email.send"}]});
+    for answer in [vec!["happened"], vec!["retry", "--text", "Leave it as it is."]] {
+        let env = env().with_forum();
+        env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(75);
+        let question = open_questions(&env).remove(0);
+        let shown = env.run(&["questions"]).code(0).stdout;
+        assert!(shown.contains(&format!("ua answer {question} happened")), "{shown}");
+        env.run(&[&["answer", question.as_str()], answer.as_slice()].concat()).code(0);
+        let output = env.run(&["resume", "r"]);
+        if answer[0] == "happened" {
+            output.code(0).shows(&["succeeded"]);
+        } else {
+            // The model was asked, and left it as it was: that is a person's matter again, who can say now that it was it.
+            output.code(75);
+            assert_eq!(env.value("SELECT count(*) FROM usage"), "3");
+            env.run(&["answer", &open_questions(&env).remove(0), "happened"]).code(0);
+            env.run(&["resume", "r"]).code(0);
+        }
+        assert_eq!(env.comments().len(), 1);
+    }
+}

@@ -138,6 +138,7 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
         missing,
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
+        undeclared: None,
     }
 }
 

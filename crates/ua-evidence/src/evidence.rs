@@ -5,8 +5,8 @@
 //! Invariants: an effect counts once per call that succeeded by a settled receipt of its own; a failed, lost or deduplicated
 //! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
-use serde::Serialize;
-use ua_core::{EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
+use serde::{Deserialize, Serialize};
+use ua_core::{CallId, EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -63,6 +63,18 @@ pub struct ConditionResult {
     /// Whether what is missing is for a person to say, and no work for the model.
     #[serde(skip)]
     pub for_a_person: bool,
+    /// A call that succeeded and may have been it, which nobody declared.
+    #[serde(skip)]
+    pub undeclared: Option<Undeclared>,
+}
+
+/// A call that succeeded, and an effect that it may have been.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undeclared {
+    /// The call.
+    pub call_id: CallId,
+    /// The kind of effect.
+    pub effect: String,
 }
 
 impl ConditionResult {
@@ -179,6 +191,7 @@ impl Evidence<'_> {
                 missing: Some("this condition is not known, so it cannot be met".to_owned()),
                 to_do: Some("end your reply and say so".to_owned()),
                 for_a_person: false,
+                undeclared: None,
             },
         });
         let outputs = outputs.iter().map(|output| {
@@ -206,6 +219,11 @@ impl EvidenceReport {
     /// Whether something is missing that only a person can say anything about: it may have been done, and nobody declared that.
     pub fn needs_a_person(&self) -> bool {
         self.conditions.iter().any(|condition| !condition.met && condition.for_a_person)
+    }
+
+    /// The calls of which a person may say that they were what is missing.
+    pub fn undeclared(&self) -> Vec<Undeclared> {
+        self.conditions.iter().filter(|condition| !condition.met).filter_map(|c| c.undeclared.clone()).collect()
     }
 
     /// What is missing, a line each, for a person. Empty when every condition holds.
@@ -315,6 +333,9 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         found,
         evidence,
         for_a_person: !met && !too_many && perhaps.is_some(),
+        undeclared: perhaps
+            .filter(|call| !met && !too_many && own_success(by.receipts, call).is_some())
+            .map(|call| Undeclared { call_id: call.call_id.clone(), effect: wanted.effect.clone() }),
         missing,
         to_do,
     }
@@ -330,7 +351,7 @@ fn overrun(effect: &str, found: u32) -> Shortcoming {
 /// What is to be said when a call that nobody declared may have been the effect.
 fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> Shortcoming {
     let what = format!(
-        "{found} of {} confirmed by a receipt. Call {} of {} {}, and whether that is {} is not declared: a policy rule with `effect_kind` declares it",
+        "{found} of {} confirmed by a receipt. Call {} of {} {}, and whether that is {} is not declared (a policy rule with `effect_kind` declares it for later runs)",
         wanted.count,
         call.call_id,
         code(&call.name.raw, 100),
@@ -396,6 +417,7 @@ fn file_result(
         missing,
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
+        undeclared: None,
     }
 }
 
@@ -489,6 +511,7 @@ mod tests {
                 missing: None,
                 to_do: None,
                 for_a_person: false,
+                undeclared: None,
             }]
         );
         assert_eq!(report.missing_for_model(), "");
@@ -567,6 +590,7 @@ mod tests {
         let report = judge(&story);
         let text = report.missing_for_model();
         assert!(report.needs_a_person() && text.contains("post_message` succeeded"), "{text}");
+        assert_eq!(report.undeclared(), [Undeclared { call_id: call.clone(), effect: "email.send".to_owned() }]);
         assert!(text.contains("To do: do not repeat it") && !text.contains("call the tool"), "{text}");
         // A tool that was declared to be something else, or whose name says that, leaves the model to its work.
         for other in [

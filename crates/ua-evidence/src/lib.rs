@@ -37,9 +37,9 @@ pub use call_line::CallLine;
 pub use citations::{fetched_sources, judge_citations, report_files};
 pub use corpus::{CorpusLine, CorpusState};
 pub use evidence::{
-    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
+    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, Undeclared, evaluate, evaluate_scope,
     missing_in_short, said_by_persons, words_of_persons,
 };
-pub use lineage::evaluate_run;
+pub use lineage::{UNDECLARED, evaluate_run};
 pub use unchecked::unchecked;
 pub use verdict::Verdict;

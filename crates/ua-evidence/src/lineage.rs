@@ -3,24 +3,45 @@
 //! Durable Jobs v1 spec §6 and §8.2: an effect is one per lineage, so a fork that is not allowed to repeat it cannot be asked to.
 //! Invariant: what counts is always a call that succeeded by a settled receipt of its own; it counts once.
 
-use ua_core::{RunSpec, StopCondition};
-use ua_store::{CallRecord, ReceiptRecord, RunRecords};
+use ua_core::{CallPolicy, EffectKind, RunSpec, StopCondition};
+use ua_store::{CallRecord, Choice, QuestionKind, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
-use crate::evidence::{EvidenceReport, EvidenceScope, evaluate_scope};
+use crate::evidence::{EvidenceReport, EvidenceScope, Undeclared, evaluate_scope};
 
 /// Judges the conditions in `scope` of a run over its own receipts and those that count with them: of the turns
 /// it shares, of what its sub-agents did, and of effects elsewhere in its lineage that it asked for and was answered with, or that a condition allows no
-/// further one of.
+/// further one of. A call that a person said was the effect counts as it.
 pub fn evaluate_run(
     records: &RunRecords,
     scope: EvidenceScope<'_>,
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let (calls, receipts) = counting(records);
+    let (mut calls, receipts) = counting(records);
+    let said = said_by_people(records);
+    for call in &mut calls {
+        let of_call = said.iter().find(|said| said.call_id == call.call_id);
+        if let Some(kind) = of_call.and_then(|said| EffectKind::parse(&said.effect)) {
+            let mut policy = CallPolicy::clone(&call.policy);
+            (policy.effect_kind, policy.kind_is_guessed) = (Some(kind), false);
+            call.policy = policy.into();
+        }
+    }
     evaluate_scope(&records.run.spec, scope, &calls, &receipts, artifacts, media)
 }
+
+/// What people said calls were that nobody had declared: `happened`, where they were asked about it.
+fn said_by_people(records: &RunRecords) -> Vec<Undeclared> {
+    let asked = records.questions.iter().filter(|question| question.kind == QuestionKind::MissingEvidence);
+    let said = asked.filter(|q| q.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Happened));
+    said.filter_map(|q| serde_json::from_value::<Vec<Undeclared>>(q.detail.get(UNDECLARED)?.clone()).ok())
+        .flatten()
+        .collect()
+}
+
+/// Where the detail of a question has the calls that it asks about.
+pub const UNDECLARED: &str = "undeclared";
 
 fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
     let lineage = &records.lineage;
@@ -54,6 +75,44 @@ mod tests {
 
     use super::*;
     use crate::testing::{Story, mail_policy};
+
+    /// A call that nobody declared counts as what a person said it was, and for nothing else.
+    #[test]
+    fn what_a_person_said_a_call_was_counts() {
+        let job = r#"{"objective": "Mail it", "stop_conditions": [{"effect": "email.send"}]}"#;
+        let policy = CallPolicy { class_source: ua_core::ClassSource::Name, ..CallPolicy::unclassified() };
+        let mut story = Story::new(job);
+        let call = story.asks("", &[("mcp__post__deliver", json!({"to": "a"}), policy)])[0].clone();
+        story.starts(&call);
+        story.succeeds(&call, "delivered", None);
+        let judge = |records: &RunRecords| evaluate_run(records, EvidenceScope::of(records), &[], &|_| None);
+        let report = judge(&story.records);
+        assert!(report.needs_a_person() && !report.all_met);
+        let asked = report.undeclared();
+        let question = story.questions(&call);
+        let mut records = story.records.clone();
+        let record = records.questions.iter_mut().find(|record| record.question_id == question).unwrap();
+        (record.call_id, record.kind) = (None, QuestionKind::MissingEvidence);
+        record.detail = json!({ UNDECLARED: asked });
+        let answered = |choice, detail: Option<serde_json::Value>| {
+            let mut records = records.clone();
+            let record = records.questions.iter_mut().find(|record| record.question_id == question).unwrap();
+            record.answer = Some(ua_store::AnswerRecord {
+                choice,
+                proof: None,
+                text: None,
+                by: "cli:ana".to_owned(),
+                answered_at: record.created_at,
+                applied_at: None,
+            });
+            record.detail = detail.unwrap_or(record.detail.take());
+            judge(&records).all_met
+        };
+        assert!(answered(Choice::Happened, None));
+        assert!(!answered(Choice::Continue, None) && !answered(Choice::Abort, None));
+        let other = json!({ UNDECLARED: [{"call_id": call, "effect": "message.post"}] });
+        assert!(!answered(Choice::Happened, Some(other)), "it was something else");
+    }
 
     /// A run that asked for nothing, with an e-mail that another run of its lineage sent.
     fn with_mail_elsewhere(job: &str) -> RunRecords {

@@ -101,9 +101,12 @@ impl Progress {
                 line(tool, 80),
                 line(why, 160)
             )),
-            RunEvent::HistoryCut { turn } => {
+            RunEvent::HistoryCut { turn, perhaps: false } => {
                 Some(format!("turn {turn} · too long for the model, asking again with less of the history"))
             }
+            RunEvent::HistoryCut { turn, perhaps: true } => Some(format!(
+                "turn {turn} · refused, perhaps because it is too long for the model; asking again with less of the history"
+            )),
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
@@ -119,13 +122,13 @@ impl Progress {
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
             )),
-            RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken, ends_in_millis } => {
+            RunEvent::Retrying { attempt, why, wait_millis, left_millis, may_be_billed, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let ends_in = ends_in_millis.map(Duration::from_millis);
                 Some(format!(
                     "model · attempt {attempt} failed ({}); {}",
                     line(why, 120),
-                    next_try_in_words(wait, left, *left_broken, ends_in)
+                    next_try_in_words(wait, left, *may_be_billed, ends_in)
                 ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
@@ -320,7 +323,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::ToolLeftOut { turn, tool, why } => {
             json!({"event": "tool_left_out", "turn": turn, "tool": tool, "why": why})
         }
-        RunEvent::HistoryCut { turn } => json!({"event": "history_cut", "turn": turn}),
+        RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
@@ -331,10 +334,10 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::HistoryOverLimit { max_tokens } => {
             json!({"event": "history_over_limit", "max_tokens": max_tokens})
         }
-        RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken, ends_in_millis } => {
+        RunEvent::Retrying { attempt, why, wait_millis, left_millis, may_be_billed, ends_in_millis } => {
             json!({
                 "event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
-                "left_broken": left_broken, "ends_in_millis": ends_in_millis,
+                "may_be_billed": may_be_billed, "ends_in_millis": ends_in_millis,
             })
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
@@ -375,33 +378,25 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
     })
 }
 
-/// When the model is asked again, and what ends that first: the run's time, if it is over before.
-fn next_try_in_words(wait: Duration, left: Duration, left_broken: Option<u32>, ends_in: Option<Duration>) -> String {
+/// When the model is asked again, for how long, and what it may cost; what ends that first is the run's time, if it is over before.
+fn next_try_in_words(wait: Duration, left: Duration, may_be_billed: bool, ends_in: Option<Duration>) -> String {
     const TIME: &str = "where `max_wallclock_minutes` is used up";
     let again = format!("trying again in {}", span_in_words(wait));
-    match (ends_in, left_broken) {
-        (Some(ends_in), _) if ends_in <= wait => {
-            format!(
+    let next = match ends_in {
+        Some(ends_in) if ends_in <= wait => {
+            return format!(
                 "a wait of {} would follow, and the run stops in {}, {TIME}",
                 span_in_words(wait),
                 span_in_words(ends_in)
-            )
+            );
         }
-        (Some(ends_in), None) => {
+        Some(ends_in) => {
             format!("{again}, for up to {} more after that, {TIME}", span_in_words(ends_in.saturating_sub(wait)))
         }
-        (None, _) | (Some(_), Some(_)) => format!("{again}, {}", patience_in_words(left, left_broken)),
-    }
-}
-
-/// What ends the patience with a model first, as far as it can be said.
-fn patience_in_words(left: Duration, left_broken: Option<u32>) -> String {
-    match left_broken {
-        None => format!("for up to {} more after that", span_in_words(left)),
-        // Each may be billed, so there are not as many of them as there is time for.
-        Some(0 | 1) => "and if that reply fails as well, the run stops".to_owned(),
-        Some(more) => format!("and after {more} more such failures the run stops"),
-    }
+        None if left.is_zero() => format!("{again}, for the last time"),
+        None => format!("{again}, for up to {} more after that", span_in_words(left)),
+    };
+    if may_be_billed { format!("{next}; each such request may be billed") } else { next }
 }
 
 /// `mm:ss`, or `h:mm:ss` after an hour.
@@ -440,25 +435,30 @@ mod tests {
 
     #[test]
     fn a_wait_says_what_ends_it_first() {
-        let told = |wait, left, broken, ends_in: Option<u64>| {
+        let told = |wait, left, may_be_billed, ends_in: Option<u64>| {
             next_try_in_words(
                 Duration::from_secs(wait),
                 Duration::from_secs(left),
-                broken,
+                may_be_billed,
                 ends_in.map(Duration::from_secs),
             )
         };
-        assert_eq!(told(100, 1_680, None, None), "trying again in 100 s, for up to 28 min more after that");
+        assert_eq!(told(100, 1_680, false, None), "trying again in 100 s, for up to 28 min more after that");
         let time = "where `max_wallclock_minutes` is used up";
         assert_eq!(
-            told(100, 1_680, None, Some(57)),
+            told(100, 1_680, false, Some(57)),
             format!("a wait of 100 s would follow, and the run stops in 57 s, {time}")
         );
         assert_eq!(
-            told(10, 1_680, None, Some(57)),
+            told(10, 1_680, false, Some(57)),
             format!("trying again in 10 s, for up to 47 s more after that, {time}")
         );
-        assert!(told(10, 1_680, Some(3), Some(57)).ends_with("after 3 more such failures the run stops"));
+        assert_eq!(
+            told(10, 1_680, true, None),
+            "trying again in 10 s, for up to 28 min more after that; each such request may be billed"
+        );
+        assert!(told(10, 1_680, true, Some(57)).ends_with("; each such request may be billed"));
+        assert_eq!(told(10, 0, false, None), "trying again in 10 s, for the last time");
     }
 
     #[test]

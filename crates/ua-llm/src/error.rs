@@ -116,6 +116,13 @@ pub enum LlmError {
         /// The longest that a reply may take.
         after: Duration,
     },
+    /// The connection ended before an answer came, after the request had begun to leave: nobody knows what became of it.
+    #[error("the connection to the model provider ended before an answer came")]
+    Unanswered {
+        /// What ended it.
+        #[source]
+        source: BoxError,
+    },
     /// The connection ended before the message did.
     #[error("the reply is not complete: the stream ended early, after {text_bytes} bytes of text")]
     Cut {
@@ -179,6 +186,7 @@ impl LlmError {
             | Self::Overloaded { .. }
             | Self::Server { .. }
             | Self::Unreachable { .. }
+            | Self::Unanswered { .. }
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::SessionForgotten { .. }
@@ -217,7 +225,11 @@ impl LlmError {
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
             | Self::Protocol { why: message } => Some(message),
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => None,
+            Self::Unreachable { .. }
+            | Self::Unanswered { .. }
+            | Self::Timeout { .. }
+            | Self::Endless { .. }
+            | Self::Cut { .. } => None,
         }
     }
 
@@ -238,6 +250,7 @@ impl LlmError {
             | Self::RateLimited { .. }
             | Self::Overloaded { .. }
             | Self::Server { .. }
+            | Self::Unanswered { .. }
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
@@ -270,6 +283,7 @@ impl LlmError {
             Self::Setup { .. }
             | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
+            | Self::Unanswered { .. }
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
@@ -278,17 +292,22 @@ impl LlmError {
         }
     }
 
-    /// Whether a reply had begun, or may have, so that each such failure may be billed like a reply; or something else came in its place. Such
-    /// a request is made again a few times only.
+    /// Whether a reply had begun, or may have, so that each such failure may be billed like a reply.
     pub fn had_begun(&self) -> bool {
         matches!(
             self,
-            Self::Timeout { .. }
+            Self::Unanswered { .. }
+                | Self::Timeout { .. }
                 | Self::Endless { .. }
                 | Self::Cut { .. }
                 | Self::Garbled { .. }
-                | Self::NotAReply { .. }
         )
+    }
+
+    /// Whether it is a refusal that may be one of a request with too many tokens, though its words do not say so: what is refused is the
+    /// request as it is, and no part of it is named. Who knows how large it was can tell.
+    pub fn may_be_too_long(&self) -> bool {
+        matches!(self, Self::InvalidRequest { status: 400 | 413 | 422, message } if !crate::http::too_long::names_a_part(message))
     }
 
     /// How long the provider asks to wait before the next request.
@@ -305,6 +324,7 @@ impl LlmError {
             | Self::SessionForgotten { .. }
             | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
+            | Self::Unanswered { .. }
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
@@ -347,7 +367,7 @@ impl LlmError {
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 Some("wait a while, then resume the run")
             }
-            Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
+            Self::Unanswered { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
                 Some("resume the run; nothing of the unfinished reply was used")
             }
             Self::Protocol { .. } => Some(

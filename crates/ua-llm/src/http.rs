@@ -11,6 +11,7 @@ pub(crate) mod events;
 mod fault_tests;
 pub(crate) mod lenient;
 pub(crate) mod reject;
+pub(crate) mod too_long;
 
 use std::error::Error as _;
 use std::io::Cursor;
@@ -164,7 +165,7 @@ impl HttpClient {
         if error.is_timeout() {
             return LlmError::Timeout { idle: self.idle_timeout };
         }
-        LlmError::Cut { text_bytes: 0, source: Some(error.into()) }
+        LlmError::Unanswered { source: error.into() }
     }
 
     /// Reads an error answer. Its body may be cut: the status alone decides what it means, unless the wire knows better.

@@ -69,7 +69,7 @@ pub use history::check_history;
 pub use image::{MAX_IMAGE_BYTES, image_block, shown_image_block};
 pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use openai::{OpenAiConfig, OpenAiProvider};
-pub use provider::{Conversation, LlmProvider, Silent, StreamObserver};
+pub use provider::{Conversation, Ending, LlmProvider, Silent, StreamObserver};
 pub use redacting::RedactingProvider;
 pub use request::{Measured, Measurer, ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptConversation, ScriptError, ScriptTool, ScriptTurn};

@@ -84,6 +84,15 @@ pub enum Conversation {
     Broken,
 }
 
+/// How a whole reply ended, as its provider says it: what [`StopReason`](ua_core::StopReason) is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Its word, with what it says besides: `refusal (category cyber)`. Empty when it said nothing.
+    pub said: String,
+    /// Whether the model's context was full: another request of that length ends like this one.
+    pub context_is_full: bool,
+}
+
 /// Who watches a reply arrive. Every method does nothing unless it is overridden.
 pub trait StreamObserver: Send + Sync {
     /// The request is about to leave; called at most once, before its first byte.
@@ -100,6 +109,10 @@ pub trait StreamObserver: Send + Sync {
     /// whenever it has changed; a reply that breaks off is charged what was told last.
     fn heard(&self, so_far: Usage) {
         let _ = so_far;
+    }
+    /// The reply is whole, and this is how it ended, in its provider's words.
+    fn ended(&self, ending: &Ending) {
+        let _ = ending;
     }
     /// The request as it goes over the wire, without headers; called before [`sent`](Self::sent).
     fn body(&self, body: &str) {

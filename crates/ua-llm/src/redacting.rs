@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{Block, ModelTurn, Redactor};
+use ua_core::{Block, ModelTurn, Redactor, Usage};
 
 use crate::error::LlmError;
-use crate::provider::{LlmProvider, StreamObserver};
+use crate::provider::{Ending, LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -69,7 +69,8 @@ impl LlmProvider for RedactingProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        self.clean(self.inner.complete(request, observer).await)
+        let observer = Clean { observer, redactor: &self.redactor };
+        self.clean(self.inner.complete(request, &observer).await)
     }
 
     fn behind(&self) -> Option<&dyn LlmProvider> {
@@ -82,12 +83,53 @@ impl LlmProvider for RedactingProvider {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        self.clean(self.inner.complete_from(known, request, observer).await)
+        let observer = Clean { observer, redactor: &self.redactor };
+        self.clean(self.inner.complete_from(known, request, &observer).await)
+    }
+}
+
+/// Passes on what arrives, and how it ended without secrets: that is stored. Pieces of a text are shown only.
+struct Clean<'a> {
+    observer: &'a dyn StreamObserver,
+    redactor: &'a Redactor,
+}
+
+impl StreamObserver for Clean<'_> {
+    fn sent(&self) {
+        self.observer.sent();
+    }
+
+    fn session(&self, response_id: &str) {
+        self.observer.session(response_id);
+    }
+
+    fn text(&self, delta: &str) {
+        self.observer.text(delta);
+    }
+
+    fn heard(&self, so_far: Usage) {
+        self.observer.heard(so_far);
+    }
+
+    fn ended(&self, ending: &Ending) {
+        let mut ending = ending.clone();
+        self.redactor.own(&mut ending.said);
+        self.observer.ended(&ending);
+    }
+
+    fn body(&self, body: &str) {
+        self.observer.body(body);
+    }
+
+    fn event(&self, data: &str) {
+        self.observer.event(data);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use serde_json::json;
     use ua_core::{StopReason, ToolUse};
 
@@ -98,16 +140,27 @@ mod tests {
 
     struct Leaky(bool);
 
+    /// How a reply ended.
+    #[derive(Default)]
+    struct Heard(Mutex<String>);
+
+    impl StreamObserver for Heard {
+        fn ended(&self, ending: &Ending) {
+            self.0.lock().unwrap().clone_from(&ending.said);
+        }
+    }
+
     #[async_trait]
     impl LlmProvider for Leaky {
         fn name(&self) -> &'static str {
             "leaky"
         }
 
-        async fn complete(&self, _: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        async fn complete(&self, _: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
             if self.0 {
                 return Err(LlmError::Unauthorized { status: 401, message: format!("no such key: {SECRET}") });
             }
+            observer.ended(&Ending { said: format!("refusal ({SECRET})"), context_is_full: false });
             let input = json!({"note": [SECRET]});
             let blocks = vec![
                 Block::text(format!("It is {SECRET}.")),
@@ -139,7 +192,9 @@ mod tests {
             output_schema: None,
         };
         let of = |fails| RedactingProvider::new(Arc::new(Leaky(fails)), redactor.clone());
-        let turn = of(false).complete(&request, &Silent).await.unwrap();
+        let heard = Heard::default();
+        let turn = of(false).complete(&request, &heard).await.unwrap();
+        assert_eq!(*heard.0.lock().unwrap(), "refusal ([secret KEY])");
         let expected = [
             Block::text("It is [secret KEY]."),
             Block::Opaque { provider: "leaky".into(), value: json!({"signature": "unchanged"}) },

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use ua_core::{Env, Outcome};
 
 use crate::dialect::Dialect;
@@ -74,11 +74,15 @@ impl Connection {
                 return Err(format!("its answer to {method} cannot be read: {why}"));
             };
             all.extend(items);
-            let Some(next) = page.get("nextCursor").and_then(Value::as_str) else { return Ok(all) };
-            if !cursors.insert(next.to_owned()) {
+            // Whatever it is, it is the server's own, and goes back as it came. Nothing, and a text without letters, is the end.
+            let next = page.get_mut("nextCursor").map(Value::take).unwrap_or_default();
+            if matches!(next, Value::Null | Value::Bool(false)) || next == "" {
+                return Ok(all);
+            }
+            if !cursors.insert(next.to_string()) {
                 return Err(format!("its list of {field} has no end: a page came twice"));
             }
-            params.insert("cursor".to_owned(), json!(next));
+            params.insert("cursor".to_owned(), next);
         }
         Err(format!("its list of {field} has more than {MAX_PAGES} pages"))
     }

@@ -45,6 +45,7 @@ mod launch;
 mod locks;
 mod logins;
 mod long_running;
+mod offered;
 mod pipe;
 mod process;
 mod resources;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{Implementation, Tool};
+use rmcp::model::Implementation;
 use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{Env, Redactor, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Env, Redactor, Timestamp, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
@@ -16,18 +16,17 @@ use crate::connection::Connection;
 use crate::definitions::{LockedServer, as_found, checked, differences, reach_digest};
 use crate::dialect::Dialect;
 use crate::foretold::{Expected, Foreteller};
-use crate::host::{Host, ProgressWatcher, printable};
+use crate::host::{Host, ProgressWatcher};
 use crate::http::{Address, Horizon, HttpConnection, ParamHeaders};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
 use crate::locks::LockDir;
 use crate::logins::Logins;
+use crate::offered;
 use crate::pipe::Session;
 use crate::resources;
 
 /// How long a server that says when its tools change has to say so after its first list.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The longest tool name that model providers take.
-const MAX_OFFERED: usize = 64;
 
 /// What all servers of a transport share.
 pub(crate) struct Shared {
@@ -407,40 +406,36 @@ impl Server {
         let mut names = BTreeSet::new();
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
         let mut facts = BTreeMap::new();
-        for tool in tools {
-            let execution =
-                tool.pointer("/execution/taskSupport").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let tool: Tool = serde_json::from_value(tool)
-                .map_err(|error| self.not_listed(format!("its list of tools cannot be read: {error}")))?;
-            if !names.insert(tool.name.to_string()) {
-                return Err(self.not_listed(format!("it offers `{}` twice", tool.name)));
+        for listed in offered::read_list(self.spec.namespace, server, &tools) {
+            names.extend(listed.name.clone());
+            let is_remote = matches!(self.spec.reach, Reach::Http { .. });
+            let read = listed.offered.and_then(|offered| {
+                if unlocked.contains(&offered.spec.name.tool) {
+                    return Err("mcp.lock does not know it; `ua tools lock` adds it".to_owned());
+                }
+                let headers = match ParamHeaders::of(&offered.schema) {
+                    Err(why) if dialect.is_stateless && is_remote => return Err(why),
+                    headers => headers.unwrap_or_default(),
+                };
+                Ok((offered, headers))
+            });
+            match read {
+                Ok((offered, headers)) => {
+                    let task_support = offered.task_support;
+                    facts.insert(offered.spec.name.tool.clone(), ToolFacts { task_support, headers, resource: None });
+                    kept.tools.push(offered.spec);
+                }
+                Err(why) => {
+                    let note = format!("{} of the tool server `{server}` is not offered: {why}", listed.called);
+                    tracing::warn!("{note}");
+                    kept.notes.push(note);
+                }
             }
-            let name = offered_name(self.spec.namespace, server, &tool.name);
-            let headers = match ParamHeaders::of(&tool.input_schema) {
-                Err(why) if dialect.is_stateless && matches!(self.spec.reach, Reach::Http { .. }) => Err(why),
-                headers => Ok(headers.unwrap_or_default()),
-            };
-            let is_new = unlocked.iter().any(|new| *new == tool.name);
-            let why_not = is_new.then(|| "mcp.lock does not know it; `ua tools lock` adds it".to_owned());
-            let why_not = why_not.or_else(|| not_offerable(&name)).or_else(|| headers.as_ref().err().cloned());
-            if let Some(why) = why_not {
-                let note =
-                    format!("`{}` of the tool server `{server}` is not offered: {why}", printable(&tool.name, 128));
-                tracing::warn!("{note}");
-                kept.notes.push(note);
-                continue;
-            }
-            let task_support = execution;
-            facts.insert(
-                tool.name.to_string(),
-                ToolFacts { task_support, headers: headers.unwrap_or_default(), resource: None },
-            );
-            kept.tools.push(spec(name, tool));
         }
         if dialect.has_resources() && self.spec.namespace == ToolNamespace::Mcp {
             for (tool, resource) in [("list_resources", ResourceTool::List), ("read_resource", ResourceTool::Read)] {
                 let name = ToolName::qualified(self.spec.namespace, server, tool);
-                if names.contains(tool) || not_offerable(&name).is_some() {
+                if names.contains(tool) || offered::not_offerable(&name).is_some() {
                     continue; // its own tool of that name is the way
                 }
                 facts.insert(tool.to_owned(), ToolFacts { resource: Some(resource), ..ToolFacts::default() });
@@ -534,92 +529,4 @@ impl Shared {
 
 fn no_handshake(limit: Duration) -> String {
     format!("it did not answer the handshake within {} s", limit.as_secs_f64())
-}
-
-/// Hexadecimal digits that tell names apart that had to be changed.
-const DIGITS: usize = 8;
-
-/// A tool's name, in the form a model sees made such that every provider takes it: dots and slashes become `_`, and one that is too long
-/// keeps its beginning. A digest of the whole tells it from others. The server's own name for it stays what it is.
-fn offered_name(namespace: ToolNamespace, server: &str, tool: &str) -> ToolName {
-    let name = ToolName::qualified(namespace, server, tool);
-    let is_taken = name.raw.len() <= MAX_OFFERED && name.raw.chars().all(is_plain);
-    // What is no name of the protocol is refused as it is.
-    if is_taken || !name.raw.is_ascii() {
-        return name;
-    }
-    let plain = name.raw.replace(['.', '/'], "_");
-    let kept = plain.len().min(MAX_OFFERED - DIGITS - 1);
-    let digest = ua_core::sha256(&name.raw).to_hex();
-    ToolName { raw: format!("{}_{}", &plain[..kept], &digest[..DIGITS]), ..name }
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
-}
-
-/// Why a model cannot be offered a tool of this name, if it cannot.
-fn not_offerable(name: &ToolName) -> Option<String> {
-    let is_name = name.tool.chars().all(|c| is_plain(c) || matches!(c, '.' | '/'));
-    (name.tool.is_empty() || name.tool.len() > 128 || !is_name || !name.raw.chars().all(is_plain))
-        .then(|| "its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - . /".to_owned())
-}
-
-/// Where a tool says in its `_meta` whether two calls under one key are one effect.
-const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
-/// Where a tool says in its `_meta` for how many seconds it remembers a key.
-const KEY_TTL: &str = "dev.universal-agent/key-ttl-seconds";
-/// Where a tool says in its `_meta` that it reads addresses.
-const FETCHES: &str = "dev.universal-agent/fetches";
-
-fn spec(name: ToolName, tool: Tool) -> ToolSpec {
-    let claims = tool.annotations.unwrap_or_default();
-    let says = |name: &str| tool.meta.as_ref().and_then(|meta| meta.0.get(name).cloned());
-    let honours_keys = says(HONOURS_KEYS).and_then(|value| value.as_bool());
-    let key_ttl_seconds = says(KEY_TTL).and_then(|value| value.as_u64());
-    ToolSpec {
-        name,
-        description: tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default(),
-        input_schema: serde_json::Value::Object(std::sync::Arc::unwrap_or_clone(tool.input_schema)),
-        annotations: ToolAnnotations {
-            read_only: claims.read_only_hint,
-            destructive: claims.destructive_hint,
-            idempotent: claims.idempotent_hint,
-            open_world: claims.open_world_hint,
-            honours_keys,
-            key_ttl_seconds,
-            fetches: says(FETCHES).and_then(|value| value.as_bool()),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_providers_refuse_are_not_offered() {
-        let why = |tool: &str| not_offerable(&offered_name(ToolNamespace::Mcp, "notes", tool));
-        assert_eq!(why("list_notes-2"), None);
-        for tool in ["", "a b", "naïve", "a\u{200b}b", &"x".repeat(129)] {
-            assert!(why(tool).is_some(), "{tool:?}");
-        }
-    }
-
-    #[test]
-    fn names_that_are_too_long_or_have_dots_are_offered_by_others() {
-        let offered = |tool: &str| {
-            let name = offered_name(ToolNamespace::Mcp, "notes", tool);
-            assert!(not_offerable(&name).is_none() && name.raw.len() <= MAX_OFFERED && name.tool == tool, "{name:?}");
-            name.raw
-        };
-        assert_eq!(offered("list_notes-2"), "mcp__notes__list_notes-2");
-        let fits = "x".repeat(MAX_OFFERED - "mcp__notes__".len());
-        assert_eq!(offered(&fits), format!("mcp__notes__{fits}"));
-        let long = format!("{fits}y");
-        assert!(offered(&long).starts_with("mcp__notes__xxx") && offered(&long) != offered(&format!("{fits}z")));
-        assert!(offered("page.read").starts_with("mcp__notes__page_read_"));
-        let names = [offered("page.read"), offered("page/read"), offered("page_read"), offered(&"y".repeat(128))];
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-    }
 }

@@ -93,6 +93,7 @@ pub fn word(kind: QuestionKind, choice: Choice) -> &'static str {
 /// What an answer does.
 fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
     match (choice, kind) {
+        (Choice::Happened, QuestionKind::MissingEvidence) => "the call that it names was that; it counts as it",
         (Choice::Happened, _) => "it happened; it is not sent again",
         (Choice::Abort, _) if reach == Reach::Session => {
             "decide nothing and end this session; the call is not sent, and the client continues in another session"

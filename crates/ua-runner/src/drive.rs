@@ -19,9 +19,10 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
+use ua_evidence::{UNDECLARED, Undeclared};
 use ua_ledger::correction_note;
-use ua_llm::{Conversation, KnownPrefix, Measurer, ModelRequest, ToolOffer};
-use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
+use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
+use ua_store::{CallRecord, Choice, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
@@ -37,7 +38,7 @@ use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
-use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question};
+use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question, raise_run_question_with};
 use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
@@ -173,6 +174,10 @@ struct Driver<'a> {
     told_over_limit: bool,
     /// The turn whose request was too long for the model, so that its history is cut.
     cut_for: Option<u32>,
+    /// Calls that may have been what the evidence lacked when it was looked at last.
+    undeclared: Vec<Undeclared>,
+    /// How the reply ended that is to be recorded.
+    ending: Ending,
     corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
     replay: ForcedReplay,
@@ -216,6 +221,8 @@ impl<'a> Driver<'a> {
             unread: UnreadWords::default(),
             told_over_limit: false,
             cut_for: None,
+            undeclared: Vec::new(),
+            ending: Ending::default(),
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),
@@ -271,8 +278,8 @@ impl<'a> Driver<'a> {
             let event = match command {
                 Command::Reserve { turn } => self.reserve(turn).instrument(span).await?,
                 Command::Think { turn } => self.think(turn).instrument(span).await?,
-                Command::Wait { attempt, why, wait, left, left_broken } => {
-                    self.wait(attempt, why, wait, (left, left_broken)).instrument(span).await?
+                Command::Wait { attempt, why, wait, left, may_be_billed } => {
+                    self.wait(attempt, why, wait, (left, may_be_billed)).instrument(span).await?
                 }
                 Command::Record { turn, reply } => self.record(turn, *reply).instrument(span).await?,
                 Command::Dispatch { calls, has_effect } => {
@@ -297,7 +304,14 @@ impl<'a> Driver<'a> {
     }
 
     async fn ask(&self, kind: QuestionKind, text: &str) -> Result<ua_store::QuestionRecord, RunError> {
-        raise_run_question(self.ports.store.as_ref(), &self.ports.lease, &self.ports.env, kind, text).await
+        let (store, lease, env) = (self.ports.store.as_ref(), &self.ports.lease, &self.ports.env);
+        if kind == QuestionKind::MissingEvidence && !self.undeclared.is_empty() {
+            // Who knows that a call was what is missing has to be able to say so: the model would make it again.
+            let choices = vec![Choice::Happened, Choice::Continue, Choice::Abort];
+            let detail = serde_json::json!({ UNDECLARED: self.undeclared });
+            return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
+        }
+        raise_run_question(store, lease, env, kind, text).await
     }
 
     async fn ask_about_orphan(&self, detail: &str) -> Result<ua_store::QuestionRecord, RunError> {

@@ -5,10 +5,12 @@
 //! that one had. Read off the stored requests, so that another process cuts as this one did.
 
 use ua_llm::ModelRequest;
-use ua_store::{RequestEnd, RequestRecord, RunRecords, TELLING_TOKENS};
+use ua_store::{RequestEnd, RequestRecord, RequestStatus, RunRecords, TELLING_TOKENS};
 
 use crate::budget::Estimate;
 
+/// Tokens from which on a request may be too long for a model: no context is smaller.
+const LARGE: u64 = 2_000;
 /// Thousandths: one estimated token counts as one.
 const PLAIN: u64 = 1_000;
 /// Thousandths beyond which nothing counts text.
@@ -23,11 +25,13 @@ pub(crate) struct Fit {
     scale: u64,
     /// The most estimated tokens of history, since a longer one was refused.
     at_most: Option<u64>,
+    /// The estimated tokens of the largest request that was answered; zero before the first.
+    answered: u64,
 }
 
 impl Default for Fit {
     fn default() -> Self {
-        Self { scale: PLAIN, at_most: None }
+        Self { scale: PLAIN, at_most: None, answered: 0 }
     }
 }
 
@@ -39,10 +43,14 @@ impl Fit {
         if let Some(worst) = here.chain(left_out).max() {
             self.note(worst);
         }
+        let answered = records.requests.iter().filter(|request| request.status == RequestStatus::Actual);
+        let largest = answered.map(|request| request.estimated_tokens).max();
+        self.answered = self.answered.max(largest.unwrap_or_default());
     }
 
     /// Learns from one request that was answered.
     pub(crate) fn learn(&mut self, estimate: &Estimate, end: RequestEnd) {
+        self.answered = self.answered.max(estimate.input_tokens);
         if let RequestEnd::Actual(usage) = end {
             let (estimated, counted) = (estimate.input_tokens, usage.total() - usage.output_tokens);
             if estimated >= TELLING_TOKENS {
@@ -62,6 +70,15 @@ impl Fit {
         let history = estimate.input_tokens.saturating_sub(tools);
         let less = (history / 3 * 2).max(1);
         self.at_most = Some(self.at_most.map_or(less, |at_most| at_most.min(less)));
+    }
+
+    /// Whether a refusal of a request of so many estimated tokens, which does not say that it is for the length, may be: the request is large
+    /// and larger than any that was answered, or the refusal has a number that is about its size.
+    pub(crate) fn suspects(&self, refusal: &str, tokens: u64) -> bool {
+        let counted = self.counted(tokens);
+        let is_largest = self.answered > 0 && tokens > self.answered && counted >= LARGE;
+        let mut numbers = refusal.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
+        is_largest || (counted >= TELLING_TOKENS && numbers.any(|number| (counted / 2..=counted * 2).contains(&number)))
     }
 
     /// The most estimated tokens of a history that may count as so many.
@@ -123,5 +140,19 @@ mod tests {
         assert_eq!(fit.history(128_000), 40_000);
         fit.cut_below(&request, &estimate(90_000));
         assert_eq!(fit.history(128_000), 40_000);
+    }
+
+    #[test]
+    fn a_refusal_that_does_not_say_so_may_be_for_the_length_of_what_is_large() {
+        let mut fit = Fit::default();
+        assert!(!fit.suspects("Bad Request", 50_000), "nothing was answered yet");
+        assert!(fit.suspects("\u{8f93}\u{5165} 52000 > 40000", 50_000) && !fit.suspects("no such thing: 400", 50_000));
+        told(&mut fit, 50_000, 50_000);
+        for (tokens, suspected) in [(50_001, true), (50_000, false), (49_000, false)] {
+            assert_eq!(fit.suspects("Bad Request", tokens), suspected, "{tokens}");
+        }
+        let mut small = Fit::default();
+        told(&mut small, 500, 500);
+        assert!(!small.suspects("Bad Request", 600), "no model is too small for that");
     }
 }

@@ -5,10 +5,11 @@
 //! | start, turn open | finish the open turn from the ledger; the model is not asked again |
 //! | start, last word was the model's | check the evidence |
 //! | start, last word was the model's and no answer | say so to the model |
+//! | start, last word was the model's and a person lets it try again | check the evidence; if something is missing, say so to the model |
 //! | start otherwise | reserve |
 //! | a request that does not fit the budget | stop |
 //! | no reply, and another request may bring one | wait, then reserve again, as long as the patience lasts |
-//! | a request that is too long for the model | reserve again, with a history that is cut harder, a few times |
+//! | a request that is too long for the model, or may be | reserve again, with a history that is cut harder, a few times, until there is nothing to cut |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, adjacent tasks together, each other call with an effect alone |
 //! | a task whose sub-agent cannot go on now | the other tasks of its group, then wait for a person or stop, as the sub-agent does |
 //! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group; but for those that a person skipped, too, and behind a skip those that a person let run |
@@ -134,6 +135,10 @@ pub struct RunMachine {
     talk: Talk,
     /// How the newest reply ended that an earlier process did not say anything about to the model.
     untold: Option<ReplyEnd>,
+    /// Whether a person who was asked about what is missing lets the model try again.
+    may_try_again: bool,
+    /// How the newest reply ended, in its provider's words.
+    ended: String,
     same_error: Option<(String, u32)>,
     steps: u32,
     phase: Option<PhaseState>,
@@ -154,6 +159,8 @@ impl RunMachine {
             nudges: 0,
             talk: start.talk,
             untold: start.untold,
+            may_try_again: start.may_try_again,
+            ended: String::new(),
             same_error: start.same_error,
             steps: start.steps,
             phase: start.phase,
@@ -242,7 +249,7 @@ impl RunMachine {
                 why: why.clone(),
                 wait: *wait,
                 left: self.retry.left(tries).saturating_sub(*wait),
-                left_broken: self.retry.left_broken(tries),
+                may_be_billed: tries.broken > 0,
             },
             State::Recording { reply, .. } => Command::Record { turn, reply: reply.clone() },
             State::Dispatching { group, .. } => Command::Dispatch {
@@ -334,6 +341,11 @@ impl RunMachine {
         for call in planned.iter().filter(|call| call.status == CallStatus::Cancelled) {
             self.note_error(call);
         }
+    }
+
+    /// Takes note of how the reply that is recorded ended, in its provider's words.
+    pub fn note_ended(&mut self, said: String) {
+        self.ended = said;
     }
 
     fn note_error(&mut self, record: &CallRecord) {

@@ -13,7 +13,7 @@ use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, Questi
 
 use crate::budget::{Estimate, Limits, Spent};
 use crate::machine::{
-    Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk, Word,
+    Command, Conclusion, Event, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk, Word,
 };
 use crate::retry::ThinkFailure;
 
@@ -118,6 +118,8 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         may_retry,
         had_begun: false,
         is_too_long: false,
+        may_be_too_long: false,
+        took: Duration::ZERO,
         without: None,
         refused: None,
         credentials_refused: false,

@@ -160,13 +160,25 @@ pub(crate) async fn raise_run_question(
     kind: QuestionKind,
     text: &str,
 ) -> Result<QuestionRecord, RunError> {
+    let choices = vec![Choice::Continue, Choice::Abort];
+    raise_run_question_with(store, lease, env, (kind, serde_json::Value::Null, choices), text).await
+}
+
+/// The same with a detail and with other choices.
+pub(crate) async fn raise_run_question_with(
+    store: &dyn Store,
+    lease: &RunLease,
+    env: &Env,
+    (kind, detail, choices): (QuestionKind, serde_json::Value, Vec<Choice>),
+    text: &str,
+) -> Result<QuestionRecord, RunError> {
     let question = NewQuestion {
         question_id: QuestionId::new(env),
         call_id: None,
         kind,
         text: QuestionText::new(text),
-        detail: serde_json::Value::Null,
-        choices: vec![Choice::Continue, Choice::Abort],
+        detail,
+        choices,
         at: env.now(),
     };
     let asked = store.raise_question(lease, question).await.map_err(RunError::at("ask a person"))?;

@@ -173,6 +173,7 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
     Start {
         committed: run.turn_index,
         open,
+        may_try_again: last_word.is_some() && may_try_again(records),
         last_word,
         untold,
         talk,
@@ -186,6 +187,17 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         iteration: IterationState::of(records),
         same_error: same_error(records),
     }
+}
+
+/// Whether a person answered the newest question about what is missing such that the model is to try again, and nothing was committed since.
+fn may_try_again(records: &RunRecords) -> bool {
+    let asked = records.questions.iter().filter(|question| question.kind == QuestionKind::MissingEvidence);
+    let newest = records.turns.iter().filter_map(|turn| turn.committed_at).max();
+    asked.max_by_key(|question| question.created_at).is_some_and(|question| {
+        let is_new = newest.is_none_or(|committed| committed <= question.created_at);
+        let lets = |choice| matches!(choice, Choice::Continue | Choice::Execute);
+        is_new && question.answer.as_ref().is_some_and(|answer| lets(answer.choice))
+    })
 }
 
 /// A committed reply that asked for nothing.

@@ -24,6 +24,8 @@ pub struct ThinkFailure {
     pub had_begun: bool,
     /// Whether the request has more tokens than the model takes.
     pub is_too_long: bool,
+    /// Whether it may have, though the refusal does not say so: the request was larger than any that was taken, or the refusal has its size.
+    pub may_be_too_long: bool,
     /// The tool that the provider does not take. The next request leaves it out.
     pub without: Option<String>,
     /// Whether, and why, the same request brings the same refusal.
@@ -32,6 +34,8 @@ pub struct ThinkFailure {
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,
+    /// How long it took to fail.
+    pub took: Duration,
     /// Random bits for the wait before the next request.
     pub random: u64,
 }
@@ -64,9 +68,11 @@ pub struct Tries {
     pub broken: u32,
     /// How often the history was cut harder because the request had too many tokens.
     pub cuts: u32,
+    /// How often it was cut on a guess.
+    pub guesses: u32,
     /// How many tools were left out because the provider does not take them.
     pub left_out: u32,
-    /// How long was waited between them.
+    /// How long there has been no reply since the first of them failed: the waits between them, and what they took themselves.
     pub waited: Duration,
 }
 
@@ -74,6 +80,9 @@ impl Tries {
     /// One more.
     #[must_use]
     pub(crate) fn and(mut self, failure: &ThinkFailure) -> Self {
+        if self.attempts > 0 {
+            self.waited = self.waited.saturating_add(failure.took);
+        }
         self.attempts = self.attempts.saturating_add(1);
         self.broken = self.broken.saturating_add(failure.had_begun.into());
         self
@@ -83,11 +92,12 @@ impl Tries {
 /// How patiently the model is asked for one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How long is waited for one reply, all waits together; `None` for as long as the contract says
+    /// How long is waited for one reply, from the first failure on; `None` for as long as the contract says
     /// (`budgets.max_provider_wait_minutes`).
     pub max_wait: Option<Duration>,
-    /// How many requests for one reply may break off in the middle: each of these may be billed like a reply.
-    pub max_broken: u32,
+    /// After how many requests for one reply that may be billed, since their replies had begun or may have, the longest wait stands before each
+    /// further one.
+    pub slow_after: u32,
     /// The longest wait before the second request; doubled for each one after it.
     pub base_delay: Duration,
     /// The longest wait that doubling leads to.
@@ -99,7 +109,7 @@ const PATIENCE: Duration = Duration::from_mins(30);
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { max_wait: None, max_broken: 5, base_delay: Duration::from_secs(1), max_delay: Duration::from_mins(2) }
+        Self { max_wait: None, slow_after: 5, base_delay: Duration::from_secs(1), max_delay: Duration::from_mins(2) }
     }
 }
 
@@ -115,18 +125,13 @@ impl RetryPolicy {
         self.max_wait.unwrap_or(PATIENCE).saturating_sub(tries.waited)
     }
 
-    /// How many more replies may break off in the middle; `None` where none of these did.
-    pub fn left_broken(&self, tries: &Tries) -> Option<u32> {
-        (tries.broken > 0).then(|| self.max_broken.saturating_sub(tries.broken))
-    }
-
     /// The wait before the request that follows so many, the failed one included, or `None` when there is to be no other.
     ///
     /// The failure's random bits decide where in the upper half of the backoff the wait lies, so that many runs do not
     /// return at once.
     pub fn wait_after(&self, tries: &Tries, failure: &ThinkFailure) -> Option<Duration> {
         let left = self.left(tries);
-        if !failure.may_retry || tries.attempts == 0 || tries.broken >= self.max_broken || left.is_zero() {
+        if !failure.may_retry || tries.attempts == 0 || left.is_zero() {
             return None;
         }
         let asked = failure.retry_after.unwrap_or_default();
@@ -134,7 +139,8 @@ impl RetryPolicy {
             return None;
         }
         let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(tries.attempts - 1).unwrap_or(u32::MAX));
-        let backoff = doubled.min(self.max_delay);
+        // An outage is outlived whatever it looks like; one that may cost a reply each time is asked about rarely.
+        let backoff = if tries.broken >= self.slow_after { self.max_delay } else { doubled.min(self.max_delay) };
         let half = u64::try_from(backoff.as_millis() / 2).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(failure.random % half.saturating_add(1));
         Some((backoff / 2 + jitter).max(asked).min(left))
@@ -153,6 +159,8 @@ mod tests {
             may_retry,
             had_begun: false,
             is_too_long: false,
+            may_be_too_long: false,
+            took: Duration::ZERO,
             without: None,
             refused: None,
             credentials_refused: false,
@@ -178,13 +186,33 @@ mod tests {
         assert_eq!(own.left(&after(1, 0)), Duration::from_secs(5));
     }
 
+    /// Half an hour of any outage is outlived. One that may be billed each time is asked about five times at once, and then rarely; what a request
+    /// takes to fail is a part of the time.
     #[test]
-    fn what_breaks_off_in_the_middle_is_paid_for_a_few_times_only() {
-        let cut = ThinkFailure { had_begun: true, ..failure(true, None, 0) };
-        let mut tries = Tries::default();
-        for attempt in 1..=5 {
-            tries = tries.and(&cut);
-            assert_eq!(RetryPolicy::default().wait_after(&tries, &cut).is_some(), attempt < 5, "{attempt}");
+    fn an_outage_is_outlived_whatever_it_looks_like_and_what_may_be_billed_is_made_rarely() {
+        let policy = RetryPolicy::default();
+        for (had_begun, took, at_least, at_most) in
+            [(false, 0, 15, 40), (true, 0, 15, 40), (true, 60, 8, 21), (true, 300, 5, 7), (true, 3_600, 2, 2)]
+        {
+            for random in [0, u64::MAX] {
+                let took = Duration::from_secs(took);
+                let failed = ThinkFailure { had_begun, took, ..failure(true, None, random) };
+                let mut tries = Tries::default();
+                let mut passed = Duration::ZERO;
+                loop {
+                    passed += if tries.attempts > 0 { took } else { Duration::ZERO };
+                    tries = tries.and(&failed);
+                    let Some(wait) = policy.wait_after(&tries, &failed) else { break };
+                    assert!(
+                        tries.broken < 5 || wait >= Duration::from_mins(1) || policy.left(&tries) <= wait,
+                        "{wait:?}"
+                    );
+                    tries.waited += wait;
+                    passed += wait;
+                }
+                assert!(passed >= Duration::from_mins(30), "{failed:?}: {passed:?}");
+                assert!((at_least..=at_most).contains(&tries.attempts), "{failed:?}: {tries:?}");
+            }
         }
     }
 

@@ -85,9 +85,8 @@ pub enum RunEvent {
         wait_millis: u64,
         /// Milliseconds that may be waited after that.
         left_millis: u64,
-        /// Where replies break off in the middle, of which each may be billed: how many more of them are taken, the next included. `None` where
-        /// none did: then time alone is what ends the patience.
-        left_broken: Option<u32>,
+        /// Whether some of the requests that failed may be billed, since their replies had begun, or may have.
+        may_be_billed: bool,
         /// Milliseconds until the run's time is used up, where that is before the patience is.
         ends_in_millis: Option<u64>,
     },
@@ -122,6 +121,8 @@ pub enum RunEvent {
     HistoryCut {
         /// The turn asked for.
         turn: u32,
+        /// The refusal does not say that it is for the length.
+        perhaps: bool,
     },
     /// The provider does not know the conversation any more; the whole history is sent.
     SessionForgotten {

@@ -12,16 +12,23 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 use crate::ANTHROPIC;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
 use crate::http::lenient;
-use crate::http::reject::{says_too_long, unsorted};
+use crate::http::reject::unsorted;
+use crate::http::too_long::{is_code_of_too_long, says_too_long};
+use crate::provider::Ending;
+
+/// The word for a reply that ran into the end of the context.
+const CONTEXT_IS_FULL: &str = "model_context_window_exceeded";
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     started: Option<Started>,
     blocks: BTreeMap<u64, Partial>,
-    stop_reason: Option<StopReason>,
+    /// The word for why the message ends, and what is said about it.
+    stop_reason: Option<String>,
+    stop_details: Value,
     usage: WireUsage,
     text_bytes: usize,
     /// Bytes of thoughts and arguments that have arrived.
@@ -89,6 +96,8 @@ struct MessageHead {
 struct MessageTail {
     #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
+    #[serde(default)]
+    stop_details: Value,
 }
 
 #[derive(Deserialize)]
@@ -155,8 +164,11 @@ impl Assemble for Assembler {
             }
             Event::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
-                if let Some(reason) = delta.and_then(|delta| delta.stop_reason) {
-                    self.stop_reason = Some(stop_reason(&reason));
+                if let Some(MessageTail { stop_reason, stop_details }) = delta {
+                    self.stop_reason = stop_reason.or(self.stop_reason.take());
+                    if !stop_details.is_null() {
+                        self.stop_details = stop_details;
+                    }
                 }
                 Ok(Progress::Nothing)
             }
@@ -171,6 +183,11 @@ impl Assemble for Assembler {
 
     fn text_bytes(&self) -> usize {
         self.text_bytes
+    }
+
+    fn ending(&self) -> Ending {
+        let reason = self.stop_reason.as_deref().unwrap_or_default();
+        Ending { said: ended_with(reason, &self.stop_details), context_is_full: reason == CONTEXT_IS_FULL }
     }
 
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
@@ -241,7 +258,8 @@ impl Assembler {
     fn finish(&mut self) -> Result<ModelTurn, Fault> {
         let nonsense = |why: &str| Fault::Nonsense(format!("the message ends {why}"));
         let started = self.started.take().ok_or_else(|| nonsense("before it started"))?;
-        let stop_reason = self.stop_reason.ok_or_else(|| nonsense("without a stop reason"))?;
+        let stop_reason = self.stop_reason.as_deref().map(stop_reason);
+        let stop_reason = stop_reason.ok_or_else(|| nonsense("without a stop reason"))?;
         if self.blocks.values().any(|partial| !partial.closed) {
             return Err(nonsense("inside a block"));
         }
@@ -292,7 +310,7 @@ fn by_type(kind: &str, message: String, model: &str) -> LlmError {
         "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
         "invalid_request_error" if says_too_long(&message) => LlmError::TooLong { status: 400, message },
         "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
-        "request_too_large" => LlmError::TooLong { status: 413, message },
+        code if is_code_of_too_long(code) => LlmError::TooLong { status: 413, message },
         "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
         "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
         _ => unsorted(kind, message),
@@ -345,7 +363,7 @@ fn append(value: &mut Map<String, Value>, field: &str, more: &str) {
 fn stop_reason(text: &str) -> StopReason {
     match text {
         // The context window is an output limit too: the reply was cut in the middle.
-        "model_context_window_exceeded" => StopReason::MaxTokens,
+        CONTEXT_IS_FULL => StopReason::MaxTokens,
         known => known.parse().unwrap_or(StopReason::Other),
     }
 }

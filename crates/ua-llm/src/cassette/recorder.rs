@@ -10,7 +10,7 @@ use ua_core::{ModelTurn, Redactor, Usage};
 
 use super::{Asked, Exchange, Places, VERSION, asked, decode, each_text};
 use crate::error::LlmError;
-use crate::provider::{LlmProvider, StreamObserver};
+use crate::provider::{Ending, LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -160,6 +160,10 @@ impl StreamObserver for Tap<'_> {
 
     fn heard(&self, so_far: Usage) {
         self.observer.heard(so_far);
+    }
+
+    fn ended(&self, ending: &Ending) {
+        self.observer.ended(ending);
     }
 
     fn event(&self, data: &str) {

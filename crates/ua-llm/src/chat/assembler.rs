@@ -20,8 +20,9 @@ use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
-use crate::http::{lenient, reject};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
+use crate::http::{lenient, reject, too_long};
+use crate::provider::Ending;
 use crate::request::ModelRequest;
 
 /// The part of a reply that has arrived.
@@ -38,6 +39,8 @@ pub(crate) struct Assembler {
     reasoning: Reasoning,
     calls: Vec<PartialCall>,
     finish_reason: Option<String>,
+    /// How it ended, as far as anybody has said.
+    ended: String,
     usage: Option<Usage>,
 }
 
@@ -84,6 +87,12 @@ struct Choice {
     delta: Option<Delta>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
+    /// What the model behind a router said.
+    #[serde(default, deserialize_with = "lenient::text")]
+    native_finish_reason: Option<String>,
+    /// What a filter found, as Azure says it.
+    #[serde(default)]
+    content_filter_results: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -158,6 +167,7 @@ impl Assembler {
             reasoning: Reasoning::default(),
             calls: Vec::new(),
             finish_reason: None,
+            ended: String::new(),
             usage: None,
         }
     }
@@ -185,6 +195,10 @@ impl Assembler {
                 if reason == "error" {
                     return Err(Fault::Reported { kind: reason, message: "the reply ended in an error".to_owned() });
                 }
+                let native = choice.native_finish_reason.filter(|native| *native != reason);
+                let found = choice.content_filter_results.and_then(filtered);
+                let details: Vec<String> = native.into_iter().chain(found).collect();
+                self.ended = ended_with(&reason, &details.join(", ").into());
                 self.finish_reason = Some(reason);
             }
         }
@@ -304,6 +318,11 @@ impl Assemble for Assembler {
         self.text.len() + self.refusal.len()
     }
 
+    fn ending(&self) -> Ending {
+        let said = if self.ended.is_empty() { "no finish reason".to_owned() } else { self.ended.clone() };
+        Ending { said, context_is_full: false }
+    }
+
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
         if let Ok(status @ 400..=599) = kind.parse::<u16>() {
             return reject::in_stream(status, message, model);
@@ -315,8 +334,8 @@ impl Assemble for Assembler {
             "model_not_found" | "not_found_error" | "NotFoundError" => {
                 LlmError::NotFound { model: model.to_owned(), message }
             }
-            "context_length_exceeded" | "exceed_context_size_error" => LlmError::TooLong { status: 400, message },
-            "invalid_request_error" | "BadRequestError" if reject::says_too_long(&message) => {
+            code if too_long::is_code_of_too_long(code) => LlmError::TooLong { status: 400, message },
+            "invalid_request_error" | "BadRequestError" | "INVALID_ARGUMENT" if too_long::says_too_long(&message) => {
                 LlmError::TooLong { status: 400, message }
             }
             "invalid_request_error" | "BadRequestError" => LlmError::InvalidRequest { status: 400, message },
@@ -369,11 +388,13 @@ impl WireUsage {
 }
 
 fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
-    match reason {
+    match reason.to_ascii_lowercase().as_str() {
         _ if is_refusal => StopReason::Refusal,
         // A server that was told to use a tool, or knows no better, says `stop` behind a whole call.
-        "tool_calls" | "stop" | "eos" if has_calls => StopReason::ToolUse,
-        "stop" | "tool_calls" | "eos" => StopReason::EndTurn,
+        "stop" | "eos" | "eos_token" | "end_turn" if has_calls => StopReason::ToolUse,
+        "stop" | "eos" | "eos_token" | "end_turn" => StopReason::EndTurn,
+        // Also where none is there: a reply that says so asks for something that was lost on the way, and is no answer.
+        "tool_calls" => StopReason::ToolUse,
         "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
         "content_filter" => StopReason::Refusal,
         _ => StopReason::Other,
@@ -395,6 +416,14 @@ fn text_in(content: Value) -> String {
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     }
+}
+
+/// What a filter found, of all that it looked for.
+fn filtered(results: Value) -> Option<String> {
+    let Value::Object(results) = results else { return None };
+    let found = results.into_iter().filter(|(_, result)| result["filtered"] == true || result["detected"] == true);
+    let found: Vec<String> = found.map(|(what, _)| what).collect();
+    (!found.is_empty()).then(|| format!("filtered: {}", found.join(", ")))
 }
 
 /// An error of a chunk: an object with a code, a type and a message, or just words.

@@ -166,7 +166,7 @@ fn every_finish_reason_has_its_meaning() {
     let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"x"}}]));
     let cases = [
         ("stop", StopReason::EndTurn, StopReason::ToolUse),
-        ("tool_calls", StopReason::EndTurn, StopReason::ToolUse),
+        ("tool_calls", StopReason::ToolUse, StopReason::ToolUse),
         ("length", StopReason::MaxTokens, StopReason::MaxTokens),
         ("content_filter", StopReason::Refusal, StopReason::Refusal),
         ("function_call", StopReason::Other, StopReason::Other),

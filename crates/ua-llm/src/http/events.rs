@@ -11,7 +11,7 @@ use ua_core::{ModelTurn, Usage};
 use ua_http::sse::Parser;
 
 use crate::error::{BoxError, LlmError};
-use crate::provider::{Silent, StreamObserver};
+use crate::provider::{Ending, Silent, StreamObserver};
 
 /// Bytes of one event, as many as of a whole reply: some servers send one in a single event.
 const EVENT_LIMIT: usize = 64 << 20;
@@ -85,6 +85,9 @@ pub(crate) trait Assemble: Send {
     /// Bytes of text that have arrived.
     fn text_bytes(&self) -> usize;
 
+    /// How the reply ended, in its provider's words, once it is whole.
+    fn ending(&self) -> Ending;
+
     /// Sorts an error that the provider reported inside the stream.
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError;
 
@@ -134,7 +137,11 @@ pub(crate) async fn read_reply(
         return Ok(turn);
     }
     match assembler.end() {
-        Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
+        Some(end) => {
+            let turn = end.map_err(|fault| told(fault, &assembler, model))?;
+            observer.ended(&assembler.ending());
+            Ok(turn)
+        }
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
 }
@@ -159,7 +166,10 @@ fn take(
         Ok(Progress::Nothing) => {}
         Ok(Progress::Session(id)) => observer.session(&id),
         Ok(Progress::Text(delta)) => observer.text(&delta),
-        Ok(Progress::Whole(turn)) => return Ok(Some(turn)),
+        Ok(Progress::Whole(turn)) => {
+            observer.ended(&assembler.ending());
+            return Ok(Some(turn));
+        }
         Err(fault) => return Err(told(fault, assembler, model)),
     }
     Ok(None)
@@ -194,6 +204,26 @@ pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model
         Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
+}
+
+/// A provider's word for how a reply ended, with what it says about it, in one line.
+pub(crate) fn ended_with(word: &str, details: &Value) -> String {
+    const SHOWN: usize = 400;
+    let facts: Vec<String> = match details {
+        Value::Null => Vec::new(),
+        Value::Object(fields) => {
+            let said = fields.iter().filter(|(name, value)| *name != "type" && !value.is_null() && **value != "");
+            said.map(|(name, value)| {
+                format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            })
+            .collect()
+        }
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => vec![details.to_string()],
+    };
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    let line = format!("{word}{facts}").split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(SHOWN).collect()
 }
 
 fn told(fault: Fault, assembler: &impl Assemble, model: &str) -> LlmError {

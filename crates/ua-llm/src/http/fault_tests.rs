@@ -10,7 +10,7 @@ use ua_core::{Message, ModelTurn, Origin};
 
 use super::events::{Bytes, ReadFault, read_reply};
 use crate::error::LlmError;
-use crate::provider::Silent;
+use crate::provider::{Ending, Silent, StreamObserver};
 use crate::request::ModelRequest;
 use crate::{anthropic, chat, openai};
 
@@ -92,6 +92,10 @@ impl Wire {
     }
 
     fn read_bytes(self, bytes: &[u8], piece: usize) -> Result<ModelTurn, LlmError> {
+        self.read_watched(bytes, piece, &Silent)
+    }
+
+    fn read_watched(self, bytes: &[u8], piece: usize, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let pieces: Vec<Result<_, ReadFault>> =
             bytes.chunks(piece).map(|piece| Ok(Cursor::new(piece.to_vec()))).collect();
         let pieces: Bytes = Box::pin(stream::iter(pieces));
@@ -107,9 +111,9 @@ impl Wire {
             output_schema: None,
         };
         match self {
-            Self::Anthropic => runtime.block_on(read_reply(pieces, "m", anthropic::Assembler::default(), &Silent)),
-            Self::Responses => runtime.block_on(read_reply(pieces, "m", openai::Assembler::default(), &Silent)),
-            Self::Chat => runtime.block_on(read_reply(pieces, "m", chat::Assembler::new(&request), &Silent)),
+            Self::Anthropic => runtime.block_on(read_reply(pieces, "m", anthropic::Assembler::default(), observer)),
+            Self::Responses => runtime.block_on(read_reply(pieces, "m", openai::Assembler::default(), observer)),
+            Self::Chat => runtime.block_on(read_reply(pieces, "m", chat::Assembler::new(&request), observer)),
         }
     }
 }
@@ -296,5 +300,100 @@ fn an_error_in_the_stream_is_one_in_whatever_shape_it_comes() {
                 assert!(told.to_string().contains("upstream"), "{wire:?} {error}: {told}");
             }
         }
+    }
+}
+
+/// How a reply ended, in its provider's words.
+#[derive(Default)]
+struct Endings(std::sync::Mutex<Vec<Ending>>);
+
+impl StreamObserver for Endings {
+    fn ended(&self, ending: &Ending) {
+        self.0.lock().unwrap().push(ending.clone());
+    }
+}
+
+/// Each way to end × its wire: what it is to this program, and what is told of it. None that asks for nothing and did not end by itself is an
+/// answer.
+#[test]
+fn how_a_reply_ended_is_told_in_its_providers_words() {
+    use ua_core::StopReason as S;
+    let anthropic = |delta: Value| {
+        vec![
+            json!({"type": "message_start", "message": {"id": "m", "model": "m"}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "So"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": delta}),
+            json!({"type": "message_stop"}),
+        ]
+    };
+    let responses = |status: &str, details: Value| {
+        let item = json!({"type": "message", "content": [{"type": "output_text", "text": "So"}]});
+        vec![
+            json!({"type": "response.created", "response": {"id": "r", "model": "m"}}),
+            json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+            json!({"type": format!("response.{status}"), "response": {"id": "r", "model": "m", "incomplete_details": details}}),
+        ]
+    };
+    let chat = |choice: Value| {
+        vec![
+            json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "So"}}]}),
+            json!({"id": "c", "choices": [choice]}),
+        ]
+    };
+    let explained = json!({"stop_reason": "refusal", "stop_details": {"type": "refusal", "category": "cyber", "explanation": "It may harm."}});
+    let filtered = json!({"index": 0, "finish_reason": "content_filter",
+        "content_filter_results": {"hate": {"filtered": false}, "violence": {"filtered": true, "severity": "high"}}});
+    for (wire, events, is, said, context_is_full) in [
+        (Wire::Anthropic, anthropic(json!({"stop_reason": "end_turn"})), S::EndTurn, "end_turn", false),
+        (
+            Wire::Anthropic,
+            anthropic(explained),
+            S::Refusal,
+            "refusal (category: cyber, explanation: It may harm.)",
+            false,
+        ),
+        (Wire::Anthropic, anthropic(json!({"stop_reason": "moon_phase"})), S::Other, "moon_phase", false),
+        (Wire::Anthropic, anthropic(json!({"stop_reason": "tool_use"})), S::ToolUse, "tool_use", false),
+        (
+            Wire::Anthropic,
+            anthropic(json!({"stop_reason": "model_context_window_exceeded"})),
+            S::MaxTokens,
+            "model_context_window_exceeded",
+            true,
+        ),
+        (Wire::Responses, responses("completed", json!(null)), S::EndTurn, "completed", false),
+        (
+            Wire::Responses,
+            responses("incomplete", json!({"reason": "max_output_tokens"})),
+            S::MaxTokens,
+            "incomplete (max_output_tokens)",
+            false,
+        ),
+        (
+            Wire::Responses,
+            responses("incomplete", json!({"reason": "content_filter"})),
+            S::Refusal,
+            "incomplete (content_filter)",
+            false,
+        ),
+        (Wire::Responses, responses("incomplete", json!({"reason": "moon"})), S::Other, "incomplete (moon)", false),
+        (Wire::Responses, responses("incomplete", json!(null)), S::Other, "incomplete", false),
+        (Wire::Chat, chat(json!({"index": 0, "finish_reason": "stop"})), S::EndTurn, "stop", false),
+        (Wire::Chat, chat(json!({"index": 0, "finish_reason": "tool_calls"})), S::ToolUse, "tool_calls", false),
+        (
+            Wire::Chat,
+            chat(json!({"index": 0, "finish_reason": "length", "native_finish_reason": "MAX_TOKENS"})),
+            S::MaxTokens,
+            "length (MAX_TOKENS)",
+            false,
+        ),
+        (Wire::Chat, chat(json!({"index": 0, "finish_reason": "moon_phase"})), S::Other, "moon_phase", false),
+        (Wire::Chat, chat(filtered), S::Refusal, "content_filter (filtered: violence)", false),
+    ] {
+        let endings = Endings::default();
+        let turn = wire.read_watched(wire.blocks(&events).concat().as_bytes(), usize::MAX, &endings).unwrap();
+        let expected = Ending { said: said.to_owned(), context_is_full };
+        assert_eq!((turn.stop_reason, endings.0.into_inner().unwrap()), (is, vec![expected]), "{wire:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::error::LlmError;
+use crate::http::too_long;
 
 /// Sorts an HTTP status other than 200. `body` is what the provider said with it.
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
@@ -13,7 +14,7 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         // Not a matter of time: nothing is answered until somebody pays.
         return LlmError::Unauthorized { status, message };
     }
-    if status == 413 || (matches!(status, 400 | 422) && says_too_long(body)) {
+    if status == 413 || too_long::says_so(status, body, &message) {
         return LlmError::TooLong { status, message };
     }
     if status == 404 && !is_about_model(&message, body, model) {
@@ -79,26 +80,6 @@ pub(crate) fn as_advised(
     }
 }
 
-/// Whether the words of a refusal say that the request has too many tokens. Each server has its own.
-pub(crate) fn says_too_long(text: &str) -> bool {
-    const WORDS: [&str; 12] = [
-        "context_length_exceeded",
-        "model_context_window_exceeded",
-        "exceed_context_size",
-        "maximum context length",
-        "exceeds the context window",
-        "exceeds the available context size",
-        "exceed context limit",
-        "prompt is too long",
-        "input is too long",
-        "input length and",
-        "too many tokens",
-        "maximum number of tokens",
-    ];
-    let text = text.to_ascii_lowercase();
-    WORDS.iter().any(|words| text.contains(words))
-}
-
 /// An error inside a stream whose kind says nothing that is known: it may pass. The kind is said where there is one.
 pub(crate) fn unsorted(kind: &str, message: String) -> LlmError {
     let message = if kind.is_empty() { message } else { format!("{kind}: {message}") };
@@ -125,6 +106,8 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         // Too early: it was not begun.
         425 | 503 | 529 => LlmError::Overloaded { retry_after, message },
         408 | 409 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
+        // Whatever stands in for the provider meanwhile (a page that says so, a sign-in) stands there for a while.
+        302 | 303 | 307 => LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})") },
         300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
         400..=499 => LlmError::InvalidRequest { status, message },
         _ => LlmError::Protocol { why: format!("its status is HTTP {status}: {message}") },
@@ -180,13 +163,17 @@ mod tests {
             | LlmError::NotRecorded { .. }
             | LlmError::Unreachable { .. }
             | LlmError::BadTool { .. }
+            | LlmError::Unanswered { .. }
             | LlmError::Timeout { .. }
             | LlmError::Endless { .. }
             | LlmError::Cut { .. } => "no answer",
         };
         let cases = [
             (204, "protocol"),
-            (307, "protocol"),
+            (301, "protocol"),
+            (302, "no reply"),
+            (307, "no reply"),
+            (308, "protocol"),
             (400, "invalid"),
             (401, "unauthorized"),
             (402, "unauthorized"),
@@ -291,21 +278,5 @@ mod tests {
         let hopeless = advised(500, Some(false));
         assert!(!hopeless.may_retry() && hopeless.was_refused() && advised(529, Some(false)).was_refused());
         assert!(advised(400, Some(true)).may_retry() && advised(400, Some(true)).was_refused());
-    }
-
-    #[test]
-    fn a_request_that_is_too_long_is_told_from_other_refusals() {
-        for body in [
-            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 215000 tokens > 200000 maximum"}}"#,
-            r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}"#,
-            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
-        ] {
-            let error = by_status(400, None, body, "m");
-            assert!(matches!(error, LlmError::TooLong { .. }) && error.was_refused() && !error.may_retry(), "{error}");
-        }
-        assert!(matches!(
-            by_status(400, None, r#"{"error":{"message":"bad temperature"}}"#, "m"),
-            LlmError::InvalidRequest { .. }
-        ));
     }
 }

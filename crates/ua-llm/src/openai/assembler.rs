@@ -13,8 +13,9 @@ use super::reject;
 use crate::OPENAI;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
+use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
 use crate::http::lenient;
+use crate::provider::Ending;
 use crate::session::KnownPrefix;
 
 /// The part of a reply that has arrived.
@@ -29,6 +30,8 @@ pub(crate) struct Assembler {
     counted: Option<Usage>,
     /// What the request continued from.
     known: Option<KnownPrefix>,
+    /// Its status, and why it is not complete.
+    ended: String,
 }
 
 #[derive(Debug)]
@@ -214,6 +217,10 @@ impl Assemble for Assembler {
         self.text_bytes
     }
 
+    fn ending(&self) -> Ending {
+        Ending { said: self.ended.clone(), context_is_full: false }
+    }
+
     fn reported(&self, kind: &str, message: String, _model: &str) -> LlmError {
         reject::by_code(kind, message, self.known.as_ref())
     }
@@ -301,12 +308,17 @@ impl Assembler {
             }
         }
         let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
-        let stop_reason = match response.incomplete_details.and_then(|details| details.reason) {
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        let status = if is_completed { "completed" } else { "incomplete" };
+        self.ended = ended_with(status, &reason.as_deref().unwrap_or_default().into());
+        let stop_reason = match reason.as_deref() {
             _ if is_completed && is_refused => StopReason::Refusal,
             _ if is_completed && asks => StopReason::ToolUse,
             _ if is_completed => StopReason::EndTurn,
-            Some(reason) if reason == "content_filter" => StopReason::Refusal,
-            Some(_) | None => StopReason::MaxTokens,
+            Some("content_filter") => StopReason::Refusal,
+            Some("max_output_tokens" | "max_tokens" | "length") => StopReason::MaxTokens,
+            // That it was the limit of its length nobody has said.
+            Some(_) | None => StopReason::Other,
         };
         let usage = response.usage.and_then(WireUsage::total);
         Ok(ModelTurn {
@@ -471,6 +483,9 @@ mod tests {
         };
         assert_eq!(cut("max_output_tokens"), StopReason::MaxTokens);
         assert_eq!(cut("content_filter"), StopReason::Refusal);
+        assert_eq!(cut("moon"), StopReason::Other);
+        let unsaid = json!({"type": "response.incomplete", "response": {"id": "resp_1"}});
+        assert_eq!(whole(&[created(), unsaid]).stop_reason, StopReason::Other);
     }
 
     #[test]

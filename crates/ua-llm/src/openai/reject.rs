@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use crate::error::LlmError;
-use crate::http::reject::{in_stream, says_too_long};
+use crate::http::reject::{in_stream, unsorted};
+use crate::http::too_long::{is_code_of_too_long, says_too_long};
 use crate::session::KnownPrefix;
 
 #[derive(Deserialize)]
@@ -48,14 +49,15 @@ pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) 
         ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
             LlmError::Overloaded { retry_after: None, message }
         }
-        ("context_length_exceeded", _) => LlmError::TooLong { status: 400, message },
+        _ if is_code_of_too_long(code) => LlmError::TooLong { status: 400, message },
         ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) if says_too_long(&message) => {
             LlmError::TooLong { status: 400, message }
         }
         ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) => {
             LlmError::InvalidRequest { status: 400, message }
         }
-        _ => LlmError::Server { status: None, retry_after: None, message },
+        ("" | "server_error", _) => LlmError::Server { status: None, retry_after: None, message },
+        _ => unsorted(code, message),
     }
 }
 

@@ -391,15 +391,16 @@ async fn all_pages_of_all_servers_are_listed_and_what_is_left_out_is_noted() {
 #[tokio::test]
 async fn names_that_collide_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for (servers, expected) in [
-        (vec![spec("one", &["--tools", "a,a"])], "it offers `a` twice"),
-        (vec![spec("o", &["--tools", "_a"]), spec("o_", &["--tools", "a"])], "another server offers `mcp__o___a` too"),
-    ] {
-        let transport = McpTransport::new(config(dir.path(), servers));
-        let error = transport.list().await.unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        transport.shutdown().await;
-    }
+    let servers = vec![spec("o", &["--tools", "_a"]), spec("o_", &["--tools", "a"])];
+    let transport = McpTransport::new(config(dir.path(), servers));
+    let error = transport.list().await.unwrap_err().to_string();
+    assert!(error.contains("another server offers `mcp__o___a` too"), "{error}");
+    transport.shutdown().await;
+    // A tool that a server lists twice in the same words is one tool.
+    let transport = McpTransport::new(config(dir.path(), vec![spec("one", &["--tools", "a,b,a"])]));
+    let names: Vec<String> = transport.list().await.unwrap().into_iter().map(|tool| tool.name.tool).collect();
+    assert_eq!((names, transport.notes()), (vec!["a".to_owned(), "b".to_owned()], Vec::new()));
+    transport.shutdown().await;
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ impl Driver<'_> {
     }
 
     /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
-    pub(super) async fn check_evidence(&self, last_word: &Word) -> Result<Result<(), Missing>, RunError> {
+    pub(super) async fn check_evidence(&mut self, last_word: &Word) -> Result<Result<(), Missing>, RunError> {
         // Who was to take results first and says that all is done has not taken them; it is told again, and then a person is asked.
         if !self.replay.is_empty() {
             return Ok(Err(self.replay.prompt().into()));
@@ -133,6 +133,7 @@ impl Driver<'_> {
             .workspace
             .replace("transcript.md", ua_report::transcript(&records, &files::as_stored(&records.run)))?;
         let report = self.evidence_with_citations(&records).await?;
+        self.undeclared = report.undeclared();
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
             missing.push(report.missing_for_model());

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::Instrument as _;
 use ua_core::{ModelTurn, Sha256, Usage};
-use ua_llm::{KeptReply, KnownPrefix, LlmError, ModelRequest, StreamObserver};
+use ua_llm::{Ending, KeptReply, KnownPrefix, LlmError, ModelRequest, StreamObserver};
 use ua_store::{RequestId, RunRecords, RunStore, StoreError, TurnRecord};
 
 use super::{Driver, Reserved};
@@ -71,6 +71,7 @@ impl Driver<'_> {
             keeps_names: llm.keeps_replies(),
             news,
             heard: Mutex::default(),
+            ending: Mutex::default(),
         };
         let answer = async {
             match known {
@@ -94,7 +95,8 @@ impl Driver<'_> {
             }
         }
         let heard = observer.heard.lock().unwrap_or_else(PoisonError::into_inner).so_far;
-        Ok(Asked { answer: ended, heard })
+        let ending = std::mem::take(&mut *observer.ending.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Asked { answer: ended, heard, ending })
     }
 
     async fn note(&self, id: RequestId, news: &News) -> Result<(), RunError> {
@@ -133,6 +135,8 @@ pub(super) struct Asked {
     pub(super) answer: Option<Result<ModelTurn, LlmError>>,
     /// What had been heard of the reply's cost by then.
     pub(super) heard: Option<Usage>,
+    /// How the reply ended, if it is whole.
+    pub(super) ending: Ending,
 }
 
 /// What is noted of a reply while it comes.
@@ -154,6 +158,7 @@ struct Observer {
     /// Takes what is to be noted.
     news: UnboundedSender<News>,
     heard: Mutex<Heard>,
+    ending: Mutex<Ending>,
 }
 
 /// What has been heard of a reply's cost.
@@ -188,6 +193,10 @@ impl StreamObserver for Observer {
             heard.noted = so_far.total();
             self.tell(News::Heard(so_far));
         }
+    }
+
+    fn ended(&self, ending: &Ending) {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone_from(ending);
     }
 
     fn text(&self, delta: &str) {

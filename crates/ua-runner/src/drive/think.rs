@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ua_core::{Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
-use ua_llm::{ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
+use ua_llm::{Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
 
 use super::session::Asked;
@@ -93,10 +93,13 @@ impl Driver<'_> {
         loop {
             let Some(reserved) = &self.request else { unreachable!("a request is reserved until it is charged") };
             let span = spans::chat(self.ports.llm.name(), &reserved.request);
-            let Asked { answer, heard } = self.complete(reserved, span.clone()).await?;
+            let sent_at = self.ports.env.now();
+            let Asked { answer, heard, ending } = self.complete(reserved, span.clone()).await?;
+            let took = self.ports.env.now().since(sent_at);
             spans::answered(&span, answer.as_ref());
             match answer {
                 Some(Ok(mut reply)) => {
+                    self.ending = ending;
                     tell_tool_uses_apart(&mut reply, |id| self.history.has_tool_use(id));
                     return Ok(Event::Thought(Ok(Box::new(reply))));
                 }
@@ -111,20 +114,28 @@ impl Driver<'_> {
                     self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
                 Some(Err(error)) => {
-                    if let LlmError::TooLong { .. } = &error {
+                    let may_be_too_long = self.may_be_too_long(&error, &reserved.estimate);
+                    let mut failure = ThinkFailure {
+                        may_be_too_long,
+                        took,
+                        ..failure(&error, heard, self.ports.env.entropy.next_u64())
+                    };
+                    if failure.is_too_long || may_be_too_long {
                         let (request, estimate) = (&reserved.request, &reserved.estimate);
                         tracing::info!(
                             turn,
                             tokens = estimate.input_tokens,
+                            is_sure = failure.is_too_long,
                             "the request is too long for the model, cutting the history"
                         );
                         self.fit.cut_below(request, estimate);
                     }
-                    let mut failure = failure(&error, heard, self.ports.env.entropy.next_u64());
                     // Where nothing more can be left out, the same request would be refused for the same reason.
-                    failure.is_too_long = failure.is_too_long && self.would_ask_otherwise().await?;
-                    if failure.is_too_long && self.cut_for.replace(turn) != Some(turn) {
-                        (self.ports.watcher)(RunEvent::HistoryCut { turn });
+                    let may_be_cut = failure.is_too_long || failure.may_be_too_long;
+                    if may_be_cut && !self.would_ask_otherwise().await? {
+                        (failure.is_too_long, failure.may_be_too_long) = (false, false);
+                    } else if may_be_cut && self.cut_for.replace(turn) != Some(turn) {
+                        (self.ports.watcher)(RunEvent::HistoryCut { turn, perhaps: failure.may_be_too_long });
                     }
                     // One that was not offered any more is not what is wrong.
                     failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
@@ -151,6 +162,13 @@ impl Driver<'_> {
         let reserved = self.request.as_ref().map(|reserved| reserved.sha256);
         let (_, measured) = self.composed().await?;
         Ok(reserved != Some(measured.sha256))
+    }
+
+    /// Whether a refusal that does not say so may be one for the length of the request.
+    fn may_be_too_long(&self, error: &LlmError, estimate: &Estimate) -> bool {
+        self.ports.llm.conversation() == Conversation::InTheRequest
+            && error.may_be_too_long()
+            && self.fit.suspects(&error.to_string(), estimate.input_tokens)
     }
 
     /// Charges the reserved request, which brought no reply.
@@ -219,7 +237,7 @@ impl Driver<'_> {
         attempt: u32,
         why: String,
         wait: Duration,
-        (left, left_broken): (Duration, Option<u32>),
+        (left, may_be_billed): (Duration, bool),
     ) -> Result<Event, RunError> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let left_millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -234,7 +252,7 @@ impl Driver<'_> {
             why,
             wait_millis,
             left_millis,
-            left_broken,
+            may_be_billed,
             ends_in_millis,
         });
         let mut left = wait;
@@ -277,10 +295,12 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
         may_retry: error.may_retry(),
         had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
+        may_be_too_long: false,
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),
+        took: Duration::ZERO,
         random,
     }
 }

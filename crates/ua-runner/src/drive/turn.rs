@@ -1,7 +1,7 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_checkpoint::estimate_tokens;
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge, chain};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge, chain};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer};
@@ -12,7 +12,7 @@ use ua_store::{
 
 use super::Driver;
 use super::results::results_of;
-use crate::budget::Charge;
+use crate::budget::{Charge, Estimate};
 use crate::cancel::ABOVE_ENDED;
 use crate::compose::compose;
 use crate::error::RunError;
@@ -96,7 +96,7 @@ impl Driver<'_> {
         };
         let mut calls = self.ports.dispatcher.plan(&reply, turn);
         self.enforce_replay(&mut calls).await?;
-        let message = reply.clone().into_message();
+        let (message, stop_reason) = (reply.clone().into_message(), reply.stop_reason);
         let request_sha256 = reserved.sha256;
         self.session.recorded(&reply, request_sha256);
         let end = RequestEnd::of_reply(&reply);
@@ -112,9 +112,16 @@ impl Driver<'_> {
         let calls = rules::calls_planned(&self.run, &draft.step_id, draft.calls.clone(), draft.at);
         self.ports.store.hold("record the model's reply", Change::RecordTurn(draft)).await;
         self.tell_charge(turn, &reserved.estimate, end, true);
+        let ending = std::mem::take(&mut self.ending);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn(&reserved.estimate, end);
+            if ending.context_is_full || has_no_room(&message, stop_reason, end, &reserved.estimate) {
+                // What follows would end like this one: there was no room for more.
+                self.fit.cut_below(&reserved.request, &reserved.estimate);
+                (self.ports.watcher)(RunEvent::HistoryCut { turn: turn + 1, perhaps: false });
+            }
         }
+        self.machine.note_ended(ending.said);
         self.open_reply = Some(message);
         self.last_seq += 1;
         self.open_calls = Some(calls.clone());
@@ -408,6 +415,15 @@ impl Driver<'_> {
         self.history.push(message);
         Ok(())
     }
+}
+
+/// Whether a reply was cut at a limit before it could say anything, though it might have been much longer: the context was full before it.
+fn has_no_room(message: &Message, stop_reason: StopReason, end: RequestEnd, estimate: &Estimate) -> bool {
+    let RequestEnd::Actual(usage) = end else { return false };
+    stop_reason == StopReason::MaxTokens
+        && message.text().trim().is_empty()
+        && message.tool_uses().next().is_none()
+        && usage.output_tokens.saturating_mul(8) <= estimate.output_tokens
 }
 
 /// Whether the store refused a write because of how things stand.

@@ -44,6 +44,12 @@ impl RunMachine {
         {
             return Ok(state);
         }
+        // A person was asked about what is missing, and lets the model try again: it is told, whoever may have to say more about it later.
+        if std::mem::take(&mut self.may_try_again)
+            && let Err(missing) = &found
+        {
+            return Ok(self.tell_missing(Missing { is_for_a_person: false, ..missing.clone() }));
+        }
         Ok(match (found, next) {
             (Ok(()), Some(next)) => self.after_phase(next),
             (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word.text().to_owned() }),

@@ -31,8 +31,8 @@ pub enum Command {
         wait: Duration,
         /// How long may be waited after that.
         left: Duration,
-        /// How many more replies may break off in the middle, once one did.
-        left_broken: Option<u32>,
+        /// Whether such requests may be billed.
+        may_be_billed: bool,
     },
     /// Record the reply and every call it asks for, in one write.
     Record {

@@ -75,10 +75,12 @@ impl ReplyEnd {
         }
     }
 
-    /// Why the run does not go on by itself.
-    pub(super) fn question(self, in_a_row: u32, text: &str) -> String {
+    /// Why the run does not go on by itself. `ended` is how the provider says that the reply ended.
+    pub(super) fn question(self, in_a_row: u32, text: &str, ended: &str) -> String {
+        let ended = if ended.is_empty() { String::new() } else { format!(" (in its provider's words: {ended})") };
         let said = match text.trim() {
-            "" => "It gave no reason.".to_owned(),
+            "" if ended.is_empty() => "It gave no reason.".to_owned(),
+            "" => "It said nothing.".to_owned(),
             text if text.chars().count() > MAX_QUOTED => {
                 format!("It said: {} …", text.chars().take(MAX_QUOTED).collect::<String>())
             }
@@ -87,15 +89,15 @@ impl ReplyEnd {
         match self {
             Self::Whole => String::new(),
             Self::Cut => format!(
-                "{in_a_row} replies of the model in a row were cut at their length limit without asking for a tool. {said}"
+                "{in_a_row} replies of the model in a row were cut at their length limit without asking for a tool{ended}. {said}"
             ),
             Self::Refused => format!(
-                "The model refused, or a filter of its provider withheld the reply, {}. {said}",
+                "The model refused, or a filter of its provider withheld the reply, {}{ended}. {said}",
                 times(in_a_row)
             ),
-            Self::Empty => format!("The model's reply was empty {}.", times(in_a_row)),
+            Self::Empty => format!("The model's reply was empty {}{ended}.", times(in_a_row)),
             Self::Odd => format!(
-                "The model's reply ended for a reason that cannot be read as an answer, {}. {said}",
+                "The model's reply ended for a reason that cannot be read as an answer, {}{ended}. {said}",
                 times(in_a_row)
             ),
         }
@@ -128,6 +130,12 @@ mod tests {
             assert!(!end.is_given_up(1) && end.is_given_up(2) && !end.guidance().is_empty());
         }
         assert!(!ReplyEnd::Cut.is_given_up(MAX_CUTS) && ReplyEnd::Cut.is_given_up(MAX_CUTS + 1));
-        assert!(ReplyEnd::Refused.question(2, "I will not.").ends_with("twice in a row. It said: I will not."));
+        assert!(ReplyEnd::Refused.question(2, "I will not.", "").ends_with("twice in a row. It said: I will not."));
+        for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd, ReplyEnd::Cut] {
+            for text in ["", "So far"] {
+                let question = end.question(2, text, "moon_phase (phase: full)");
+                assert!(question.contains("moon_phase (phase: full)") && !question.contains("no reason"), "{question}");
+            }
+        }
     }
 }

@@ -12,6 +12,8 @@ use crate::retry::{Refusal, ThinkFailure, Tries};
 
 /// How often a history is cut harder before the job counts as too long for its model.
 const MAX_CUTS: u32 = 6;
+/// How often a history is cut on the guess that it was too long.
+const MAX_GUESSES: u32 = 2;
 /// How many tools are left out for one reply before it is the provider, and not the tools, that something is wrong with.
 const MAX_LEFT_OUT: u32 = 32;
 /// Ends what is said of a run whose provider will refuse the same request again.
@@ -69,6 +71,10 @@ impl RunMachine {
         self.charge(reserved, failure.end);
         if failure.is_too_long && tries.cuts < MAX_CUTS {
             let tries = Tries { cuts: tries.cuts + 1, ..tries };
+            return self.budget_stop().unwrap_or(State::Reserving { tries });
+        }
+        if failure.may_be_too_long && tries.guesses < MAX_GUESSES {
+            let tries = Tries { guesses: tries.guesses + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }
         if failure.without.is_some() && tries.left_out < MAX_LEFT_OUT {

@@ -18,6 +18,8 @@ pub struct Start {
     pub last_word: Option<Word>,
     /// The history ends with a reply that is no answer, and the model was not told so yet.
     pub untold: Option<ReplyEnd>,
+    /// Behind the model's answer, a person was asked about what is missing and lets the model try again.
+    pub may_try_again: bool,
     /// The newest committed replies that asked for nothing.
     pub talk: Talk,
     /// The run was driven before, so the model is told what happened in between.
@@ -48,6 +50,7 @@ impl Start {
             open: None,
             last_word: None,
             untold: None,
+            may_try_again: false,
             talk: Talk::default(),
             is_resume: false,
             tool_calls: 0,

@@ -189,7 +189,7 @@ impl RunMachine {
             Err(end) => end,
         };
         if end.is_given_up(self.talk.vain()) {
-            let text = end.question(self.talk.vain(), &turn.text);
+            let text = end.question(self.talk.vain(), &turn.text, &self.ended);
             return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
         }
         Ok(self.budget_stop().unwrap_or(State::Guiding(Guidance::Unfinished(end))))

@@ -10,7 +10,7 @@ fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
     let mut waited = Duration::ZERO;
     loop {
         feed(&mut machine, [reserved(), Event::Thought(Err(failure(false, true)))]);
-        let Command::Wait { wait, left, left_broken: None, .. } = machine.command() else { break };
+        let Command::Wait { wait, left, may_be_billed: false, .. } = machine.command() else { break };
         waited += wait;
         assert_eq!(waited + left, Duration::from_mins(10));
         machine.apply(Event::Waited).unwrap();
@@ -20,22 +20,26 @@ fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
     assert_eq!(stop_reason(&command), Some(RunStop::Provider), "{command:?}");
 }
 
+/// A reply that breaks off is an outage like another one, and whoever waits is told that it may cost something.
 #[test]
-fn what_broke_off_is_paid_for_five_times() {
+fn what_breaks_off_is_waited_out_and_said_to_be_billed() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let cut = ThinkFailure { had_begun: true, ..failure(true, true) };
-    for left in [4, 3, 2, 1] {
+    let mut passed = Duration::ZERO;
+    let mut requests = 0;
+    loop {
         feed(&mut machine, [reserved(), Event::Thought(Err(cut.clone()))]);
-        // Whoever is told how long the model is asked again is told what ends it first.
-        let Command::Wait { left_broken, .. } = machine.command() else { panic!("{:?}", machine.command()) };
-        assert_eq!(left_broken, Some(left));
+        requests += 1;
+        let Command::Wait { wait, left, may_be_billed, .. } = machine.command() else { break };
+        passed += wait;
+        assert!(may_be_billed);
+        assert_eq!(passed + left, Duration::from_mins(30));
         machine.apply(Event::Waited).unwrap();
     }
-    feed(&mut machine, [reserved(), Event::Thought(Err(cut))]);
     assert!(matches!(
         machine.command(),
         Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail })
-            if detail == "5 requests brought no reply; the last one: busy (resume later)"
+            if detail == format!("{requests} requests brought no reply; the last one: busy (resume later)")
     ));
 }
 
@@ -53,6 +57,43 @@ fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
     // A resume leaves out as many again, so it is not said to be in vain.
     let Command::Stop(Conclusion::Stopped { detail, .. }) = command else { panic!() };
     assert!(detail.contains("tools.deny") && !detail.contains("A resume alone"), "{detail}");
+}
+
+/// A guess is made twice; what is refused then is the provider's to explain.
+#[test]
+fn a_guess_is_made_twice() {
+    let perhaps = ThinkFailure { may_be_too_long: true, refused: Some(Refusal::Request), ..failure(true, false) };
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    for _ in 0..2 {
+        feed(&mut machine, [reserved(), Event::Thought(Err(perhaps.clone()))]);
+        assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+    }
+    feed(&mut machine, [reserved(), Event::Thought(Err(perhaps.clone()))]);
+    let told = machine.command();
+    assert!(
+        matches!(&told, Command::Stop(Conclusion::Stopped { detail, .. }) if detail.starts_with("busy (resume later).")),
+        "{told:?}"
+    );
+}
+
+/// `retry` about what is missing asks the model, also where only a person can say what came of it; what it leaves as it is is asked about again.
+#[test]
+fn a_person_who_lets_the_model_try_again_has_it_asked() {
+    let for_a_person = Missing { is_for_a_person: true, ..Missing::from("the e-mail") };
+    let start = || Start { committed: 1, last_word: Some(Word::of("Done.")), may_try_again: true, ..Start::fresh() };
+    for found in [Missing::from("the e-mail"), for_a_person.clone()] {
+        let limits = Limits { ask_on_repeated_failures: true, ..Limits::default() };
+        let mut machine = RunMachine::new(limits, start());
+        let commands = feed(&mut machine, [Event::Evidence(Err(found)), Event::Guided]);
+        let told = Command::Guide { text: Guidance::Missing("the e-mail".to_owned()) };
+        assert_eq!(commands[1..], [told, Command::Reserve { turn: 2 }]);
+        assert!(matches!(said(&mut machine, StopReason::EndTurn, "Done."), Command::CheckEvidence { .. }));
+        machine.apply(Event::Evidence(Err(for_a_person.clone()))).unwrap();
+        assert!(matches!(machine.command(), Command::Ask { kind: QuestionKind::MissingEvidence, .. }));
+    }
+    let mut machine = RunMachine::new(Limits::default(), start());
+    machine.apply(Event::Evidence(Ok(()))).unwrap();
+    assert!(matches!(machine.command(), Command::Stop(Conclusion::Succeeded { .. })));
 }
 
 #[test]

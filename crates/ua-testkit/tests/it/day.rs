@@ -45,6 +45,10 @@ enum Stumble {
     LimitedSeconds(u64),
     /// The same, said in milliseconds.
     LimitedMillis(u64),
+    /// For so many minutes each connection is accepted and closed without an answer.
+    Closes(u64),
+    /// For so many minutes each reply is cut in half.
+    Cuts(u64),
     /// The reply is cut in half.
     Cut,
     /// What comes is no stream of events.
@@ -54,7 +58,7 @@ enum Stumble {
 }
 
 /// What happens at which request that the provider would have answered, from 1.
-const DAY: [(u64, Stumble); 14] = [
+const DAY: [(u64, Stumble); 16] = [
     (2, Stumble::Cut),
     (5, Stumble::LimitedSeconds(75)),
     (9, Stumble::Away(4)),
@@ -67,7 +71,9 @@ const DAY: [(u64, Stumble); 14] = [
     (55, Stumble::Away(25)),
     (63, Stumble::LimitedSeconds(1_200)),
     (71, Stumble::Errors(6, 500)),
+    (76, Stumble::Closes(21)),
     (80, Stumble::Cut),
+    (87, Stumble::Cuts(12)),
     (95, Stumble::Errors(19, 502)),
 ];
 
@@ -137,7 +143,10 @@ impl Provider {
         let stumble = DAY.iter().find(|(at, _)| *at == arrived).map(|(_, stumble)| *stumble)?;
         *seen.stumbled.entry(format!("{stumble:?}")).or_default() += 1;
         let lasts = match stumble {
-            Stumble::Away(minutes) | Stumble::Errors(minutes, _) => Duration::from_mins(minutes),
+            Stumble::Away(minutes)
+            | Stumble::Closes(minutes)
+            | Stumble::Cuts(minutes)
+            | Stumble::Errors(minutes, _) => Duration::from_mins(minutes),
             Stumble::LimitedSeconds(seconds) => Duration::from_secs(seconds),
             Stumble::LimitedMillis(millis) => Duration::from_millis(millis),
             Stumble::Cut | Stumble::Page | Stumble::TooEarly => return Some(stumble),
@@ -157,11 +166,11 @@ impl Provider {
                 too_long(&head)
             }
             None => self.forwarded(&head, &body).await,
-            Some(Stumble::Cut) => {
+            Some(Stumble::Cut | Stumble::Cuts(_)) => {
                 let whole = self.forwarded(&head, &body).await;
                 whole[..whole.len() / 2].to_vec()
             }
-            Some(Stumble::Away(_)) => Vec::new(),
+            Some(Stumble::Away(_) | Stumble::Closes(_)) => Vec::new(),
             Some(Stumble::Errors(_, status)) => response(status, "", "text/html", "<html>come back later</html>"),
             Some(Stumble::LimitedSeconds(_)) => {
                 let left = self.left().as_secs() + 1;
@@ -335,8 +344,8 @@ async fn day(wire: impl FnOnce(&str, Env) -> Arc<dyn LlmProvider>) {
     assert!(seen.too_long > 0 && seen.longest > MOST_BYTES, "{} of {} bytes", seen.too_long, seen.longest);
     assert!(seen.too_long <= 8, "what was counted for earlier requests is heeded: {}", seen.too_long);
     let waited: u64 = waits.lock().unwrap().iter().sum();
-    let stumbling = Duration::from_mins(4 + 11 + 24 + 25 + 6 + 19) + Duration::from_secs(75 + 1_200 + 3);
-    assert!(Duration::from_millis(waited) + Duration::from_mins(8) >= stumbling, "{waited} ms of {stumbling:?}");
+    let stumbling = Duration::from_mins(4 + 11 + 24 + 25 + 6 + 21 + 12 + 19) + Duration::from_secs(75 + 1_200 + 3);
+    assert!(Duration::from_millis(waited) + Duration::from_mins(10) >= stumbling, "{waited} ms of {stumbling:?}");
     assert!(usage.requests["actual"] as usize > 3 * ROUNDS, "{usage:?}");
 }
 

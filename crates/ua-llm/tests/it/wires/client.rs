@@ -293,17 +293,48 @@ async fn canned_error(response: String) -> LlmError {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_without_an_answer_is_a_cut() {
-    let error = canned_error(String::new()).await;
-    assert!(matches!(error, LlmError::Cut { text_bytes: 0, source: Some(_) }), "{error:?}");
-    assert!(error.left_us());
+async fn a_connection_that_closes_without_an_answer_may_have_been_billed() {
+    for response in ["", "HTTP/1.1 20"] {
+        let error = canned_error(response.to_owned()).await;
+        assert!(matches!(error, LlmError::Unanswered { .. }), "{response:?}: {error:?}");
+        assert!(error.left_us() && error.had_begun() && !error.was_refused(), "{response:?}: {error:?}");
+    }
+}
+
+/// Whatever stands in for a provider that is away, it is asked again; what no model has written is free.
+#[tokio::test]
+async fn an_outage_is_one_whatever_it_looks_like() {
+    let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    for (response, is_free) in [
+        (String::new(), false),
+        ("HTTP/1.1 200 OK\r\ncontent-ty".to_owned(), false),
+        (format!("{stream}\r\n"), false),
+        (format!("{stream}content-length: 0\r\n\r\n"), false),
+        (format!("{stream}transfer-encoding: chunked\r\n\r\n"), false),
+        (format!("{stream}\r\ndata: {{\"type\": \"mess"), false),
+        ("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>".to_owned(), true),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned(), true),
+        ("HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n".to_owned(), true),
+        ("HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n".to_owned(), true),
+        ("HTTP/1.1 502 x\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>".to_owned(), false),
+        ("HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n".to_owned(), true),
+        ("HTTP/1.1 504 x\r\ncontent-length: 0\r\n\r\n".to_owned(), false),
+    ] {
+        let error = canned_error(response.clone()).await;
+        assert!(error.may_retry() && !error.is_final(), "{response:?}: {error:?}");
+        assert_eq!(error.was_refused(), is_free, "{response:?}: {error:?}");
+    }
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
-    let redirect = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/steal\r\ncontent-length: 0\r\n\r\n";
-    let error = canned_error(redirect.to_owned()).await;
-    assert!(matches!(&error, LlmError::Protocol { why } if why.contains("307")), "{error:?}");
+    let redirected =
+        |status: &str| format!("HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:9/steal\r\ncontent-length: 0\r\n\r\n");
+    // One that is for good means that the address is wrong.
+    let error = canned_error(redirected("308 Permanent Redirect")).await;
+    assert!(matches!(&error, LlmError::Protocol { why } if why.contains("308")), "{error:?}");
+    let error = canned_error(redirected("307 Temporary Redirect")).await;
+    assert!(matches!(&error, LlmError::NotAReply { what } if what.contains("307")), "{error:?}");
     let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>";
     let error = canned_error(page.to_owned()).await;
     assert!(matches!(&error, LlmError::NotAReply { what } if what == "an HTML page: <html/>"), "{error:?}");

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use ua_dispatch::LocalCall;
 use ua_runner::{RunEvent, StepOutcome};
-use ua_store::Choice;
+use ua_store::{Answer, Choice, RequestStatus};
 
-use super::shop::{POLICY, SCRIPT, Shop, done, spec};
+use super::shop::{Overflow, POLICY, SCRIPT, Shop, done, spec};
 
 #[tokio::test]
 async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_is_told_once() {
@@ -29,7 +29,7 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_
     shop.host.watcher = std::sync::Arc::new(move |event| {
         if let RunEvent::Thinking { turn } = event {
             kept.lock().unwrap().push((turn, "thinking"));
-        } else if let RunEvent::HistoryCut { turn } = event {
+        } else if let RunEvent::HistoryCut { turn, .. } = event {
             kept.lock().unwrap().push((turn, "cut"));
         } else if let RunEvent::Charged { turn, .. } = event {
             kept.lock().unwrap().push((turn, "charged"));
@@ -43,6 +43,102 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_
     assert!(told.iter().any(|(_, what)| *what == "cut"), "{told:?}");
     let each_once: std::collections::BTreeSet<_> = told.iter().collect();
     assert_eq!(each_once.len(), told.len(), "{told:?}");
+}
+
+/// A shop whose model reads many pages, of which it takes two at a time, and says so in its way.
+fn reads_many_pages(overflow: Overflow) -> Shop {
+    let page = json!({"tools": [{"name": "mcp__shop__list_page", "input": {}}]});
+    let mut turns = vec![page; 9];
+    turns.push(json!({"text": "Read."}));
+    let script = json!({ "turns": turns }).to_string();
+    let shop = Shop::with_tools(&script, POLICY, done, |tools, _| {
+        let page = "stock and more stock. ".repeat(200);
+        tools.with(spec("list_page", &json!({})), move |_: LocalCall| {
+            let page = page.clone();
+            async move { Ok(json!({ "page": page })) }
+        })
+    });
+    shop.model.context.store(4_000, Ordering::SeqCst);
+    *shop.model.overflow.lock().unwrap() = overflow;
+    shop
+}
+
+/// In whichever way a provider shows that a request was too long, the history is cut and the run goes on.
+#[tokio::test]
+async fn a_run_does_not_die_of_its_history_however_its_provider_says_so() {
+    for overflow in [
+        Overflow::Said,
+        Overflow::Unsaid("Bad Request"),
+        Overflow::Unsaid("\u{8f93}\u{5165} 4100 > 4000"),
+        Overflow::FullContext,
+        Overflow::NoRoom,
+    ] {
+        let shop = reads_many_pages(overflow);
+        let outcome = shop.run().await.unwrap();
+        assert!(
+            matches!(&outcome, StepOutcome::Complete { final_output, .. } if final_output == "Read."),
+            "{overflow:?}: {outcome:?}"
+        );
+        assert!(shop.requests() <= 18, "{overflow:?}: {}", shop.requests());
+    }
+}
+
+/// A refusal that has nothing to do with the length is guessed about twice, costs nothing, and is told in the provider's words.
+#[tokio::test]
+async fn another_refusal_of_a_large_request_is_told_after_two_guesses() {
+    let shop = reads_many_pages(Overflow::Unsaid("your account may not say `stock`"));
+    // From the fourth request on everything is refused, however little of the history there is.
+    shop.model.refuses_all_after.store(3, Ordering::SeqCst);
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { detail, .. } = &outcome else { panic!("{outcome:?}") };
+    assert!(detail.contains("your account may not say `stock`"), "{detail}");
+    assert!((2..=3).contains(&(shop.requests() - 3)), "{}", shop.requests());
+    let charged = shop.records().await.requests.iter().filter(|request| request.usage.total() > 0).count();
+    assert_eq!(charged, 3, "what is refused is free");
+}
+
+/// What cannot be cut is not sent again: the job alone is too long.
+#[tokio::test]
+async fn a_job_that_is_too_long_by_itself_is_refused_once() {
+    for overflow in [Overflow::Said, Overflow::Unsaid("too much: 1500 > 10")] {
+        let mut shop = reads_many_pages(overflow);
+        shop.step.input = "stock and more stock. ".repeat(300).into();
+        shop.model.context.store(10, Ordering::SeqCst);
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(&outcome, StepOutcome::Stopped { .. }), "{overflow:?}: {outcome:?}");
+        assert_eq!(shop.requests(), 1, "{overflow:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_that_closes_connections_is_waited_for() {
+    let shop = Shop::new(SCRIPT, POLICY, done);
+    shop.model.closed.store(12, Ordering::SeqCst);
+    let outcome = shop.run().await.unwrap();
+    assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{outcome:?}");
+    assert_eq!((shop.requests(), shop.orders().len()), (15, 1));
+    // Nobody knows whether they were billed: each is charged as estimated, as input.
+    let records = shop.records().await;
+    let lost = records.requests.iter().filter(|request| request.status == RequestStatus::Baseline);
+    assert_eq!(lost.clone().count(), 12);
+    assert!(lost.into_iter().all(|request| request.usage.input_tokens == request.estimated_tokens));
+}
+
+/// A person's words reach the model, once, over any number of processes.
+#[tokio::test]
+async fn what_a_person_says_about_a_run_reaches_the_model() {
+    let refused = json!({"text": "I cannot.", "stop_reason": "refusal"});
+    let told = json!({"text": "Ordered.", "expect": {"contains": ["Use the blue one."]}});
+    let script = json!({"turns": [refused, refused, told]}).to_string();
+    let shop = Shop::new(&script, POLICY, done);
+    let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("nobody is asked") };
+    shop.answer_with(&question, Answer { text: Some("Use the blue one.".into()), ..Answer::new(Choice::Continue) })
+        .await;
+    let outcome = shop.run().await.unwrap();
+    assert!(matches!(&outcome, StepOutcome::Complete { .. }), "{outcome:?}");
+    let records = shop.records().await;
+    let told = records.messages.iter().filter(|message| message.message.text().contains("Use the blue one.")).count();
+    assert_eq!(told, 1);
 }
 
 #[tokio::test]

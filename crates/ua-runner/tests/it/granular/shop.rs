@@ -7,9 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, ModelTurn, RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Env, ModelTurn, RunId, StopReason, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, Usage};
 use ua_dispatch::{LocalCall, LocalFailure, LocalTools, StopSignal};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, estimate_input_tokens};
+use ua_llm::{
+    Ending, LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, estimate_input_tokens,
+};
 use ua_runner::{Agent, GranularStep, RunEvent, StepError, StepHost, StepOutcome};
 use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};
 
@@ -23,12 +25,31 @@ pub(crate) const SCRIPT: &str = r#"{"turns": [
 /// Nobody says anything about the tools.
 pub(crate) const POLICY: &str = "";
 
+/// How a model says that a request was too long for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// In words that are known.
+    Said,
+    /// In these words, which say nothing of it.
+    Unsaid(&'static str),
+    /// By an empty reply that says so at its end.
+    FullContext,
+    /// By an empty reply that was cut at its limit before anything of it.
+    NoRoom,
+}
+
 /// A model that counts how often it is asked.
 pub(crate) struct Counted {
     inner: ScriptedProvider,
     pub(crate) requests: AtomicU32,
     /// The most tokens that it takes; 0 for any.
     pub(crate) context: AtomicU64,
+    /// How it says that a request has more.
+    pub(crate) overflow: Mutex<Overflow>,
+    /// After how many requests each is too long, whatever its length; 0 for never.
+    pub(crate) refuses_all_after: AtomicU32,
+    /// How many connections end before an answer.
+    pub(crate) closed: AtomicU32,
     /// How many requests find nobody.
     pub(crate) outage: AtomicU32,
     /// How many requests leave and are not answered.
@@ -46,19 +67,42 @@ impl LlmProvider for Counted {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        self.requests.fetch_add(1, Ordering::SeqCst);
+        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         self.schemas.fetch_add(u32::from(request.output_schema.is_some()), Ordering::SeqCst);
         let is_out = |left: u32| left.checked_sub(1);
         if self.outage.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
             return Err(LlmError::Unreachable { host: "nobody".into(), why: "refused".into() });
+        }
+        if self.closed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
+            observer.sent();
+            return Err(LlmError::Unanswered { source: "connection reset".into() });
         }
         if self.silence.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
             observer.sent();
             return Err(LlmError::Timeout { idle: Duration::from_mins(5) });
         }
         let context = self.context.load(Ordering::SeqCst);
-        if context > 0 && estimate_input_tokens(request) > context {
-            return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() });
+        let refuses_all_after = self.refuses_all_after.load(Ordering::SeqCst);
+        let is_too_long = context > 0 && estimate_input_tokens(request) > context;
+        if is_too_long || (refuses_all_after > 0 && number > refuses_all_after) {
+            let overflow = *self.overflow.lock().unwrap();
+            let message = match overflow {
+                Overflow::Said => return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() }),
+                Overflow::Unsaid(message) => message.to_owned(),
+                Overflow::FullContext | Overflow::NoRoom => {
+                    let context_is_full = overflow == Overflow::FullContext;
+                    observer.ended(&Ending { said: "full".into(), context_is_full });
+                    let usage = Usage { input_tokens: estimate_input_tokens(request), ..Usage::default() };
+                    return Ok(ModelTurn {
+                        blocks: Vec::new(),
+                        stop_reason: StopReason::MaxTokens,
+                        usage: Some(usage),
+                        model: "m".into(),
+                        response_id: None,
+                    });
+                }
+            };
+            return Err(LlmError::InvalidRequest { status: 400, message });
         }
         let mut reply = self.inner.complete(request, observer).await?;
         if self.uncounted.load(Ordering::SeqCst) {
@@ -118,6 +162,9 @@ impl Shop {
             inner,
             requests: AtomicU32::new(0),
             context: AtomicU64::new(0),
+            overflow: Mutex::new(Overflow::Said),
+            refuses_all_after: AtomicU32::new(0),
+            closed: AtomicU32::new(0),
             outage: AtomicU32::new(0),
             silence: AtomicU32::new(0),
             schemas: AtomicU32::new(0),
@@ -165,9 +212,13 @@ impl Shop {
     }
 
     pub(crate) async fn answer(&self, question: &QuestionRecord, choice: Choice) {
+        self.answer_with(question, choice.into()).await;
+    }
+
+    pub(crate) async fn answer_with(&self, question: &QuestionRecord, answer: ua_store::Answer) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
-            answer: choice.into(),
+            answer,
             by: "a tester".into(),
             at: self.host.env.now(),
         };
