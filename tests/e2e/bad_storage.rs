@@ -264,23 +264,26 @@ fn an_answer_that_the_database_does_not_take_settles_its_call() {
     assert_eq!(env.try_rows("SELECT outcome FROM tool_attempts"), ["replied"]);
 }
 
+/// Blocks of a file that are enough for what a command says, and not for what SQLite has to write before it reads.
+const TOO_FEW: u32 = 40;
+
 #[test]
 fn a_full_disk_is_told_as_one_and_nobody_is_sent_to_an_older_copy() {
     let env = env().with_forum();
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
-    // No file may get another byte: not even the memory that processes share.
+    // Not even the memory that processes share gets its 32 KiB.
     for args in
         [&["status"][..], &["runs", "list"], &["questions"], &["db", "check"], &["runs", "delete", "r", "--yes"]]
     {
-        let output = env.run_with_file_limit(0, args);
+        let output = env.run_with_file_limit(TOO_FEW, args);
         assert!(!output.stderr.contains("restore"), "{}", output.shown());
         output.refused(74, &["the disk is full", "nothing wrong with the database"]);
     }
-    let report = env.run_with_file_limit(0, &["doctor", "--json"]).json();
-    let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "database").unwrap();
-    let fix = finding["fix"].as_str().unwrap();
-    assert!(finding["detail"].as_str().unwrap().contains("the disk is full"), "{finding}");
-    assert!(fix.contains("make room") && !fix.contains("restore") && !fix.contains("migrate"), "{finding}");
+    let output = env.run_with_file_limit(TOO_FEW, &["doctor"]).code(1);
+    let mut lines = output.stdout.lines().skip_while(|line| !line.starts_with("fail database: "));
+    let (what, fix) = (lines.next().unwrap(), lines.next().unwrap());
+    assert!(what.contains("the disk is full"), "{what}");
+    assert!(fix.contains("make room") && !fix.contains("restore") && !fix.contains("migrate"), "{fix}");
     env.run(&["status"]).code(0);
 }
 

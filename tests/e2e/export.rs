@@ -264,7 +264,7 @@ fn an_export_replaces_an_export_and_nothing_else() {
     for file in named.iter().chain(&own) {
         let before = fs::read(file).ok();
         export(&["--html", file]).refused(2, &["nothing was written"]);
-        export(&["--json", "--out", file]).refused(2, &["nothing was written"]);
+        export(&["--json", "--out", file]).code(2).says(&["nothing was written"]);
         export(&["--transcript", "--out", file]).refused(2, &["nothing was written"]);
         assert_eq!(fs::read(file).ok(), before, "{file}");
     }
