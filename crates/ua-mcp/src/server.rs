@@ -365,7 +365,7 @@ impl Server {
     /// replaced once: asking for a list does nothing that could happen twice.
     pub(crate) async fn list(&self, shared: &Shared) -> Result<Listed, TransportError> {
         if let Some(expected) = self.expect(shared) {
-            return self.keep(expected.tools.clone(), &expected.dialect);
+            return self.keep(&expected.tools, &expected.dialect);
         }
         let (generation, mut connection) = self.ready(shared).await?;
         let mut listed = self.tools(&connection, shared).await;
@@ -390,14 +390,14 @@ impl Server {
         if connection.host().take_change() {
             tools = self.tools(&connection, shared).await.map_err(|why| self.not_listed(why))?;
         }
-        self.keep(tools, &connection.dialect())
+        self.keep(&tools, &connection.dialect())
     }
 
     /// Takes the tools that can be offered out of a list, as it came.
-    fn keep(&self, tools: Vec<Value>, dialect: &Dialect) -> Result<Listed, TransportError> {
+    fn keep(&self, tools: &[Value], dialect: &Dialect) -> Result<Listed, TransportError> {
         let server = &self.spec.name;
         let reach = self.spec.lock.as_ref().map_or_else(|| reach_digest(&self.spec.reach), |lock| lock.reach.clone());
-        let now = as_found(&reach, &dialect.server, &tools);
+        let now = as_found(&reach, &dialect.server, tools);
         let unlocked = match self.spec.lock.as_ref().map(|lock| checked(lock, &now)) {
             None => Vec::new(),
             Some(Ok(new)) => new,
@@ -406,7 +406,7 @@ impl Server {
         let mut names = BTreeSet::new();
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
         let mut facts = BTreeMap::new();
-        for listed in offered::read_list(self.spec.namespace, server, &tools) {
+        for listed in offered::read_list(self.spec.namespace, server, tools) {
             names.extend(listed.name.clone());
             let is_remote = matches!(self.spec.reach, Reach::Http { .. });
             let read = listed.offered.and_then(|offered| {
