@@ -131,7 +131,7 @@ mod tests {
             drop(desk);
             // More than any buffer between the two holds: it is read although nobody takes it.
             for _ in 0..64 {
-                input.write_all(&[b'x'; 64 * 1024]).unwrap();
+                input.write_all(&vec![b'x'; 64 * 1024]).unwrap();
             }
             output.get_ref().set_nonblocking(true).unwrap();
             let nothing = output.read_line(&mut String::new()).unwrap_err().kind();

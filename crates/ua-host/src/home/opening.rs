@@ -349,10 +349,9 @@ impl Home {
             let disk = rustix::fs::statvfs(self.state()).ok()?;
             Some(disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))
         };
-        match Trouble::of(error)? {
-            Trouble::Disk | Trouble::CannotOpen if has_no_room() == Some(true) => Some(Trouble::Full),
-            trouble => Some(trouble),
-        }
+        let trouble = Trouble::of(error)?;
+        let may_be_full = matches!(trouble, Trouble::Disk | Trouble::CannotOpen);
+        Some(if may_be_full && has_no_room() == Some(true) { Trouble::Full } else { trouble })
     }
 
     fn is_mounted_read_only(&self) -> bool {

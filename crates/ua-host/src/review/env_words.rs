@@ -34,7 +34,7 @@ fn split_string(text: &str) -> Vec<String> {
     let mut characters = text.chars();
     while let Some(c) = characters.next() {
         match (quote, c) {
-            (None, '\\') | (Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
             (None, '"' | '\'') => {
                 quote = Some(c);
                 word.get_or_insert_default();
