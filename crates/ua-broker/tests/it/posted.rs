@@ -51,10 +51,6 @@ impl Posting {
         self.post(id, "tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
-    fn result(stream: TcpStream) -> Value {
-        answer(stream)["result"].clone()
-    }
-
     /// It says something else.
     fn goes_on(&self, id: &Value) {
         let said = answer(self.post(id, "tools/list", &json!({})));
@@ -66,6 +62,10 @@ impl Posting {
 fn answer(stream: TcpStream) -> Value {
     let said = read(stream);
     said.messages.last().unwrap_or_else(|| panic!("nothing was said: {}", said.status)).clone()
+}
+
+fn result_of(stream: TcpStream) -> Value {
+    answer(stream)["result"].clone()
 }
 
 fn forms() -> Value {
@@ -161,7 +161,7 @@ fn the_very_request_is_one_call_however_often_it_is_posted() {
                         other["subject"] = json!("other words");
                         other["text"] = json!(format!("{what}, other words"));
                         let params = json!({"name": "append_line", "arguments": {"text": other["text"]}});
-                        let said = Client::result(client.post(&id, "tools/call", &params));
+                        let said = result_of(client.post(&id, "tools/call", &params));
                         effects += 1;
                         assert_eq!((notice(&said), world.effects().len()), ("", effects), "{what}: {said}");
                     }
@@ -199,25 +199,25 @@ fn some_time_behind_its_answer_the_same_words_are_another_request() {
         let world = GatewayWorld::new();
         let client = Posting::new(&world, era, "codex");
         let line = json!({"text": "a"});
-        assert_eq!(notice(&Client::result(client.call(&json!(1), "append_line", &line))), "");
+        assert_eq!(notice(&result_of(client.call(&json!(1), "append_line", &line))), "");
         world.until_answered(1);
-        let again = Client::result(client.call(&json!(1), "append_line", &line));
+        let again = result_of(client.call(&json!(1), "append_line", &line));
         assert_eq!((notice(&again), world.effects().len()), ("same_request", 1), "{era:?}: {again}");
         for count in 1..=3 {
-            let read = Client::result(client.call(&json!(2), "read_page", &json!({"page": "1"})));
+            let read = result_of(client.call(&json!(2), "read_page", &json!({"page": "1"})));
             assert_eq!((notice(&read), world.lines("reads").len()), ("", count), "{era:?}: {read}");
         }
         // What says that nothing happened is not handed out for what would happen now.
         let wrong = json!({"text": 7});
         for _ in 0..2 {
-            let refused = Client::result(client.call(&json!(3), "append_line", &wrong));
+            let refused = result_of(client.call(&json!(3), "append_line", &wrong));
             assert_eq!((told(&refused), world.effects().len()), ("not_sent", 1), "{era:?}: {refused}");
         }
         std::fs::write(world.path("again_within"), "0").unwrap();
         let client = Posting { client: at_the_next_broker(&world, client.client, End::Stopped), ..client };
         for count in 2..=5 {
             until("another one", || {
-                let next = Client::result(client.call(&json!(1), "append_line", &line));
+                let next = result_of(client.call(&json!(1), "append_line", &line));
                 (world.effects().len() == count).then(|| assert_eq!(notice(&next), "", "{era:?}: {next}"))
             });
         }
@@ -225,7 +225,7 @@ fn some_time_behind_its_answer_the_same_words_are_another_request() {
         std::fs::write(world.path("again_within"), "600000").unwrap();
         let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
         until("the answer to be known as written", || {
-            let last = Client::result(client.call(&json!(1), "append_line", &line));
+            let last = result_of(client.call(&json!(1), "append_line", &line));
             assert_eq!((text(&last).split(" so far").next(), world.effects().len()), (Some("done, 5"), 5), "{last}");
             (notice(&last) == "same_request").then_some(())
         });
@@ -243,7 +243,7 @@ fn a_request_is_its_own_sessions() {
     let other =
         Posting { client: HttpClient { session: None, token, ..one.client.clone() }.greet(), era: Era::Session };
     for (count, client) in [&one, &same, &other].into_iter().enumerate() {
-        let said = Client::result(client.call(&json!(1), "append_line", &json!({"text": "a"})));
+        let said = result_of(client.call(&json!(1), "append_line", &json!({"text": "a"})));
         assert_eq!((notice(&said), world.effects().len()), ("", count + 1), "{said}");
     }
     world.check();
@@ -279,12 +279,12 @@ fn who_comes_back_again_has_the_same_call() {
                     let world = GatewayWorld::new();
                     world.behave(server);
                     let mut client = Posting::new(&world, Era::Stateless, "newer");
-                    let wanted = Client::result(client.post(&json!(1), "tools/call", &params));
+                    let wanted = result_of(client.post(&json!(1), "tools/call", &params));
                     assert_eq!(wanted["resultType"], "input_required", "{what}: {wanted}");
                     let stream = client.post(&json!(2), "tools/call", &back(&wanted, "L"));
                     world.until_effects(1);
                     if is_read {
-                        assert_eq!(text(&Client::result(stream)), "L", "{what}");
+                        assert_eq!(text(&result_of(stream)), "L", "{what}");
                     } else {
                         world.until_calls(0);
                         drop(stream);
@@ -299,7 +299,7 @@ fn who_comes_back_again_has_the_same_call() {
                             Repeats::UnderAnotherId => (json!(3 + turn), back(&wanted, "S")),
                             Repeats::TheFirst => (json!(1), params.clone()),
                         };
-                        let said = Client::result(client.post(&id, "tools/call", &params));
+                        let said = result_of(client.post(&id, "tools/call", &params));
                         assert!(text(&said).starts_with('L'), "{what}: {said}");
                         assert_eq!(world.effects().len(), 1, "{what}: {said}");
                     }
@@ -348,7 +348,7 @@ fn what_a_client_was_given_is_its_own() {
     let world = GatewayWorld::new();
     let client = Posting::new(&world, Era::Stateless, "newer");
     let params = json!({"name": "tell_secret", "arguments": {"to": "ask"}});
-    let wanted = Client::result(client.post(&json!(1), "tools/call", &params));
+    let wanted = result_of(client.post(&json!(1), "tools/call", &params));
     let (name, _) = wanted["inputRequests"].as_object().unwrap().iter().next().unwrap();
     let mut back = params;
     back["requestState"] = wanted["requestState"].clone();
@@ -367,7 +367,7 @@ fn what_a_client_was_given_is_its_own() {
     assert_eq!(world.effects(), [""; 0]);
     let name = name.clone();
     back["inputResponses"] = json!({name: {"action": "accept", "content": {"size": "own"}}});
-    assert_eq!(text(&Client::result(client.post(&json!(3), "tools/call", &back))), "own");
+    assert_eq!(text(&result_of(client.post(&json!(3), "tools/call", &back))), "own");
     assert_eq!(world.effects().len(), 1);
     world.check();
 }
@@ -447,7 +447,7 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
                 }
                 Asked::ComesBack | Asked::BeginsAgain => {
                     let client = Posting::new(&world, Era::Stateless, "newer");
-                    let wanted = Client::result(client.post(&json!(5), "tools/call", &params));
+                    let wanted = result_of(client.post(&json!(5), "tools/call", &params));
                     let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
                     let back = |wanted: &Value, size: &str| {
                         let (name, _) = wanted["inputRequests"].as_object().unwrap().iter().next().unwrap();
@@ -461,10 +461,10 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
                     } else {
                         (json!(5), params.clone())
                     };
-                    let said = Client::result(client.post(&id, "tools/call", &again));
+                    let said = result_of(client.post(&id, "tools/call", &again));
                     // A read is made again, and asks again; of anything else a person is asked what came of it, in the client's dialogue.
                     assert_eq!(said["inputRequests"].get("decision").is_some(), !is_read, "{what}: {said}");
-                    Client::result(client.post(&json!(7), "tools/call", &back(&said, "M")))
+                    result_of(client.post(&json!(7), "tools/call", &back(&said, "M")))
                 }
             };
             if is_read {
