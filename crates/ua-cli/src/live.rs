@@ -134,6 +134,7 @@ impl Live {
     }
 
     /// Takes the display away; what is written next stands where it was.
+    #[expect(clippy::unused_self, reason = "whoever has it takes it away")]
     pub(crate) fn finish(&self) {
         crate::terminal::hide();
         crate::terminal::restore_echo();

@@ -242,11 +242,13 @@ mod tests {
 
     use super::*;
 
+    /// How many writes there were, what they wrote, and what was lost.
+    type Written = (usize, Vec<u8>, Vec<u8>);
+
     /// A terminal that goes away before the write with this number, for good or for that one.
     #[derive(Clone)]
     struct Tty {
-        /// How many writes there were, what they wrote, and what was lost.
-        written: Arc<Mutex<(usize, Vec<u8>, Vec<u8>)>>,
+        written: Arc<Mutex<Written>>,
         gone_at: usize,
         for_good: bool,
     }

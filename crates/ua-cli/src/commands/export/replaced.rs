@@ -3,10 +3,10 @@
 //! A name is soon mistyped, and what stood there cannot be had back. Each kind of file that an export writes has a beginning, or words within,
 //! that no other file has; what is not known by that (what tools made, results in full) is replaced where the whole folder is an export.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use ua_files::Folder;
 use ua_host::home::Home;
 
 use crate::error::HostError;
@@ -64,12 +64,11 @@ pub(super) fn check<'a>(
 }
 
 fn is_replaceable(path: &Path, text: Option<&str>, is_export: bool) -> bool {
-    let mut old = Vec::new();
-    match File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut old)) {
-        Ok(_) => {}
+    let old = match beginning(path, LOOKED_AT) {
+        Ok(old) => old,
         // A folder, or what cannot be written either: who writes says so.
         Err(error) => return error.kind() == io::ErrorKind::NotFound || path.is_dir(),
-    }
+    };
     let old = String::from_utf8_lossy(&old);
     if old.is_empty() || text == Some(&*old) {
         return true;
@@ -99,11 +98,20 @@ fn kind(text: &str) -> Option<&'static str> {
 const INSTANT: usize = "2026-11-26T23:19:22.440Z".len();
 
 fn begins(path: &Path, words: &str) -> bool {
-    let mut first = vec![0; words.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == words.as_bytes()
+    beginning(path, words.len() as u64).is_ok_and(|first| first == words.as_bytes())
+}
+
+/// The first bytes of a file, and of nothing else: a pipe would be waited for.
+fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let mut first = Vec::new();
+    Folder::open(folder)?.open_file(name)?.take(bytes).read_to_end(&mut first)?;
+    Ok(first)
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 
