@@ -315,7 +315,9 @@ fn a_folder_of_runs_that_was_renamed_is_told_as_that() {
     assert!(fix.contains(&back) && !fix.contains("remove"), "{only}");
     // The way back works.
     fs::rename(env.path("work/renamed"), env.path("work/project")).unwrap();
+    // It was trusted where it lay in between, so it has to be trusted here once more.
     let good = good(&env);
+    in_project("project", &["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0);
     in_project("project", &["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -253,7 +253,6 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
         (&["runs", "show", "montly-report"], "there is no run `montly-report`", "monthly-report"),
         (&["resume", "lst"], "there is no run `lst`", "last"),
         (&["resume", "monthly-reprot"], "there is no run", "monthly-report"),
-        (&["calls", "show", &wrong_call], "there is no call", &call),
         (&["tools", "explain", "post_coment", "--mcp-config", &servers], "no server offers a tool", "post_comment"),
         (&["tools", "packs", "gihub"], "there is no policy pack", "github"),
         (&["schedule", "pause", "nightli"], "there is no schedule `nightli`", "nightly"),
@@ -266,6 +265,9 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
     for (args, wrong, meant) in cases {
         env.run(args).refused(2, &[wrong, &format!("did you mean `{meant}`?")]);
     }
+    // Of ids that nobody chose the nearest is anybody's.
+    let of_call = env.run(&["calls", "show", &wrong_call]).refused(2, &["there is no call", "ua calls list"]);
+    assert!(!of_call.stderr.contains("did you mean") && wrong_call != call, "{}", of_call.stderr);
     // What is like nothing is not guessed.
     let unknown = env.run(&["runs", "show", "zzzzzzzz"]).code(2);
     assert!(!unknown.stderr.contains("did you mean"), "{}", unknown.stderr);
@@ -338,7 +340,8 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run"]);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
-    env.run_bare(&["runs", "delete"]).code(2).says(&["ua runs delete --older-than 30d --dry-run"]);
+    env.run_bare(&["runs", "delete"]).code(2).says(&["<RUNS>", "ua runs delete --help"]);
+    env.run_bare(&["runs", "delete", "--help"]).code(0).shows(&["ua runs delete --older-than 30d --dry-run"]);
 }
 
 #[test]
