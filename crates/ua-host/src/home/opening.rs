@@ -377,6 +377,9 @@ fn way_back(now: &Path, before: &Path) -> String {
     while let (Some(above), Some(above_before)) = (now.parent(), before.parent())
         && now.file_name() == before.file_name()
         && above != above_before
+        // The root of the file system is not moved.
+        && above.parent().is_some()
+        && above_before.parent().is_some()
     {
         (now, before) = (above, above_before);
     }
