@@ -295,7 +295,8 @@ pub fn attempted(attempt: u32, arguments: &str) -> String {
 /// That a model which stopped early was told what is missing, in a line: what, and how much of it there is.
 pub fn guided(guidance: &str) -> String {
     if let Some(words) = ua_evidence::said_by_persons(guidance) {
-        return format!("the model was told what a person says: {}", brief(words, 120));
+        let on_a_line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        return format!("the model was told what a person says: {}", brief(&on_a_line, 120));
     }
     match ua_evidence::missing_in_short(guidance) {
         Some(missing) => format!("the model stopped early; missing: {}", brief(&missing, 120)),
