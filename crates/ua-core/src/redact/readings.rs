@@ -308,11 +308,10 @@ mod tests {
         for (before, after) in
             [("", ""), ("[", "]"), ("{\"data\": [ ", "\n]}"), ("1,2,x,", ",x,3,4"), ("about 1234,", ".")]
         {
-            assert_eq!(
-                read(&format!("{before}90, 113,55,45,\n  104,117 , 110,-61{after}")).len(),
-                1,
-                "{before} {after}"
-            );
+            // Its lines may be meant otherwise, too.
+            let wanted = String::from_utf8_lossy(&[90, 113, 55, 45, 104, 117, 110, 195]).into_owned();
+            let found = read(&format!("{before}90, 113,55,45,\n  104,117 , 110,-61{after}"));
+            assert_eq!(found.iter().filter(|found| found.ends_with(&wanted)).count(), 1, "{before} {after}: {found:?}");
         }
         let twice = read("[65,66,67,68,69,70,71,72] and [73,74,75,76,77,78,79,80,81]");
         assert_eq!(twice, ["ABCDEFGH", "IJKLMNOPQ"]);
