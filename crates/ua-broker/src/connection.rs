@@ -426,6 +426,10 @@ impl Connection {
         let named = self.hello.principal.as_deref().unwrap_or(&client.name);
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
+        // Whoever comes through a bridge has what an earlier broker wrote to the bridge, which outlives brokers.
+        if identity.level == CONNECTION && self.hello.way == Way::Bridge {
+            heard_before(&session, self.opened_at, self.broker.store.as_ref(), &self.broker.env).await?;
+        }
         sessions.insert(identity, session.again());
         Ok(session)
     }

@@ -260,8 +260,9 @@ mod tests {
 
     #[tokio::test]
     async fn words_about_the_run_that_its_model_never_read_are_seen() {
-        let mut scene = answered(Choice::Continue, CallStatus::Succeeded).await;
+        let mut scene = answered(Choice::Happened, CallStatus::Succeeded).await;
         let question = &mut scene.0.questions[0];
+        question.answer.as_mut().unwrap().choice = Choice::Continue;
         (question.call_id, question.kind) = (None, QuestionKind::MissingEvidence);
         question.answer.as_mut().unwrap().text = Some("It is on my desk.".to_owned());
         assert_eq!(broken(&scene), [""; 0], "the model was not asked again");

@@ -88,7 +88,7 @@ async fn without_a_crash_the_task_is_followed_and_the_question_waits_for_a_perso
     let question = scenario.questions().await.pop().unwrap();
     assert_eq!(question.kind, QuestionKind::Elicitation);
     assert!(
-        question.text.contains("Which size?") && question.text.contains("size: a whole number"),
+        question.text.contains("Which size?") && question.text.contains("\"size\": a whole number"),
         "{}",
         question.text
     );

@@ -30,7 +30,6 @@ fn stoppings() -> Vec<Stopping> {
     let said = |reason: &str, text: &str| json!({"text": text, "stop_reason": reason});
     vec![
         of("refused", QuestionKind::RepeatedFailures, said("refusal", "No."), 2, plain()),
-        of("empty", QuestionKind::RepeatedFailures, said("end_turn", " "), 2, plain()),
         of("cut", QuestionKind::RepeatedFailures, said("max_tokens", "And "), 9, plain()),
         of(
             "missing",
