@@ -249,7 +249,7 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
     let (rest, last) = call.split_at(call.len() - 1);
     let wrong_call = format!("{rest}{}", if last == "0" { "1" } else { "0" });
     let servers = env.mcp_config("servers.json", &json!({"forum": env.forum_entry(&[])}));
-    let cases: [(&[&str], &str, &str); 12] = [
+    let cases: [(&[&str], &str, &str); 11] = [
         (&["runs", "show", "montly-report"], "there is no run `montly-report`", "monthly-report"),
         (&["resume", "lst"], "there is no run `lst`", "last"),
         (&["resume", "monthly-reprot"], "there is no run", "monthly-report"),
