@@ -130,6 +130,8 @@ fn the_very_request_is_one_call_however_often_it_is_posted() {
                             }
                             Breaks::BehindItsAnswer => {
                                 world.until_answered(answered + 1);
+                                // What was counted may be an answer to a request before.
+                                world.until_calls(0);
                                 drop(first);
                             }
                             Breaks::Not => {
@@ -467,8 +469,8 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
                     result_of(client.post(&json!(7), "tools/call", &back(&said, "M")))
                 }
             };
-            // Behind a bridge a read that asked is known by its name, and nobody knows what came of it.
-            let is_told = is_read && !(asked == Asked::Bridge && told(&said) == "unknown");
+            // A read that asked is stored, and nobody knows what came of it: it may be made again, or a person is asked.
+            let is_told = is_read && told(&said) != "unknown";
             if is_told {
                 assert_eq!(text(&said), "M", "{what}: {said}");
             } else if !is_read {
