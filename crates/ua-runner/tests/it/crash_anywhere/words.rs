@@ -38,13 +38,6 @@ fn stoppings() -> Vec<Stopping> {
             4,
             json!({"objective": "Tell me.", "stop_conditions": ["final_notification_sent"]}),
         ),
-        of(
-            "iterations that only talk",
-            QuestionKind::MissingEvidence,
-            json!({"text": "I shall begin soon."}),
-            4,
-            json!({"objective": "Read it.", "harness": {"max_iterations": 40, "completion_promise": "ALL DONE"}}),
-        ),
     ]
 }
 
