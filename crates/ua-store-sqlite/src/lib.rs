@@ -33,7 +33,6 @@ mod error;
 mod event_chain;
 mod filesystem;
 mod fleet_rows;
-mod fresh;
 mod gateway_rows;
 mod kept;
 mod ledger_rows;

@@ -11,7 +11,7 @@ use ua_store::StoreError;
 
 use crate::config::SqliteConfig;
 use crate::error::{refused, refused_because, sql_error};
-use crate::{filesystem, fresh, pragma, schema};
+use crate::{filesystem, pragma, schema};
 
 /// Opens the database for writing, making and migrating it as needed.
 pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity), StoreError> {
@@ -25,18 +25,14 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     filesystem::check(folder, config.allow_unsafe_filesystem)?;
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
     let lock = migrate_lock(path)?;
-    // A link that leads nowhere is there.
-    if fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        fresh::put(path)?;
-    }
+    make_file(path)?;
     check_owner(path)?;
     let known = Known::of(path);
     let is_in_doubt = known.has_log && !known.is_noted_in(&lock);
 
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma::harden(&connection).map_err(sql_error)?;
-    // A file in which nothing is, by somebody else or by an earlier program that was killed.
-    let is_empty = match recognise(&connection, path)? {
+    let is_new = match recognise(&connection, path)? {
         DatabaseFile::Empty if config.expected_existing => {
             return Err(refused(format!(
                 "{} is empty, although runs were kept in it; restore a backup",
@@ -46,14 +42,14 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         DatabaseFile::Empty => true,
         DatabaseFile::Schema(_) => false,
     };
-    if is_empty {
+    if is_new {
         pragma::choose_page_size(&connection).map_err(sql_error)?;
     }
     pragma::make_writer(&connection)?;
     if is_in_doubt {
         quick_check(&connection, path)?;
     }
-    let is_changed = if is_empty {
+    let is_changed = if is_new {
         schema::make(&mut connection)
             .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
         true
@@ -294,6 +290,15 @@ fn make_folder(folder: &Path) -> Result<(), StoreError> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| refused_because(format!("the folder {} cannot be made", folder.display()), error))
+}
+
+/// Makes the empty file before SQLite opens it, because SQLite's own files take over its permissions.
+fn make_file(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(refused_because(format!("{} cannot be made", path.display()), error)),
+    }
 }
 
 /// Refuses a file that is a link, that belongs to somebody else, or that others may change: who can write it can say that an effect

@@ -5,10 +5,7 @@
 //!
 //! ```sh
 //! cargo test -p ua-store-sqlite --lib -- --ignored the_script_is_written_anew
-//! cargo test -p ua-store-sqlite --lib -- --ignored the_image_is_written_anew
 //! ```
-//!
-//! The image is what a new database is put in place as (`fresh.rs`); an empty file that somebody made is filled by the script.
 //!
 //! Invariant: a database that the script made and one that was migrated since the first schema are the same, history of migrations included.
 //! Proved by: this file's tests, which also find a migration that the list does not have.
