@@ -427,8 +427,8 @@ impl Connection {
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
         // Whoever comes through a bridge has what an earlier broker wrote to the bridge, which outlives brokers.
-        if identity.level == CONNECTION && self.hello.way == Way::Bridge {
-            heard_before(&session, self.opened_at, self.broker.store.as_ref(), &self.broker.env).await?;
+        if self.hello.way == Way::Bridge {
+            self.goes_on(&session).await?;
         }
         sessions.insert(identity, session.again());
         Ok(session)
