@@ -1,7 +1,7 @@
 //! Dumps of bytes, as `xxd`, `hexdump` and `od` write them: lines with where they begin, digits in groups, and the text beside them, or
 //! characters in columns.
 //!
-//! What a line stands for is read off its digits. Each byte ends where its line does, so that the text beside the digits goes with them.
+//! What a line stands for is read off its digits. Each byte ends behind the text beside them, so that this goes with them.
 
 use super::view::{Span, View};
 
@@ -11,6 +11,8 @@ const MIN_OFFSET: usize = 4;
 const MAX_OFFSET: usize = 16;
 /// The most digits of a group.
 const MAX_GROUP: usize = 16;
+/// How many signs a text beside the digits has besides one for each byte: bars around it and between its halves.
+const MOST_BARS: usize = 4;
 
 /// Whether some line may be one of a dump: it needs an offset.
 pub(super) fn may_be_in(text: &[u8]) -> bool {
@@ -38,7 +40,7 @@ pub(super) fn dumps(text: &View) -> Vec<View> {
         let whole = text.bytes[from..to].strip_suffix(b"\r").unwrap_or(&text.bytes[from..to]);
         let line = whole.trim_ascii_end();
         match Line::characters(whole).or_else(|| Line::read(line)) {
-            Some(read) => open.add(text, from, line.len(), &read),
+            Some(read) => open.add(text, from, line, &read),
             // Lines that are all the same are left out.
             None if line == b"*" => {}
             None => open.end(&mut found),
@@ -56,6 +58,8 @@ struct Line {
     offset: Vec<u8>,
     /// Bytes, each with the place of its digits, and whether its group begins with it.
     bytes: Vec<(u8, usize, bool)>,
+    /// Where the last digits end.
+    digits_end: usize,
 }
 
 impl Line {
@@ -77,7 +81,7 @@ impl Line {
             let read = Self::groups(rest);
             match read {
                 Some(read) => return Some(Self { offset, ..read }),
-                None if is_alone => return Some(Self { offset, ..Self::default() }),
+                None if is_alone => return Some(Self { offset, digits_end: digits, ..Self::default() }),
                 None => {}
             }
         }
@@ -113,6 +117,7 @@ impl Line {
                 _ => return None,
             };
             read.bytes.push((byte, begin + digits + 4 * index, true));
+            read.digits_end = begin + digits + 4 * (index + 1);
         }
         (!read.bytes.is_empty()).then_some(read)
     }
@@ -129,6 +134,7 @@ impl Line {
                 let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
                 read.bytes.push((digit(pair[0])? << 4 | digit(pair[1])?, at + 2 * index, index == 0));
             }
+            read.digits_end = at + word.len();
         }
         // Groups of eight digits of 0 and 1 are bits.
         let are_bits = read.bytes.iter().all(|(byte, ..)| byte & 0xEE == 0)
@@ -140,6 +146,15 @@ impl Line {
             read.bytes = read.bytes.chunks(4).map(|word| (bits(word), word[0].1, true)).collect();
         }
         (!read.bytes.is_empty()).then_some(read)
+    }
+
+    /// Where the text beside the digits ends: it has a character for each byte. What else stands on the line is none of it; a line may be a whole
+    /// text whose lines somebody joined.
+    fn end(&self, line: &[u8]) -> usize {
+        let rest = &line[self.digits_end.min(line.len())..];
+        let begin = line.len() - rest.trim_ascii_start().len();
+        let characters = line[begin..].iter().enumerate().filter(|(_, byte)| !matches!(byte, 0x80..=0xBF));
+        characters.map(|(at, _)| begin + at).nth(self.bytes.len() + MOST_BARS).unwrap_or(line.len())
     }
 
     /// How many bytes there are up to where another line begins, if that can be: a text beside the digits may look like digits itself.
@@ -183,7 +198,7 @@ struct Dump {
 }
 
 impl Dump {
-    fn add(&mut self, text: &View, from: usize, length: usize, read: &Line) {
+    fn add(&mut self, text: &View, from: usize, line: &[u8], read: &Line) {
         if let Some((last, begin)) = &self.last
             && let Some(length) = last.length_to(&read.offset)
         {
@@ -196,12 +211,13 @@ impl Dump {
         }
         let begin = self.view.bytes.len();
         // A line has an end only if there is something on it.
-        let end = text.spans[from + length - 1].end;
+        let end = text.spans[from + read.end(line) - 1].end;
         for (byte, at, begins) in &read.bytes {
             self.view.push(*byte, Span { start: text.spans[from + at].start, end });
             self.begins.push(*begins);
         }
-        self.last = Some((Line { offset: read.offset.clone(), bytes: read.bytes.clone() }, begin));
+        let last = Line { offset: read.offset.clone(), bytes: read.bytes.clone(), digits_end: read.digits_end };
+        self.last = Some((last, begin));
     }
 
     fn end(&mut self, found: &mut Vec<View>) {
