@@ -79,7 +79,7 @@ pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use length::json_length;
-pub use look_alike::{latin_look_alike, look_alikes_in, narrow};
+pub use look_alike::{is_mark, latin_look_alike, look_alikes_in, narrow, spelt_out, unmarked};
 pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};

@@ -86,7 +86,7 @@ fn is_local_part(local: &str) -> bool {
 }
 
 /// Labels of letters, digits and hyphens. One label is a machine of the local network (`ua@localhost`).
-fn is_domain(domain: &str) -> bool {
+pub(crate) fn is_domain(domain: &str) -> bool {
     !domain.is_empty()
         && domain.len() <= 253
         && domain.split('.').all(|label| {

@@ -206,6 +206,9 @@ pub struct CallPolicy {
     /// words mean. A repeat in the same words may be meant, so a person is asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kind_is_guessed: bool,
+    /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_make: bool,
     /// Which arguments name the effect.
     pub scope: ScopeRule,
     /// Top-level arguments that do not make a call another call.
@@ -262,6 +265,7 @@ impl CallPolicy {
             requires_idempotency_key: false,
             effect_kind: None,
             kind_is_guessed: false,
+            may_make: false,
             scope: ScopeRule::default(),
             volatile_fields: Vec::new(),
             sends_files: Vec::new(),
@@ -304,7 +308,7 @@ impl CallPolicy {
             _ if is_of_the_run => false,
             Some(kind) if self.kind_is_guessed => kind.is_like(effect),
             Some(_) => false,
-            None => is_unknown,
+            None => is_unknown || self.may_make,
         };
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
     }
@@ -332,6 +336,8 @@ mod tests {
             class_source,
             ..CallPolicy::unclassified()
         };
+        let open = CallPolicy { may_make: true, ..of(None, false, ClassSource::Name) };
+        assert_eq!(open.makes("email.send"), Makes::Perhaps, "its name leaves it open");
         let makes = |kind, guessed, source| of(kind, guessed, source).makes("email.send");
         assert_eq!(makes(Some("email.send"), false, ClassSource::Shipped), Makes::Declared);
         assert_eq!(makes(Some("email.send"), true, ClassSource::Name), Makes::Declared);

@@ -48,6 +48,17 @@ impl RunSpec {
         }
         flaws.add_if(self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()), "job_key", "is empty");
         flaws.add_if(
+            self.job_key.as_ref().is_some_and(|key| key.contains(char::is_control)),
+            "job_key",
+            "has a control character, which nobody can type",
+        );
+        for (index, entry) in self.constraints.allowed_domains.iter().enumerate().filter(|(_, entry)| !is_host(entry)) {
+            flaws.add(
+                format!("constraints.allowed_domains[{index}]"),
+                format!("is {entry:?}, and no host: write a host or the end of one, for example example.com"),
+            );
+        }
+        flaws.add_if(
             self.settings.blob_threshold_bytes < 256,
             "settings.blob_threshold_bytes",
             "is below 256: a reference would be as long as the result",
@@ -69,13 +80,30 @@ impl RunSpec {
             "settings.history_max_tokens",
             "is below 1000: the job and one turn would not fit",
         );
-        let (budgets, nothing) = (&self.budgets, "is 0: the run could do nothing");
-        flaws.add_if(budgets.max_tool_calls == 0, "budgets.max_tool_calls", nothing);
-        flaws.add_if(budgets.max_steps == 0, "budgets.max_steps", nothing);
-        let unasked = "is 0: the run could ask nothing";
-        flaws.add_if(budgets.max_tokens == Some(0), "budgets.max_tokens", unasked);
-        flaws.add_if(budgets.max_cost.is_some_and(|money| money.nanos() == 0), "budgets.max_cost", unasked);
+        self.check_budgets(&mut flaws);
         flaws.all()
+    }
+
+    /// Every budget that ends a run where it begins; what a run does about failures may be nothing.
+    fn check_budgets(&self, flaws: &mut Flaws) {
+        let super::Budgets {
+            max_wallclock_minutes,
+            max_steps,
+            max_tool_calls,
+            max_turns,
+            max_tokens,
+            max_cost,
+            max_retries_per_tool_call: _,
+            max_same_error_repeats: _,
+            max_provider_wait_minutes: _,
+        } = &self.budgets;
+        let (nothing, unasked) = ("is 0: the run could do nothing", "is 0: the run could ask nothing");
+        flaws.add_if(*max_wallclock_minutes == 0, "budgets.max_wallclock_minutes", nothing);
+        flaws.add_if(*max_tool_calls == 0, "budgets.max_tool_calls", nothing);
+        flaws.add_if(*max_steps == 0, "budgets.max_steps", nothing);
+        flaws.add_if(*max_turns == Some(0), "budgets.max_turns", unasked);
+        flaws.add_if(*max_tokens == Some(0), "budgets.max_tokens", unasked);
+        flaws.add_if(max_cost.is_some_and(|money| money.nanos() == 0), "budgets.max_cost", unasked);
     }
 
     fn check_result(&self, flaws: &mut Flaws) {
@@ -181,6 +209,14 @@ fn not_below(path: &str) -> String {
     format!("names the file {path:?}; name one below the workspace, for example work_products/report.md")
 }
 
+/// Whether an entry names a host, or the end of the names of some: without a scheme, a port or a path.
+fn is_host(entry: &str) -> bool {
+    let bare = entry.strip_prefix('.').unwrap_or(entry);
+    let address = bare.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(bare);
+    // Names of machines, other than those of mail, may have an underscore.
+    crate::mail::is_domain(&bare.replace('_', "x")) || address.parse::<std::net::IpAddr>().is_ok()
+}
+
 /// Whether a path stays in the folder that it is relative to.
 fn is_below(path: &str) -> bool {
     use std::path::{Component, Path};
@@ -222,6 +258,16 @@ mod tests {
             ),
             (r#"{"model": {"effort": "hihg"}}"#, "`model.effort` is \"hihg\", did you mean \"high\"?"),
             (r#"{"model": {"effort": ""}}"#, "`model.effort` is \"\", did you mean \"low\"?"),
+            (r#"{"budgets": {"max_turns": 0}}"#, "`budgets.max_turns` is 0: the run could ask nothing"),
+            (
+                r#"{"budgets": {"max_wallclock_minutes": 0}}"#,
+                "`budgets.max_wallclock_minutes` is 0: the run could do nothing",
+            ),
+            (r#"{"job_key": "a\u0000"}"#, "`job_key` has a control character, which nobody can type"),
+            (
+                r#"{"constraints": {"allowed_domains": ["example.com", "http://x y"]}}"#,
+                "`constraints.allowed_domains[1]` is \"http://x y\", and no host: write a host or the end of one, for example example.com",
+            ),
         ] {
             assert_eq!(error_of(job), format!("invalid job: {wanted}"), "{job}");
         }
@@ -229,8 +275,20 @@ mod tests {
             r#"{"stop_conditions": [{"effect": "email.send", "count": 0, "max": 0}]}"#,
             r#"{"model": {"effort": "xhigh", "temperature_milli": 2000}}"#,
             r#"{"model": {"effort": "thorough"}}"#,
+            r#"{"budgets": {"max_retries_per_tool_call": 0, "max_same_error_repeats": 0, "max_provider_wait_minutes": 0}}"#,
+            r#"{"constraints": {"allowed_domains": ["a.b", ".a.b", "localhost", "127.0.0.1", "::1", "[::1]", "münchen.de", "a_b.c"]}}"#,
         ] {
             assert_eq!(error_of(job), "none", "{job}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_none() {
+        for entry in [
+            "", " ", ".", "*", "*.a.b", "exa mple", "http://x", "x/y", "x:80", "a..b", "-a.b", "a,b", "x\u{0}",
+            "user@x",
+        ] {
+            assert!(!is_host(entry), "{entry:?}");
         }
     }
 
