@@ -22,6 +22,7 @@ use ua_store::{Durability, RowRef, RunRecord, StoreError};
 use crate::error::{DbError, refused};
 use crate::kept::OfRun;
 use crate::locks::{Plan, Shared};
+use crate::schema;
 use crate::value::{ToValue as _, Value, Values, write_out};
 
 type DbResult<T> = Result<T, DbError>;
@@ -38,6 +39,9 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// The schema and the durability hold for the transaction alone: a pooler may give the next one another connection.
     ///
+    /// Every write looks whether the schema is still the one that this program knows, and divides by zero if not: a process that was forgotten
+    /// when it was brought up to date writes nothing more, and so sends nothing more.
+    ///
     /// A writer that stands still in the middle, with its whole machine for example, does not hold others up for long: its session is ended.
     fn begin(self, lock_wait: Duration) -> String {
         let commit = match self {
@@ -49,8 +53,10 @@ impl Purpose {
         };
         format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = {commit}; \
-             SET LOCAL lock_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = 30000",
-            lock_wait.as_millis()
+             SET LOCAL lock_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = 30000; \
+             SELECT 1 / (max(version) = {})::int FROM refinery_schema_history",
+            lock_wait.as_millis(),
+            schema::newest()
         )
     }
 }

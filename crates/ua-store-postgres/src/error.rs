@@ -36,6 +36,13 @@ impl DbError {
         }
     }
 
+    /// Whether it may be that the schema is not the one that this program knows: what a write begins with divides by zero then.
+    pub(crate) fn may_be_of_the_schema(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let states = [SqlState::DIVISION_BY_ZERO, SqlState::UNDEFINED_TABLE];
+        error.code().is_some_and(|code| states.contains(code))
+    }
+
     /// Whether the server gave the transaction up for another one's sake: nothing of it is there, and the same again may pass.
     pub(crate) fn gave_way(&self) -> bool {
         let Self::Sql(error) = self else { return false };

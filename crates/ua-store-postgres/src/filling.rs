@@ -9,10 +9,15 @@ use crate::config::{Place, PostgresConfig};
 use crate::error::{refused, sql_error};
 use crate::schema;
 
-/// A database that is being filled; nothing of it is there before [`commit`](Self::commit).
+/// A database that is being filled; nothing of it is there before [`commit`](Self::commit). While this value lives nobody else fills it, and
+/// who filled it before has committed or never will.
 pub struct Filling {
     client: Client,
     place: Option<Place>,
+    /// What distinguishes it from every other database.
+    database: String,
+    /// The copy that was committed here.
+    copied: Option<String>,
     /// The statement of the table that is being filled, with the types of its columns.
     insert: Option<(String, Statement)>,
 }
@@ -24,11 +29,11 @@ impl std::fmt::Debug for Filling {
 }
 
 impl Filling {
-    /// Begins; the database must have the newest schema, and no run. Not through a pooler: it takes a session of its own.
+    /// Begins; the database must have the newest schema. Not through a pooler: it takes a session of its own.
     ///
     /// # Errors
     ///
-    /// `Unavailable` when it is not so, or this user may not change the tables.
+    /// `Unavailable` when it is not so, or somebody else does not end filling it.
     pub async fn begin(config: &PostgresConfig) -> Result<Self, StoreError> {
         let client = schema::connect(config).await?;
         let found = client.query_opt("SELECT max(version) FROM ua.refinery_schema_history", &[]).await;
@@ -41,11 +46,41 @@ impl Filling {
         client
             .batch_execute(
                 "BEGIN; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = on; SET CONSTRAINTS ALL DEFERRED; \
-                 LOCK TABLE runs IN EXCLUSIVE MODE",
+                 SET LOCAL lock_timeout = '20s'; LOCK TABLE runs IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0",
             )
             .await
             .map_err(sql_error)?;
-        let row = client.query_one("SELECT count(*) FROM runs", &[]).await.map_err(sql_error)?;
+        let mut said = std::collections::HashMap::new();
+        for row in client.query("SELECT key, value FROM meta", &[]).await.map_err(sql_error)? {
+            let (key, value): (String, String) = (row.get(0), row.get(1));
+            said.insert(key, value);
+        }
+        Ok(Self {
+            client,
+            place: config.place.clone(),
+            database: said.remove("db_uuid").unwrap_or_default(),
+            copied: said.remove(COPY),
+            insert: None,
+        })
+    }
+
+    /// What distinguishes the database from every other one, as it was found.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Whether the copy of this name was committed here.
+    pub fn has(&self, copy: &str) -> bool {
+        self.copied.as_deref() == Some(copy)
+    }
+
+    /// Makes room for the rows; the database must have no run.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when it has one, or this user may not change the tables.
+    pub async fn make_room(&mut self) -> Result<(), StoreError> {
+        let row = self.client.query_one("SELECT count(*) FROM runs", &[]).await.map_err(sql_error)?;
         let runs: i64 = row.try_get(0).map_err(sql_error)?;
         if runs > 0 {
             return Err(refused(format!(
@@ -53,11 +88,9 @@ impl Filling {
                 runs = ua_core::counted(runs, "run")
             )));
         }
-        let mut filling = Self { client, place: config.place.clone(), insert: None };
-        filling.triggers("DISABLE").await?;
+        self.triggers("DISABLE").await?;
         // Which database it is comes with the rows.
-        filling.execute("DELETE FROM meta").await?;
-        Ok(filling)
+        self.execute("DELETE FROM meta").await
     }
 
     /// Brings rows in.
@@ -87,13 +120,18 @@ impl Filling {
         Ok(())
     }
 
-    /// Looks whether all rows fit together, says where its runs are driven, and puts everything back that was switched off.
+    /// Looks whether all rows fit together, says where its runs are driven and which copy this is, and puts everything back that was switched
+    /// off.
     ///
     /// # Errors
     ///
     /// `Conflict` when a row refers to one that is missing; `Unavailable` for the server's reasons.
-    pub async fn check(&mut self) -> Result<(), StoreError> {
+    pub async fn check(&mut self, copy: &str) -> Result<(), StoreError> {
         self.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
+        // What the file knows of an earlier copy, it knows of none that was made.
+        self.execute("DELETE FROM meta WHERE key LIKE 'copy%'").await?;
+        let sql = "INSERT INTO meta (key, value) VALUES ($1::text, $2::text)";
+        self.client.execute(sql, &[&COPY, &copy]).await.map_err(sql_error)?;
         if let Some(Place { id, shown }) = &self.place {
             let sql = "INSERT INTO lineage_places (root_run_id, place, place_shown) \
                        SELECT DISTINCT root_run_id, $1::text, $2::text FROM runs";
@@ -116,7 +154,7 @@ impl Filling {
     ///
     /// # Errors
     ///
-    /// `Unavailable` when nobody knows whether it is.
+    /// `Unavailable` when nobody knows whether it is: [`has`](Self::has) tells whoever begins again.
     pub async fn commit(self) -> Result<(), StoreError> {
         self.execute("COMMIT").await
     }
@@ -132,6 +170,9 @@ impl Filling {
         self.client.batch_execute(sql).await.map_err(sql_error)
     }
 }
+
+/// The key of `meta` that names the copy which filled a database.
+const COPY: &str = "copy";
 
 /// A value as the column takes it.
 fn value(cell: Cell, kind: &Type) -> Result<Box<dyn ToSql + Sync + Send>, StoreError> {

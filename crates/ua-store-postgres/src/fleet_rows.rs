@@ -14,15 +14,19 @@ use crate::value::named;
 
 type DbResult<T> = Result<T, DbError>;
 
-/// The next run for a worker. Whoever asks holds the queue, so what is counted here stays so until it is committed.
+/// The next run for a worker. What is at work without being claimed is looked for once, when the first run with a key is met. Whoever asks holds the queue, so what is counted here stays so until it is committed.
 ///
 /// In the order of the index, one by one until the first that fits: where a lineage is held is a query of its own, which the planner does not
 /// make a join of over all runs that there ever were.
-pub(crate) const NEXT: &str = "SELECT q.* FROM run_queue q \
+pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.concurrency_key FROM run_queue c \
+    WHERE c.state = 'ready' AND c.strikes > 0 AND c.concurrency_key IS NOT NULL \
+    AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
+    SELECT q.* FROM run_queue q \
     WHERE q.state = 'ready' AND q.run_after <= :now AND (:queues = '' OR strpos(:queues, ',' || q.queue || ',') > 0) \
     AND coalesce((SELECT p.place FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = q.run_id), :place) = :place \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
-         WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key)) \
+         WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
+         WHERE a.concurrency_key = q.concurrency_key AND a.run_id <> q.run_id)) \
     ORDER BY q.priority, q.fair, q.seq LIMIT 1";
 
 /// Parked runs about whose lineage there was a word since.

@@ -121,10 +121,10 @@ impl Db {
             return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
-                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, task_call_id, \
+                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, lineage_mark, parent_run_id, task_call_id, \
                    provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
+                   :workspace, :launch, :root, :mark, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
         self.insert(
             sql,
             named! {
@@ -141,6 +141,7 @@ impl Db {
                 ":workspace": run.workspace_dir,
                 ":launch": json(&run.launch)?,
                 ":root": run.root_run_id.as_str(),
+                ":mark": run.lineage_mark,
                 ":parent": opt_text(run.parent_run_id.as_ref()),
                 ":task": opt_text(run.task_call_id.as_ref()),
                 ":forked_from": run.provider_session_forked_from,
@@ -640,6 +641,7 @@ pub(crate) fn run_record(row: &Row) -> DbResult<RunRecord> {
         workspace_dir: column.get("workspace_dir")?,
         launch: column.json("launch_json")?,
         root_run_id: column.parsed("root_run_id")?,
+        lineage_mark: column.get("lineage_mark")?,
         parent_run_id: column.opt_parsed("parent_run_id")?,
         task_call_id: column.opt_parsed("task_call_id")?,
         forked_at,

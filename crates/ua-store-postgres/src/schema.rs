@@ -1,6 +1,8 @@
-//! The schema: made and brought up to date by [`migrate`] alone, and looked at whenever a store is opened.
+//! The schema: made and brought up to date by [`migrate`] alone, and looked at whenever a store is opened and by every write.
 //!
 //! A migration takes a session of its own, which a pooler in transaction mode does not give; everything else needs none.
+
+use std::sync::LazyLock;
 
 use tokio_postgres::{Client, NoTls};
 use ua_store::{Retry, StoreError};
@@ -21,9 +23,12 @@ const OLDEST: i32 = 150_000;
 /// The lock under which one process migrates.
 const LOCK: i64 = 0x7561_0000;
 
-/// The newest schema that this program knows.
+/// The newest schema that this program knows. Every write asks.
 pub(crate) fn newest() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
+    static NEWEST: LazyLock<i32> = LazyLock::new(|| {
+        embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
+    });
+    *NEWEST
 }
 
 /// Makes the schema `ua`, or brings it up to date; the version that it has then. Two at once follow each other.
@@ -42,11 +47,29 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     if version > newest() {
         return Err(too_new(version));
     }
+    if version > 0 && version < newest() {
+        refuse_workers(&client).await?;
+    }
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name("refinery_schema_history");
     let migrated = runner.run_async(&mut client).await;
     migrated.map_err(|error| unavailable("the schema could not be brought up to date", error, Retry::Never))?;
     Ok(newest())
+}
+
+/// Refuses while workers count as alive: they could not write what comes back of what they have sent.
+async fn refuse_workers(client: &Client) -> Result<(), StoreError> {
+    let is_there = number(client, "SELECT (to_regclass('ua.workers') IS NOT NULL)::int::bigint").await?;
+    if is_there == 0 {
+        return Ok(());
+    }
+    let sql = "SELECT worker, place_shown FROM ua.workers WHERE lease_until::timestamptz > clock_timestamp() ORDER BY worker LIMIT 1";
+    let Some(row) = client.query_typed(sql, &[]).await.map_err(sql_error)?.into_iter().next() else { return Ok(()) };
+    let (worker, place): (String, String) = (row.try_get(0).map_err(sql_error)?, row.try_get(1).map_err(sql_error)?);
+    Err(refused(format!(
+        "the worker {worker} in {place} counts as alive, and does not know the new schema; stop all workers first (one that was killed counts for \
+         30 seconds more)"
+    )))
 }
 
 /// A connection of its own.

@@ -340,7 +340,12 @@ impl PostgresStore {
         work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
     ) -> Result<Result<T, DbError>, StoreError> {
         self.check().await?;
-        self.begun(purpose, work).await
+        let done = self.begun(purpose, work).await?;
+        if done.as_ref().is_err_and(DbError::may_be_of_the_schema) {
+            // It says what the matter is, if it is that.
+            self.begun(Purpose::Read, schema::check).await?.map_err(DbError::into_store)?;
+        }
+        Ok(done)
     }
 
     /// Runs a transaction on a thread that may block. It goes on to its end when the caller no longer waits for it.

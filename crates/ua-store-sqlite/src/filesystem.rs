@@ -79,7 +79,7 @@ pub(crate) fn check(folder: &Path, allow_unsafe: bool) -> Result<(), StoreError>
     match judge(magic(folder)?) {
         Verdict::Fine => {}
         Verdict::Volatile(name) => {
-            tracing::warn!(folder = %folder.display(), "the runtime database is on {name}: it does not survive a power cut");
+            tracing::warn!(folder = %folder.display(), "the runtime database is on {name}, and would not survive a power cut");
         }
         Verdict::Unsafe(name) if allow_unsafe => {
             tracing::warn!(folder = %folder.display(), "the runtime database is on {name}, whose locks cannot be relied on");

@@ -13,13 +13,17 @@ use crate::error::DbError;
 
 type DbResult<T> = Result<T, DbError>;
 
-/// The next run for a worker. Whoever asks holds the queue, so what is counted here stays so until it is committed.
-pub(crate) const NEXT: &str = "SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
+/// The next run for a worker. What is at work without being claimed is looked for once, when the first run with a key is met. Whoever asks holds the queue, so what is counted here stays so until it is committed.
+pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.concurrency_key FROM run_queue c \
+    WHERE c.state = 'ready' AND c.strikes > 0 AND c.concurrency_key IS NOT NULL \
+    AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
+    SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
     \
     WHERE q.state = 'ready' AND q.run_after <= :now AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
     \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
-         WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key)) \
+         WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
+         WHERE a.concurrency_key = q.concurrency_key AND a.run_id <> q.run_id)) \
     ORDER BY q.priority, q.fair, q.seq LIMIT 1";
 
 /// Parked runs about whose lineage there was a word since.
@@ -84,36 +88,11 @@ impl Db<'_> {
     }
 
     fn all_workers(&self) -> DbResult<Vec<WorkerRecord>> {
-        self.rows("SELECT * FROM workers ORDER BY worker", [], |row| {
-            let column = Columns::new(row, "workers", "worker");
-            Ok(WorkerRecord {
-                worker: column.get("worker")?,
-                place: column.get("place")?,
-                place_shown: column.get("place_shown")?,
-                owner: column.json("owner_json")?,
-                version: column.get("version")?,
-                queues: column.json("queues_json")?,
-                slots: column.int("slots")?,
-                started_at: column.at("started_at")?,
-                lease_until: column.at("lease_until")?,
-                is_draining: column.get("is_draining")?,
-            })
-        })
+        self.rows("SELECT * FROM workers ORDER BY worker", [], worker_record)
     }
 
     fn all_schedules(&self) -> DbResult<Vec<ScheduleRecord>> {
-        self.rows("SELECT * FROM schedules ORDER BY name", [], |row| {
-            let column = Columns::new(row, "schedules", "name");
-            Ok(ScheduleRecord {
-                name: column.get("name")?,
-                cron: column.get("cron")?,
-                time_zone: column.get("time_zone")?,
-                job: column.json("job_json")?,
-                catch_up: column.stored_name("catch_up")?,
-                is_paused: column.get("is_paused")?,
-                next_at: column.at("next_at")?,
-            })
-        })
+        self.rows("SELECT * FROM schedules ORDER BY name", [], schedule_record)
     }
 }
 
@@ -258,7 +237,36 @@ impl FleetRows for Db<'_> {
     }
 }
 
-fn entry(row: &Row<'_>) -> DbResult<QueueEntry> {
+pub(crate) fn worker_record(row: &Row<'_>) -> DbResult<WorkerRecord> {
+    let column = Columns::new(row, "workers", "worker");
+    Ok(WorkerRecord {
+        worker: column.get("worker")?,
+        place: column.get("place")?,
+        place_shown: column.get("place_shown")?,
+        owner: column.json("owner_json")?,
+        version: column.get("version")?,
+        queues: column.json("queues_json")?,
+        slots: column.int("slots")?,
+        started_at: column.at("started_at")?,
+        lease_until: column.at("lease_until")?,
+        is_draining: column.get("is_draining")?,
+    })
+}
+
+pub(crate) fn schedule_record(row: &Row<'_>) -> DbResult<ScheduleRecord> {
+    let column = Columns::new(row, "schedules", "name");
+    Ok(ScheduleRecord {
+        name: column.get("name")?,
+        cron: column.get("cron")?,
+        time_zone: column.get("time_zone")?,
+        job: column.json("job_json")?,
+        catch_up: column.stored_name("catch_up")?,
+        is_paused: column.get("is_paused")?,
+        next_at: column.at("next_at")?,
+    })
+}
+
+pub(crate) fn entry(row: &Row<'_>) -> DbResult<QueueEntry> {
     let column = Columns::new(row, "run_queue", "run_id");
     let limit: Option<u32> = column.opt_int("concurrency_limit")?;
     let key: Option<String> = column.get("concurrency_key")?;

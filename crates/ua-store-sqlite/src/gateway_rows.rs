@@ -144,7 +144,7 @@ impl Db<'_> {
     }
 }
 
-fn session_record(row: &Row<'_>) -> DbResult<SessionRecord> {
+pub(crate) fn session_record(row: &Row<'_>) -> DbResult<SessionRecord> {
     let column = Columns::new(row, "gateway_sessions", "run_id");
     Ok(SessionRecord {
         run_id: column.parsed("run_id")?,
@@ -158,7 +158,7 @@ fn session_record(row: &Row<'_>) -> DbResult<SessionRecord> {
     })
 }
 
-fn arrival_record(row: &Row<'_>) -> DbResult<ArrivalRecord> {
+pub(crate) fn arrival_record(row: &Row<'_>) -> DbResult<ArrivalRecord> {
     let column = Columns::new(row, "gateway_arrivals", "arrival_id");
     Ok(ArrivalRecord {
         arrival_id: column.get("arrival_id")?,

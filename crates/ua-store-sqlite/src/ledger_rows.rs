@@ -409,7 +409,7 @@ pub(crate) fn receipt_record(row: &Row<'_>) -> DbResult<ReceiptRecord> {
     })
 }
 
-fn event_record(row: &Row<'_>) -> DbResult<EventRecord> {
+pub(crate) fn event_record(row: &Row<'_>) -> DbResult<EventRecord> {
     let column = Columns::new(row, "tool_call_events", "event_seq");
     Ok(EventRecord {
         seq: column.int("event_seq")?,

@@ -12,10 +12,12 @@ use ua_core::Timestamp;
 use ua_store::{Forgotten, StoreError};
 
 use crate::db::Db;
+use crate::departure::Standing;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
+use crate::source::Source;
 use crate::store::read_uuid;
-use crate::{SqliteStore, event_chain, open, pragma, schema};
+use crate::{SqliteStore, event_chain, open, pragma, row_findings, schema};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,7 +57,8 @@ impl SqliteStore {
             findings.retain(|finding| finding != "ok");
             Ok(findings)
         });
-        let rows = self.read(|db| {
+        let source = self.source().clone();
+        let rows = self.read(move |db| {
             let connection = db.connection;
             let _wide = pragma::KeepsMore::on(connection)?;
             let mut findings = Vec::new();
@@ -65,7 +68,8 @@ impl SqliteStore {
             findings.extend(schema::findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
             findings.extend(answer_findings(connection)?);
-            let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            findings.extend(row_findings::findings(connection)?);
+            let journal_mode = source.journal_mode(connection)?;
             if !journal_mode.eq_ignore_ascii_case("wal") {
                 findings.push(format!("its journal mode is {journal_mode}, not wal"));
             }
@@ -148,15 +152,16 @@ pub fn backup(path: &Path, to: &Path) -> Result<u64, StoreError> {
 
 fn copy(path: &Path, to: &Path) -> Result<(), StoreError> {
     let Some(target) = to.to_str() else { return Err(refused(format!("{} is not UTF-8 text", to.display()))) };
-    let source = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error)?;
-    source.busy_timeout(std::time::Duration::from_secs(5)).map_err(sql_error)?;
-    source.execute("VACUUM INTO ?1", [target]).map_err(sql_error)?;
-    Ok(())
+    let source = Source::of(path);
+    let connection = source.connect()?;
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sql_error)?;
+    connection.execute("VACUUM INTO ?1", [target]).map_err(sql_error)?;
+    source.check()
 }
 
 /// Refuses a copy that is not one of ours, or not whole. It has no log yet and is opened as it is.
 fn whole(copy: &Path) -> Result<(), StoreError> {
-    let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error)?;
+    let connection = Source::of(copy).connect()?;
     open::recognise_ours(&connection, copy)?;
     let findings = lines(&connection, "PRAGMA integrity_check(1)").map_err(DbError::into_store)?;
     if findings == ["ok"] {
@@ -209,6 +214,9 @@ impl Restore {
                 path.display()
             )));
         }
+        if let Ok(there) = open::looked_at(&crate::source::Source::of(path)) {
+            Standing::refuse_away(&there, path)?;
+        }
         let moved = moved_copies(path)?;
         if let Some((there, theirs)) =
             moved.into_iter().find(|(_, theirs)| uuid_of(from).is_some_and(|ours| ours == *theirs))
@@ -246,8 +254,7 @@ impl Restore {
 
 /// The identity of the database at `path`; `None` when it cannot be read.
 pub fn uuid_of(path: &Path) -> Option<String> {
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
-    read_uuid(&connection).ok()
+    read_uuid(&Source::of(path).connect().ok()?).ok()
 }
 
 /// Takes the database's write lock; `None` when the file is not one that anybody could write to.

@@ -1,8 +1,9 @@
 //! Opening the file: made with narrow permissions, recognised as ours, migrated under a lock, checked after a crash.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use ua_store::StoreError;
 
 use crate::config::SqliteConfig;
+use crate::departure::Standing;
 use crate::error::{refused, refused_because, sql_error};
+use crate::source::Source;
+use crate::trouble::Trouble;
 use crate::{filesystem, pragma, schema};
 
 /// Opens the database for writing, making and migrating it as needed.
@@ -147,8 +151,8 @@ impl FileIdentity {
 }
 
 /// Opens one more connection to a database that was opened before, for reading.
-pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+pub(crate) fn reader(source: &Source) -> Result<Connection, StoreError> {
+    let connection = source.connect()?;
     pragma::harden(&connection).map_err(sql_error)?;
     pragma::make_reader(&connection).map_err(sql_error)?;
     Ok(connection)
@@ -156,12 +160,13 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
 
 /// Opens a database for inspection: nothing is created, nothing is migrated.
 pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
-    pragma::check_library()?;
-    if !exists(path)? {
-        return Err(missing(path));
-    }
-    check_owner(path)?;
-    let connection = reader(path)?;
+    inspect(&Source::of(path))
+}
+
+/// The same of a database of which it is known how it is read.
+pub(crate) fn inspect(source: &Source) -> Result<Connection, StoreError> {
+    let path = source.path();
+    let connection = looked_at(source)?;
     let mut found = recognise(&connection, path)?;
     if !matches!(found, DatabaseFile::Schema(version) if version == schema::OURS) && waited_for_maker(path) {
         found = recognise(&connection, path)?;
@@ -177,11 +182,74 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     }
 }
 
+/// Refuses a file that is none of our databases, and leaves everything as it is: nothing is made beside it, not even a lock. One that is not
+/// there, or is empty, is to be made; what is wrong with one of ours is for whoever opens it.
+///
+/// # Errors
+/// It is something else, or somebody else's.
+pub fn refuse_others(path: &Path) -> Result<(), StoreError> {
+    if path
+        .symlink_metadata()
+        .map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.is_file() && file.len() == 0)
+    {
+        return Ok(());
+    }
+    check_owner(path)?;
+    if is_ours_by_header(path) {
+        return Ok(());
+    }
+    // SQLite leaves files beside a database even when it reads it, unless it is told that nobody writes to it.
+    let has_more =
+        ["-wal", "-shm", "-journal"].iter().any(|suffix| sibling_file(path, suffix).symlink_metadata().is_ok());
+    let looked = if has_more { connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY) } else { still(path) };
+    match looked.and_then(|connection| recognise(&connection, path).map(drop)) {
+        // The refusals of this file, which come from no error of SQLite's.
+        Err(error) if matches!(Trouble::of(&error), None | Some(Trouble::NotADatabase)) => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether the first page says that it is ours. Of one that is just made, and of others, only SQLite can tell.
+fn is_ours_by_header(path: &Path) -> bool {
+    const ID: std::ops::Range<usize> = 68..72;
+    let mut header = [0; ID.end];
+    let read = regular(OpenOptions::new().read(true), path).and_then(|mut file| file.read_exact(&mut header));
+    let id = u32::from_be_bytes([header[68], header[69], header[70], header[71]]);
+    read.is_ok() && header.starts_with(b"SQLite format 3\0") && i64::from(id) == pragma::APPLICATION_ID
+}
+
+/// A database to which nobody writes, for one look.
+fn still(path: &Path) -> Result<Connection, StoreError> {
+    let mut name = OsString::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        // What an address gives a meaning.
+        match byte {
+            b'%' => name.push("%25"),
+            b'?' => name.push("%3f"),
+            b'#' => name.push("%23"),
+            byte => name.push(OsStr::from_bytes(&[*byte])),
+        }
+    }
+    name.push("?immutable=1");
+    connect(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// Opens a file of this user's for reading, whatever is in it.
+pub(crate) fn looked_at(source: &Source) -> Result<Connection, StoreError> {
+    pragma::check_library()?;
+    let path = source.path();
+    if !exists(path)? {
+        return Err(missing(path));
+    }
+    check_owner(path)?;
+    reader(source)
+}
+
 /// Whether there is no database, or one in which nothing was ever stored: its maker was killed, or lost what was beside it.
 #[must_use]
 pub fn holds_nothing(path: &Path) -> bool {
     let is_empty = || {
-        let found = recognise(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?, path)?;
+        let found = recognise(&Source::of(path).connect()?, path)?;
         Ok::<_, StoreError>(matches!(found, DatabaseFile::Empty | DatabaseFile::Schema(0)))
     };
     // One that cannot be read is not known to hold nothing.
@@ -210,15 +278,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<DatabaseFile, Store
     if tables == 0 && (application_id == 0 || application_id == pragma::APPLICATION_ID) {
         return Ok(DatabaseFile::Empty);
     }
-    if application_id == pragma::MOVED_ID {
-        return Err(refused(format!(
-            "{} was moved to a server by `ua db copy`, and what was done there since is not in it; if nothing was, \
-             `sqlite3 {} 'PRAGMA application_id = {:#x}'` makes it usable again",
-            path.display(),
-            path.display(),
-            pragma::APPLICATION_ID
-        )));
-    }
+    Standing::refuse_away(connection, path)?;
     if application_id != pragma::APPLICATION_ID {
         let why = format!("{} is a database of another program (application id {application_id:#x})", path.display());
         return Err(refused(why));
@@ -278,7 +338,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-fn sibling_file(path: &Path, suffix: &str) -> PathBuf {
+/// What SQLite or this program keeps beside a database under a name of its own.
+pub(crate) fn sibling_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
@@ -373,4 +434,58 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     let locked = regular(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
     let locked = locked.and_then(|file| file.lock().map(|()| file));
     locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.display()), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Maker = Box<dyn Fn(&Path)>;
+
+    #[test]
+    fn files_of_others_are_refused_and_nothing_is_made_beside_them() {
+        let ours = pragma::APPLICATION_ID;
+        let sql = |text: String| move |path: &Path| Connection::open(path).unwrap().execute_batch(&text).unwrap();
+        let makers: [(&str, bool, Maker); 8] = [
+            ("text", false, Box::new(|path| fs::write(path, "root:x:0:0\n").unwrap())),
+            ("long text", false, Box::new(|path| fs::write(path, "x".repeat(10_000)).unwrap())),
+            ("another number", false, Box::new(sql("PRAGMA application_id = 7; CREATE TABLE t(x);".to_owned()))),
+            ("no number", false, Box::new(sql("CREATE TABLE t(x);".to_owned()))),
+            ("with a log", false, Box::new(sql("PRAGMA journal_mode = WAL; CREATE TABLE t(x);".to_owned()))),
+            // One of ours that is elsewhere now: whoever opens it says so.
+            ("moved", true, Box::new(sql(format!("PRAGMA application_id = {}; CREATE TABLE t(x);", pragma::MOVED_ID)))),
+            ("empty", true, Box::new(|path| fs::write(path, "").unwrap())),
+            ("ours", true, Box::new(sql(format!("PRAGMA application_id = {ours}; CREATE TABLE t(x);")))),
+        ];
+        for (name, is_taken, make) in makers {
+            let folder = tempfile::tempdir().unwrap();
+            // What an address gives a meaning.
+            let path = folder.path().join("a%41?b#c é.db");
+            refuse_others(&path).unwrap();
+            make(&path);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            assert_eq!(refuse_others(&path).is_ok(), is_taken, "{name}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_database_that_somebody_is_making_is_left_to_whoever_opens_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        make_file(&path).unwrap();
+        let maker = Connection::open(&path).unwrap();
+        let steps = [
+            "PRAGMA journal_mode = WAL".to_owned(),
+            "BEGIN IMMEDIATE".to_owned(),
+            format!("PRAGMA application_id = {}", pragma::APPLICATION_ID),
+            "CREATE TABLE t(x)".to_owned(),
+            "COMMIT".to_owned(),
+            "PRAGMA wal_checkpoint(TRUNCATE)".to_owned(),
+        ];
+        for step in steps {
+            maker.execute_batch(&step).unwrap();
+            refuse_others(&path).unwrap_or_else(|error| panic!("{step}: {error}"));
+        }
+    }
 }

@@ -29,7 +29,7 @@ impl Db<'_> {
     }
 }
 
-fn override_record(row: &Row<'_>) -> Result<OverrideRecord, DbError> {
+pub(crate) fn override_record(row: &Row<'_>) -> Result<OverrideRecord, DbError> {
     let column = Columns::new(row, "overrides", "seq");
     Ok(OverrideRecord {
         run_id: column.parsed("run_id")?,

@@ -10,7 +10,7 @@ use crate::error::{refused, sql_error};
 
 /// `UAJR`, in the file's header: this database is ours.
 pub(crate) const APPLICATION_ID: i64 = 0x5541_4A52;
-/// What stands in its place once everything in the file was moved to a server: what is done there since, the file does not know.
+/// What stands in its place once the file is given to a server: what is done there since, the file does not know.
 pub(crate) const MOVED_ID: i64 = 0x5541_4A4D;
 
 /// The first SQLite in which concurrent checkpoints cannot damage the write-ahead log.

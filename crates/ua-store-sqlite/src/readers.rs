@@ -2,7 +2,6 @@
 //! costs more than the read. What may be long is done on a blocking thread.
 
 use std::any::Any;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -13,6 +12,7 @@ use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::open;
 use crate::pragma::say;
+use crate::source::Source;
 
 /// What a read found.
 type Found = Box<dyn Any + Send>;
@@ -33,7 +33,7 @@ pub(crate) struct Readers {
 /// The connections that are not in use.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    path: PathBuf,
+    source: Source,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -41,22 +41,27 @@ impl Pool {
     /// Runs `work` on one snapshot of the database.
     pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
         let pooled = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = pooled.map_or_else(|| open::reader(&self.path), Ok)?;
+        let connection = pooled.map_or_else(|| open::reader(&self.source), Ok)?;
         say(&connection, "BEGIN").map_err(sql_error)?;
         let outcome = work(&Db::new(&connection)).map_err(DbError::into_store);
         // A connection that keeps its snapshot would answer the next question from the past.
         if connection.is_autocommit() || say(&connection, "ROLLBACK").is_ok() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
-        outcome
+        self.source.check().and(outcome)
     }
 }
 
 impl Readers {
     /// Makes the pool; connections are opened when they are needed.
-    pub(crate) fn new(path: PathBuf, first: Option<Connection>) -> Self {
-        let pool = Pool { path, idle: Mutex::new(first.into_iter().collect()) };
+    pub(crate) fn new(source: Source, first: Option<Connection>) -> Self {
+        let pool = Pool { source, idle: Mutex::new(first.into_iter().collect()) };
         Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// Where is read.
+    pub(crate) fn source(&self) -> &Source {
+        &self.pool.source
     }
 
     /// The connections, for a read that uses two.

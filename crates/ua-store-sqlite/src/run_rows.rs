@@ -141,10 +141,10 @@ impl Db<'_> {
             return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
-                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, task_call_id, \
+                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, lineage_mark, parent_run_id, task_call_id, \
                    provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
+                   :workspace, :launch, :root, :mark, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
         let inserted = self.run_named(
             sql,
             named_params! {
@@ -161,6 +161,7 @@ impl Db<'_> {
                 ":workspace": run.workspace_dir,
                 ":launch": json(&run.launch)?,
                 ":root": run.root_run_id.as_str(),
+                ":mark": run.lineage_mark,
                 ":parent": opt_text(run.parent_run_id.as_ref()),
                 ":task": opt_text(run.task_call_id.as_ref()),
                 ":forked_from": run.provider_session_forked_from,
@@ -707,6 +708,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         workspace_dir: column.get("workspace_dir")?,
         launch: column.json("launch_json")?,
         root_run_id: column.parsed("root_run_id")?,
+        lineage_mark: column.get("lineage_mark")?,
         parent_run_id: column.opt_parsed("parent_run_id")?,
         task_call_id: column.opt_parsed("task_call_id")?,
         forked_at,
@@ -737,7 +739,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
     })
 }
 
-fn step_record(row: &Row<'_>) -> DbResult<StepRecord> {
+pub(crate) fn step_record(row: &Row<'_>) -> DbResult<StepRecord> {
     let column = Columns::new(row, "run_steps", "step_id");
     Ok(StepRecord {
         step_id: column.parsed("step_id")?,
@@ -785,7 +787,7 @@ pub(crate) fn message_record(row: &Row<'_>) -> DbResult<MessageRecord> {
     })
 }
 
-fn checkpoint_record(row: &Row<'_>) -> DbResult<CheckpointRecord> {
+pub(crate) fn checkpoint_record(row: &Row<'_>) -> DbResult<CheckpointRecord> {
     let column = Columns::new(row, "checkpoints", "checkpoint_id");
     Ok(CheckpointRecord {
         checkpoint_id: column.parsed("checkpoint_id")?,
@@ -831,7 +833,7 @@ pub(crate) fn request_record(row: &Row<'_>) -> DbResult<RequestRecord> {
     })
 }
 
-fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
+pub(crate) fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
     let column = Columns::new(row, "questions", "question_id");
     let answer = match column.opt_word("choice")? {
         None => None,

@@ -27,7 +27,7 @@ mod embedded {
 const SCRIPT: &str = include_str!("schema.sql");
 
 /// The migrations: number, name, and what `refinery` says that the text comes to.
-const HISTORY: [(i64, &str, &str); 20] = [
+const HISTORY: [(i64, &str, &str); 21] = [
     (1, "initial", "11732174114436838865"),
     (2, "forks", "815804755327385648"),
     (3, "held_time", "5738595691001996234"),
@@ -48,6 +48,7 @@ const HISTORY: [(i64, &str, &str); 20] = [
     (18, "processes", "4724768010424708086"),
     (19, "places", "5286328341816548998"),
     (20, "destinations", "3276636084315611831"),
+    (21, "lineage_marks", "12892747511550511162"),
 ];
 
 /// The schema this program works with.
@@ -105,6 +106,30 @@ fn has_had_all(connection: &Connection) -> rusqlite::Result<bool> {
         }
     }
     Ok(known.next().is_none())
+}
+
+/// A database of this schema without triggers, in which a row can be put to see whether the schema takes it.
+pub(crate) fn without_triggers() -> rusqlite::Result<Connection> {
+    let fresh = Connection::open_in_memory()?;
+    // Each row is looked at without those that it refers to.
+    fresh.pragma_update(None, "foreign_keys", false)?;
+    fresh.execute_batch(SCRIPT)?;
+    let triggers = fresh
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")?
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for trigger in triggers {
+        fresh.execute_batch(&format!("DROP TRIGGER {trigger}"))?;
+    }
+    fresh.execute_batch("DELETE FROM meta")?;
+    Ok(fresh)
+}
+
+/// Whether the history of migrations in a database is the one that this program has.
+pub(crate) fn history_findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let is_whole = has_had_all(connection)?;
+    let finding = "refinery_schema_history is not as this program wrote it, so which migrations the database has had cannot be told";
+    Ok(if is_whole { Vec::new() } else { vec![finding.to_owned()] })
 }
 
 /// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without

@@ -46,7 +46,7 @@ CREATE TABLE runs (
   held_millis                  INTEGER NOT NULL DEFAULT 0 CHECK (held_millis >= 0),
   unclean_ends_json            TEXT NOT NULL DEFAULT '[]',
   traces_json                  TEXT NOT NULL DEFAULT '[]'
-, forked_at_turn INTEGER CHECK (forked_at_turn >= 0), forked_at_seq INTEGER CHECK ((forked_at_seq > 0) = (forked_at_turn IS NOT NULL)), held_from TEXT, seen_at TEXT, task_call_id TEXT, abort_requested_at TEXT, abort_question TEXT, corrected_at TEXT, taint INTEGER NOT NULL DEFAULT 0 CHECK (taint BETWEEN 0 AND 3), processes_json TEXT NOT NULL DEFAULT '[]') STRICT;
+, forked_at_turn INTEGER CHECK (forked_at_turn >= 0), forked_at_seq INTEGER CHECK ((forked_at_seq > 0) = (forked_at_turn IS NOT NULL)), held_from TEXT, seen_at TEXT, task_call_id TEXT, abort_requested_at TEXT, abort_question TEXT, corrected_at TEXT, taint INTEGER NOT NULL DEFAULT 0 CHECK (taint BETWEEN 0 AND 3), processes_json TEXT NOT NULL DEFAULT '[]', lineage_mark TEXT) STRICT;
 
 CREATE INDEX idx_runs_created ON runs (created_at, seq);
 

@@ -12,6 +12,7 @@ use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, sql_error};
 use crate::open::{self, FileIdentity};
 use crate::readers::{Pool, Readers};
+use crate::source::Source;
 use crate::standing_rows::Behind;
 use crate::writer::{Batches, Writer};
 
@@ -51,7 +52,7 @@ impl SqliteStore {
             EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone(), unnoted.clone())
         });
         let writer = Writer::start(connection, log)?;
-        let readers = Readers::new(config.path.clone(), None);
+        let readers = Readers::new(Source::written_here(&config.path), None);
         Ok(Self {
             path: config.path,
             db_uuid,
@@ -67,10 +68,11 @@ impl SqliteStore {
     /// Opens the database for inspection: nothing is created or migrated, and every write is refused.
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let connection = open::inspector(&path)?;
+        let source = Source::of(&path);
+        let connection = open::inspect(&source)?;
         let db_uuid = read_uuid(&connection)?;
         let identity = FileIdentity::of(&path)?;
-        let readers = Readers::new(path.clone(), Some(connection));
+        let readers = Readers::new(source, Some(connection));
         let (behind, last_owner, unnoted) = (Arc::default(), Mutex::default(), Arc::default());
         Ok(Self { path, db_uuid, readers, writer: None, identity, behind, last_owner, unnoted })
     }
@@ -143,6 +145,11 @@ impl SqliteStore {
             None => work,
         };
         self.readers.look(work).await
+    }
+
+    /// Where readers read.
+    pub(crate) fn source(&self) -> &Source {
+        self.readers.source()
     }
 
     /// The connections of readers, for a read that uses two.

@@ -406,7 +406,8 @@ struct Broken {
 
 impl From<rusqlite::Error> for Broken {
     fn from(error: rusqlite::Error) -> Self {
-        tracing::error!(%error, "a batch of writes was not committed");
+        // Whoever wrote is told, and says it.
+        tracing::debug!(%error, "a batch of writes was not committed");
         let (why, retry) = words(&error);
         Self { why: why.to_owned(), retry }
     }

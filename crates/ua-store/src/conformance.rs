@@ -224,6 +224,8 @@ macro_rules! fleet_conformance_tests {
             a_run_is_claimed_once_and_in_its_turn,
             only_a_run_that_can_be_worked_on_is_queued,
             a_key_has_so_many_seats,
+            a_run_that_may_be_at_work_keeps_its_seat,
+            who_is_there_again_keeps_what_it_drives,
             fair_keys_take_turns,
             what_dead_workers_had_is_there_for_others,
             a_worker_leaves_in_good_order,

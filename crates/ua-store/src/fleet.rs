@@ -116,7 +116,7 @@ pub struct QueueEntry {
     pub worker: Option<String>,
     /// The words of people about its lineage, as its worker found them: with the next one it is looked at again.
     pub words: u64,
-    /// How many workers died with it in a row.
+    /// How many workers died with it in a row, as far as others could see.
     pub strikes: u32,
     /// Why it waits, in a sentence.
     pub why: Option<String>,
@@ -340,6 +340,8 @@ pub trait FleetRows {
     /// now.
     fn woken_entries(&self) -> Result<Vec<(QueueEntry, u64)>, Self::Error>;
     /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat.
+    ///
+    /// Whatever is claimed has a seat, and so has what is ready and running and has strikes: its worker was taken for dead, and may be at work.
     fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> Result<Option<QueueEntry>, Self::Error>;
     /// The highest of `seq`.
     fn last_seq(&self) -> Result<u64, Self::Error>;

@@ -79,6 +79,10 @@ pub struct RunRecord {
     pub launch: Value,
     /// The first run of its lineage: itself, unless it is a fork or a sub-agent.
     pub root_run_id: RunId,
+    /// What tells its lineage from another one whose first run has the same name, in another copy of the database: where and when that run was
+    /// submitted, as a digest. `None` of a lineage that an earlier version began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage_mark: Option<String>,
     /// The run it was forked from or started by.
     pub parent_run_id: Option<RunId>,
     /// The task it works on, when it is the run of a sub-agent.

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use tokio_postgres::{Client, SimpleQueryMessage};
-use ua_store::{RunStore as _, StoreError};
+use ua_store::conformance::{Scene, samples};
+use ua_store::{FleetChange, FleetStore as _, RunStore as _, StoreError};
 use ua_store_postgres::{PostgresStore, RELATED, migrate};
 
 use crate::cluster::blocking;
@@ -25,10 +26,10 @@ async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
     let (one, other) = (database.direct(), database.direct());
     blocking(async {
         let (one, other) = tokio::join!(migrate(&one), migrate(&other));
-        assert_eq!((one.unwrap(), other.unwrap()), (6, 6));
+        assert_eq!((one.unwrap(), other.unwrap()), (7, 7));
     });
     assert!(database.store().runs(1).await.unwrap().is_empty());
-    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 6);
+    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 7);
 }
 
 #[tokio::test]
@@ -37,11 +38,69 @@ async fn a_newer_and_an_older_schema_are_left_as_they_are() {
     let by_hand = database.by_hand();
     blocking(by_hand.batch_execute("UPDATE refinery_schema_history SET version = version + 97 WHERE version > 1"))
         .unwrap();
-    assert!(refusal(&database).contains("schema 103, newer than this program's"));
+    assert!(refusal(&database).contains("schema 104, newer than this program's"));
     let migrated = blocking(migrate(&database.direct()));
     assert!(matches!(migrated, Err(StoreError::Unavailable { why, .. }) if why.contains("use a newer program")));
     blocking(by_hand.batch_execute("DELETE FROM refinery_schema_history WHERE version > 1")).unwrap();
     assert!(refusal(&database).contains("older than this program's"));
+}
+
+/// Brought up to date by a newer program while it is open: whatever kind of write comes next is refused and says why, and nothing of it is there.
+#[tokio::test]
+async fn an_open_store_writes_nothing_to_a_schema_that_it_does_not_know() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let scene = Scene::begin(&store, "run_1").await;
+    // So that the next one is computed from what is known.
+    scene.turn(vec![]).await;
+    let is_newer = |shift: i32| {
+        let sql = format!(
+            "UPDATE ua.refinery_schema_history SET version = version + {shift} \
+             WHERE version = (SELECT max(version) FROM ua.refinery_schema_history)"
+        );
+        blocking(by_hand.batch_execute(&sql)).unwrap();
+    };
+    is_newer(1);
+    let refused = |written: Result<(), StoreError>, what: &str| match written {
+        Err(StoreError::Unavailable { why, .. }) => assert!(why.contains("newer than this program's"), "{what}: {why}"),
+        other => panic!("{what}: {other:?}"),
+    };
+    let worker = |worker: &str| FleetChange::Drain { worker: worker.to_owned() };
+    refused(store.fleet(worker("nobody")).await.map(drop), "the queue");
+    let commit = samples::commit("step_of_run_1", 1, "ckpt_1");
+    refused(store.commit_turn(&scene.lease, commit.clone()).await.map(drop), "a turn");
+    refused(store.acquire_run(scene.run_id(), &samples::owner(7), samples::at(9)).await.map(drop), "a run");
+    refused(store.submit_run(samples::new_run("run_2")).await.map(drop), "another run");
+    is_newer(-1);
+    store.commit_turn(&scene.lease, commit).await.unwrap();
+    assert!(matches!(store.fleet(worker("nobody")).await, Err(StoreError::NotFound { .. })));
+}
+
+/// Whoever is at work could not write what comes back.
+#[tokio::test]
+async fn a_schema_is_not_brought_up_to_date_under_a_living_worker() {
+    let Some(database) = Database::fresh() else { return };
+    let by_hand = database.by_hand();
+    let sql = "INSERT INTO ua.workers (worker, place, place_shown, owner_json, version, queues_json, slots, started_at, lease_until, is_draining) \
+               VALUES ('ada', '', '/runs on ada', '{}', '1', '[]', 1, '2026-01-01T00:00:00.000Z', '2999-01-01T00:00:00.000Z', false)";
+    blocking(by_hand.batch_execute(sql)).unwrap();
+    // There is nothing to do, so nobody is in the way.
+    blocking(migrate(&database.direct())).unwrap();
+    let older =
+        "DELETE FROM ua.refinery_schema_history WHERE version = (SELECT max(version) FROM ua.refinery_schema_history)";
+    blocking(by_hand.batch_execute(older)).unwrap();
+    let refused = blocking(migrate(&database.direct()));
+    assert!(
+        matches!(&refused, Err(StoreError::Unavailable { why, .. }) if why.contains("ada in /runs on ada counts as alive")),
+        "{refused:?}"
+    );
+    blocking(by_hand.batch_execute("UPDATE ua.workers SET lease_until = '2026-01-01T00:00:00.000Z'")).unwrap();
+    // Nobody is in the way now: what is there already cannot be made again.
+    let tried = blocking(migrate(&database.direct()));
+    assert!(
+        !matches!(&tried, Err(StoreError::Unavailable { why, .. }) if why.contains("counts as alive")),
+        "{tried:?}"
+    );
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 19] = [
+const BACK: [(u32, &str); 20] = [
+    (21, "ALTER TABLE runs DROP COLUMN lineage_mark;"),
     (
         20,
         "DROP TRIGGER tool_attempts_end_once;

@@ -10,4 +10,5 @@ mod migrations;
 mod one_binary;
 mod raw_sql;
 mod restore;
+mod row_findings;
 mod two_writers;

@@ -124,6 +124,86 @@ pub async fn a_key_has_so_many_seats(store: &dyn FleetStore) {
     assert_eq!(claim(store, "ada", 9, 1).await, ["run_4"]);
 }
 
+/// A run that was begun and whose worker is taken for dead may still be at work: it keeps its seat until it ends, stops or has another worker. Over
+/// all ways to be taken for dead, and for one that was not begun, which has nothing to keep.
+pub async fn a_run_that_may_be_at_work_keeps_its_seat(store: &dyn FleetStore) {
+    #[derive(Debug, Clone, Copy)]
+    enum Taken {
+        LeaseEnded,
+        Proved,
+        OtherOwner,
+    }
+    let mut now = 0;
+    for (number, taken) in [Taken::LeaseEnded, Taken::Proved, Taken::OtherOwner].into_iter().enumerate() {
+        for is_begun in [true, false] {
+            let of = |what: &str| format!("run_{what}_{number}_{is_begun}");
+            let (first, second) = (of("first"), of("second"));
+            let seats = ConcurrencyKey { key: format!("tenant_{number}_{is_begun}"), limit: 1 };
+            let queue = format!("queue_{number}_{is_begun}");
+            let keyed = QueueOptions { concurrency: Some(seats), queue: queue.clone(), ..plain() };
+            enqueue(store, &first, keyed.clone()).await.unwrap();
+            let (ada, bob) = (of("ada"), of("bob"));
+            now += 100;
+            let of_queue = |name: &str, since| WorkerRecord { queues: vec![queue.clone()], ..worker(name, since) };
+            store.fleet(FleetChange::Register(of_queue(&ada, now))).await.unwrap();
+            assert_eq!(claim(store, &ada, 1, now + 1).await, std::slice::from_ref(&first));
+            // It comes later, and would be taken first.
+            enqueue(store, &second, QueueOptions { priority: -1, ..keyed }).await.unwrap();
+            let mut lease = None;
+            if is_begun {
+                lease = Some(store.acquire_run(&run_id(&first), &samples::owner(100), at(now + 1)).await.unwrap().0);
+            }
+            let mut dead = Vec::new();
+            match taken {
+                Taken::LeaseEnded => now += 60,
+                Taken::Proved => dead.push(ada.as_str()),
+                Taken::OtherOwner => {
+                    let other = WorkerRecord { owner: samples::owner(99), ..of_queue(&ada, now + 2) };
+                    store.fleet(FleetChange::Register(other)).await.unwrap();
+                }
+            }
+            store.fleet(FleetChange::Register(of_queue(&bob, now + 2))).await.unwrap();
+            let done = claim_as(store, &bob, 9, &dead, at(now + 3)).await;
+            let got: Vec<&str> = done.entries.iter().map(|entry| entry.run_id.as_str()).collect();
+            let Some(lease) = lease else {
+                assert_eq!(got, [second.as_str()], "{taken:?}: what was not begun has no seat");
+                continue;
+            };
+            assert_eq!(got, [first.as_str()], "{taken:?}: only the one that has the seat");
+            // Bob finds that it is still driven.
+            release(store, &bob, &first, Release::Ready { run_after: at(now + 50), why: None }).await;
+            assert!(claim(store, &bob, 9, now + 4).await.is_empty(), "{taken:?}");
+            store.end_run(&lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+            assert_eq!(claim(store, &bob, 9, now + 5).await, [second], "{taken:?}");
+        }
+    }
+}
+
+/// A worker that was taken for dead and is there again keeps what it still drives, unless another one has it by now; it is not offered it.
+pub async fn who_is_there_again_keeps_what_it_drives(store: &dyn FleetStore) {
+    for id in ["run_1", "run_2"] {
+        enqueue(store, id, plain()).await.unwrap();
+        store.acquire_run(&run_id(id), &samples::owner(100), at(1)).await.unwrap();
+    }
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 2, 1).await, ["run_1", "run_2"]);
+    register(store, "bob", 50).await;
+    let done = claim_as(store, "bob", 1, &[], at(51)).await;
+    assert_eq!((done.freed, done.entries.len()), (2, 1));
+    let renewed = store.fleet(FleetChange::Renew { worker: "ada".to_owned(), lease_until: at(99) }).await;
+    assert!(matches!(renewed, Err(StoreError::NotFound { .. })));
+    register(store, "ada", 52).await;
+    let holds = vec![run_id("run_1"), run_id("run_2")];
+    let again = FleetChange::Claim { worker: "ada".to_owned(), holds, most: 9, dead: Vec::new(), at: at(53) };
+    assert_eq!(store.fleet(again).await.unwrap().entries, []);
+    let of = async |id: &str| store.queued(&run_id(id)).await.unwrap().unwrap();
+    let (first, second) = (of("run_1").await, of("run_2").await);
+    assert_eq!((first.worker.as_deref(), second.worker.as_deref()), (Some("bob"), Some("ada")));
+    assert_eq!((second.state, second.strikes), (QueueState::Claimed, 0));
+    release(store, "ada", "run_2", Release::Done).await;
+    assert_eq!(store.queued(&run_id("run_2")).await.unwrap(), None);
+}
+
 /// Who queues much waits behind itself, not others behind it.
 pub async fn fair_keys_take_turns(store: &dyn FleetStore) {
     let of = |key: &str| QueueOptions { fair_key: Some(key.to_owned()), ..plain() };

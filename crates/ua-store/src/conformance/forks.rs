@@ -43,6 +43,9 @@ pub async fn a_fork_shares_the_history_up_to_its_turn(store: &dyn Store) {
     assert_eq!((fork.status, fork.turn_index, fork.own_turns()), (RunStatus::Queued, 2, 0));
     assert_eq!((&fork.root_run_id, &fork.parent_run_id), (scene.run_id(), &Some(scene.run_id().clone())));
     assert_eq!(fork.provider_session_forked_from.as_deref(), Some("resp_2"));
+    // One lineage, whoever is left of it.
+    let mark = store.run(scene.run_id()).await.unwrap().lineage_mark;
+    assert!(mark.is_some() && fork.lineage_mark == mark, "{mark:?} {:?}", fork.lineage_mark);
 
     let theirs = store.history(scene.run_id()).await.unwrap();
     let records = store.load(&fork.run_id).await.unwrap();

@@ -1,6 +1,6 @@
 //! What each change of the fleet does to its rows, for every store.
 
-use ua_core::{RunId, Timestamp};
+use ua_core::{RunId, RunStatus, Timestamp};
 
 use super::{
     FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueOptions, QueueState, Release, WorkerRecord,
@@ -64,7 +64,11 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
             if entry.state == QueueState::Claimed {
                 return Err(conflict("run_queue", run.as_str(), "a worker is running it").into());
             }
-            let mut moved = QueueEntry { state: QueueState::Ready, strikes: 0, why: None, ..entry.clone() };
+            let mut moved = QueueEntry { state: QueueState::Ready, why: None, ..entry.clone() };
+            // What waits already may be in the hands of a worker that was taken for dead.
+            if entry.state == QueueState::Parked {
+                moved.strikes = 0;
+            }
             moved.options.priority = priority.unwrap_or(entry.options.priority);
             if let Some(queue) = queue {
                 moved.options.queue = queue;
@@ -182,6 +186,7 @@ fn claim<R: FleetRows>(
     at: Timestamp,
 ) -> Result<Vec<QueueEntry>, R::Error> {
     let worker = found(rows, worker)?;
+    take_back(rows, &worker.worker, holds)?;
     // It got them, and has not heard so: the answer to an earlier claim was lost.
     let unheard = rows.entries_of(&worker.worker)?.into_iter().filter(|entry| !holds.contains(&entry.run_id));
     let mut claimed: Vec<QueueEntry> = unheard.take(most as usize).collect();
@@ -199,13 +204,30 @@ fn claim<R: FleetRows>(
     Ok(claimed)
 }
 
+/// A worker that was taken for dead and is there again has what it still drives: nobody else is offered it, and it holds its seat as before.
+fn take_back<R: FleetRows>(rows: &R, worker: &str, holds: &[RunId]) -> Result<(), R::Error> {
+    for run in holds {
+        let Some(entry) = rows.entry(run)? else { continue };
+        // One that it has just let go of is not at work.
+        if entry.state != QueueState::Claimed && rows.fleet_run(run)?.status == RunStatus::Running {
+            let worker = Some(worker.to_owned());
+            rows.put_entry(&QueueEntry { state: QueueState::Claimed, worker, strikes: 0, why: None, ..entry })?;
+        }
+    }
+    Ok(())
+}
+
 fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result<(), R::Error> {
+    let strikes = entry.strikes;
     let free = QueueEntry { worker: None, strikes: 0, ..entry };
     match release {
         Release::Done => rows.remove_entry(&free.run_id),
         Release::Ready { run_after, why } => {
             let options = QueueOptions { run_after, ..free.options.clone() };
-            rows.put_entry(&QueueEntry { state: QueueState::Ready, options, why, ..free })
+            // It did not stop the run, and so did not have it: whoever was taken for dead has it.
+            let is_running = strikes > 0 && rows.fleet_run(&free.run_id)?.status == RunStatus::Running;
+            let strikes = if is_running { strikes } else { 0 };
+            rows.put_entry(&QueueEntry { state: QueueState::Ready, options, why, strikes, ..free })
         }
         Release::Parked { why } => rows.put_entry(&QueueEntry { state: QueueState::Parked, why, ..free }),
     }

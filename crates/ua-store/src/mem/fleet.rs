@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use ua_core::{RunId, Timestamp};
+use ua_core::{RunId, RunStatus, Timestamp};
 
 use super::MemStore;
 use super::model::Model;
@@ -134,8 +134,15 @@ impl FleetRows for Transaction<'_> {
         let model = self.model();
         let has_seat = |entry: &QueueEntry| {
             entry.options.concurrency.as_ref().is_none_or(|seats| {
+                let is_at_work = |other: &QueueEntry| match other.state {
+                    QueueState::Claimed => true,
+                    QueueState::Ready if other.strikes == 0 => false,
+                    QueueState::Ready => model.run(&other.run_id).is_ok_and(|run| run.status == RunStatus::Running),
+                    QueueState::Parked => false,
+                };
                 let taken = model.queue.values().filter(|other| {
-                    other.state == QueueState::Claimed
+                    other.run_id != entry.run_id
+                        && is_at_work(other)
                         && other.options.concurrency.as_ref().is_some_and(|other| other.key == seats.key)
                 });
                 taken.count() < seats.limit as usize

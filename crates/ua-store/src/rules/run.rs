@@ -40,6 +40,7 @@ pub fn check_owner(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> 
 
 /// A new run and its opening message. `parent` is the run it names as its parent.
 pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, MessageRecord) {
+    let lineage_mark = parent.map_or_else(|| Some(mark_of(&run)), |parent| parent.lineage_mark.clone());
     let prompt = run.opening.text();
     let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
@@ -47,6 +48,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
     let harness = run.spec.harness.clone();
     let record = RunRecord {
         root_run_id: parent.map_or_else(|| run.run_id.clone(), |parent| parent.root_run_id.clone()),
+        lineage_mark,
         run_id: run.run_id,
         created_at: run.created_at,
         updated_at: run.created_at,
@@ -90,6 +92,15 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         processes: Vec::new(),
     };
     (record, opening)
+}
+
+/// Digits of a lineage's mark.
+const MARK_DIGITS: usize = 32;
+
+/// What no other first run of a lineage has, were it of the same name: no two are submitted for one folder at one moment.
+fn mark_of(run: &NewRun) -> String {
+    let words = format!("{} {} {}", run.run_id, run.created_at.as_millis(), run.workspace_dir);
+    ua_core::sha256(words).to_hex()[..MARK_DIGITS].to_owned()
 }
 
 /// The run with a cancel request. The first request is kept; a terminal run refuses.

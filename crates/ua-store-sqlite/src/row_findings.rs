@@ -1,0 +1,216 @@
+//! Rows that no write of this program leaves: what the schema refuses, what the program cannot read, and what says the same thing twice in two ways.
+//!
+//! `PRAGMA integrity_check` looks at pages, indexes and types. It does not find a value that a `CHECK` refuses and that was put there with checks
+//! switched off. So each row is offered once more to a database in memory that has the same tables, and read as the program reads it. Threat
+//! S19. Proved by: `tests/it/row_findings.rs`.
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, ToSql};
+
+use crate::column::Columns;
+use crate::error::DbError;
+use crate::{fleet_rows, gateway_rows, ledger_rows, override_rows, run_rows, schema};
+
+type DbResult<T> = Result<T, DbError>;
+
+/// How many rows of one table are named.
+const MOST: usize = 20;
+
+/// What is wrong with the rows of all tables, each as a sentence.
+pub(crate) fn findings(connection: &Connection) -> DbResult<Vec<String>> {
+    let mut found = schema::history_findings(connection)?;
+    let proof = schema::without_triggers()?;
+    for table in tables(&proof)? {
+        // What is missing, or is there in another form, is named by those who look at the schema.
+        let columns = columns(&proof, &table)?;
+        if columns.is_empty() || columns != self::columns(connection, &table)? {
+            continue;
+        }
+        refused_by_schema(connection, &proof, (&table, &columns), &mut found)?;
+    }
+    for &(table, sql, read) in READERS {
+        unreadable(connection, (table, sql), read, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql =
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
+    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// The columns of a table that are stored.
+fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let mut columns = connection.prepare("SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid")?;
+    columns.query_map([table], |row| row.get(0))?.collect()
+}
+
+/// A value as it lies in a row.
+struct Cell<'r>(ValueRef<'r>);
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(self.0))
+    }
+}
+
+/// Offers each row of a table to the same table of `proof`, which is empty again afterwards.
+fn refused_by_schema(
+    connection: &Connection,
+    proof: &Connection,
+    (table, columns): (&str, &[String]),
+    found: &mut Vec<String>,
+) -> DbResult<()> {
+    // Names of this program's own schema.
+    let list = columns.join(", ");
+    let places = vec!["?"; columns.len()].join(", ");
+    let mut insert = proof.prepare(&format!("INSERT INTO {table} ({list}) VALUES ({places})"))?;
+    let mut clear = proof.prepare(&format!("DELETE FROM {table}"))?;
+    let mut select = connection.prepare(&format!("SELECT {list} FROM {table}"))?;
+    let mut rows = select.query([])?;
+    let mut refused = 0;
+    while let Some(row) = rows.next()? {
+        let cells = (0..columns.len()).map(|column| row.get_ref(column).map(Cell)).collect::<Result<Vec<_>, _>>()?;
+        match insert.execute(rusqlite::params_from_iter(cells)) {
+            Ok(_) => clear.execute([]).map(drop)?,
+            Err(error) => {
+                refused += 1;
+                if refused <= MOST {
+                    found.push(format!(
+                        "{table} {}: no write of this program leaves a row like this ({error})",
+                        key(row)
+                    ));
+                }
+            }
+        }
+    }
+    more_than(MOST, refused, table, found);
+    Ok(())
+}
+
+/// What a row is found by: its first column.
+fn key(row: &Row<'_>) -> String {
+    match row.get_ref(0) {
+        Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).chars().take(80).collect(),
+        Ok(ValueRef::Integer(number)) => number.to_string(),
+        Ok(ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_)) | Err(_) => "(a row without a name)".to_owned(),
+    }
+}
+
+fn more_than(most: usize, count: usize, table: &str, found: &mut Vec<String>) {
+    if count > most {
+        found.push(format!("{table}: {} more rows like these", count - most));
+    }
+}
+
+/// Reads a row as the program does, and says what in it does not fit together.
+type Read = fn(&Row<'_>) -> DbResult<Option<String>>;
+
+/// How the program reads the rows of each table that is more than plain words.
+const READERS: &[(&str, &str, Read)] = &[
+    ("runs", "SELECT * FROM runs", |row| run_rows::run_record(row).map(|_| None)),
+    ("run_steps", "SELECT * FROM run_steps", |row| run_rows::step_record(row).map(|_| None)),
+    ("turns", "SELECT * FROM turns", |row| run_rows::turn_record(row).map(|_| None)),
+    ("usage", "SELECT * FROM usage", |row| run_rows::request_record(row).map(|_| None)),
+    ("messages", "SELECT * FROM messages", message),
+    ("checkpoints", "SELECT * FROM checkpoints", |row| run_rows::checkpoint_record(row).map(|_| None)),
+    (
+        "questions",
+        "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at FROM questions q \
+         LEFT JOIN answers a ON a.question_id = q.question_id",
+        |row| run_rows::question_record(row).map(|_| None),
+    ),
+    ("overrides", "SELECT * FROM overrides", |row| override_rows::override_record(row).map(|_| None)),
+    ("tool_calls", CALLS, call),
+    ("tool_attempts", "SELECT * FROM tool_attempts", |row| ledger_rows::attempt_record(row).map(|_| None)),
+    ("tool_receipts", "SELECT * FROM tool_receipts", |row| ledger_rows::receipt_record(row).map(|_| None)),
+    (
+        "tool_call_events",
+        "SELECT e.*, c.run_id AS run_of_call FROM tool_call_events e LEFT JOIN tool_calls c ON c.tool_call_id = e.tool_call_id",
+        event,
+    ),
+    ("gateway_sessions", "SELECT * FROM gateway_sessions", |row| gateway_rows::session_record(row).map(|_| None)),
+    ("gateway_arrivals", "SELECT * FROM gateway_arrivals", |row| gateway_rows::arrival_record(row).map(|_| None)),
+    ("workers", "SELECT * FROM workers", |row| fleet_rows::worker_record(row).map(|_| None)),
+    ("run_queue", "SELECT * FROM run_queue", |row| fleet_rows::entry(row).map(|_| None)),
+    ("schedules", "SELECT * FROM schedules", |row| fleet_rows::schedule_record(row).map(|_| None)),
+];
+
+fn unreadable(
+    connection: &Connection,
+    (table, sql): (&str, &str),
+    read: Read,
+    found: &mut Vec<String>,
+) -> DbResult<()> {
+    // A table that is not there is named already.
+    let Ok(mut select) = connection.prepare(sql) else { return Ok(()) };
+    let mut rows = select.query([])?;
+    let mut count = 0;
+    while let Some(row) = rows.next()? {
+        let why = match read(row) {
+            Ok(None) => continue,
+            Ok(Some(why)) => format!("{table} {}: {why}", key(row)),
+            Err(DbError::Store(error)) => error.to_string(),
+            Err(DbError::Sql(error)) => format!("{table} {}: {error}", key(row)),
+        };
+        count += 1;
+        if count <= MOST {
+            found.push(why);
+        }
+    }
+    more_than(MOST, count, table, found);
+    Ok(())
+}
+
+/// Who says what stands in the message itself, too.
+fn message(row: &Row<'_>) -> DbResult<Option<String>> {
+    let message = run_rows::message_record(row)?.message;
+    let column = Columns::new(row, "messages", "seq");
+    let is_so = |name: &'static str, word: String| Ok::<_, DbError>(column.get::<String>(name)? == word);
+    let fits = is_so("role", crate::column::stored_name(&message.role)?)?
+        && is_so("origin", crate::column::stored_name(&message.origin)?)?;
+    Ok((!fits).then(|| "its role or origin is another one than its message has".to_owned()))
+}
+
+/// Events are looked for by the run that stands in them; the chain goes by that of their call.
+fn event(row: &Row<'_>) -> DbResult<Option<String>> {
+    ledger_rows::event_record(row)?;
+    let column = Columns::new(row, "tool_call_events", "event_seq");
+    let (run, of_call): (Option<String>, Option<String>) = (column.get("run_id")?, column.get("run_of_call")?);
+    Ok((run.is_some() && of_call.is_some() && run != of_call)
+        .then(|| "it is filed under another run than its call's".to_owned()))
+}
+
+const CALLS: &str = "SELECT c.*, (SELECT 'tool_receipts/' || max(receipt_seq) FROM tool_receipts r WHERE r.tool_call_id = c.tool_call_id) \
+                     AS newest_receipt, \
+                     (SELECT lease_epoch FROM tool_call_events e WHERE e.run_id = c.run_id AND e.tool_call_id = c.tool_call_id \
+                     ORDER BY event_seq DESC LIMIT 1) AS newest_epoch FROM tool_calls c";
+
+/// What stands in columns for whoever looks for calls, and what the program goes by in the policy and the tables beside.
+fn call(row: &Row<'_>) -> DbResult<Option<String>> {
+    let call = ledger_rows::call_record(row)?;
+    let column = Columns::new(row, "tool_calls", "tool_call_id");
+    let policy = &call.policy;
+    let mut other = Vec::new();
+    for (name, is) in [
+        ("side_effect_class", Some(policy.class.as_str())),
+        ("effect_kind", policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str)),
+        ("policy_rule_id", Some(policy.rule_id.as_str())),
+        ("replay_policy", Some(policy.on_unknown.as_str())),
+    ] {
+        if column.get::<Option<String>>(name)?.as_deref() != is {
+            other.push(format!("{name} is not what its policy says"));
+        }
+    }
+    let newest: Option<String> = column.get("newest_receipt")?;
+    if column.get::<Option<String>>("response_ref")? != newest {
+        other.push("response_ref is not its newest receipt".to_owned());
+    }
+    // A row changes its epoch with what its events say, or later.
+    let (epoch, of_event): (i64, Option<i64>) = (column.get("lease_epoch")?, column.get("newest_epoch")?);
+    if of_event.is_some_and(|of_event| of_event > epoch) {
+        other.push("its epoch is older than that of its last event".to_owned());
+    }
+    Ok((!other.is_empty()).then(|| other.join(", ")))
+}

@@ -1,0 +1,179 @@
+//! Rows that no write of this program leaves are named, column by column (threat S19).
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use ua_core::CallStatus;
+use ua_store::RunStore as _;
+use ua_store::conformance::{Scene, samples};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+/// Columns in which one value of their kind is as good as another: nothing else that is stored says what has to stand there. What
+/// `docs/security.md` says nothing can vouch for (S19).
+const VOUCHED_FOR_BY_NOTHING: &[&str] = &[
+    "meta.value",
+    "refinery_schema_history.applied_on",
+    "answers.applied_at",
+    "checkpoints.state_snapshot_json",
+    "checkpoints.cursor_json",
+    "checkpoints.created_at",
+    "messages.created_at",
+    "messages.message_json",
+    "questions.text",
+    "questions.detail_json",
+    "questions.created_at",
+    "questions.kind",
+    "run_steps.phase",
+    "run_steps.created_at",
+    "run_steps.updated_at",
+    "runs.last_job_prompt",
+    "runs.workspace_dir",
+    "runs.entrypoint",
+    "runs.job_path",
+    "runs.lineage_mark",
+    "runs.run_mode",
+    "runs.created_at",
+    "runs.updated_at",
+    "tool_attempts.server_generation",
+    "tool_attempts.started_at",
+    "tool_attempts.ended_at",
+    "tool_attempts.detail",
+    "tool_calls.created_at",
+    "tool_calls.updated_at",
+    "tool_calls.tool_use_id",
+    "tool_calls.raw_tool_name",
+    "tool_calls.tool_name",
+    "tool_calls.tool_server",
+    "tool_calls.idempotency_key",
+    "tool_calls.side_effect_scope",
+    "tool_calls.error_code",
+    "tool_calls.error_detail",
+    "tool_calls.external_correlation_id",
+    "tool_calls.request_ref",
+    "tool_receipts.received_at",
+    "tool_receipts.raw_json",
+    "turns.model",
+    "turns.response_id",
+    "turns.recorded_at",
+    "turns.committed_at",
+    "usage.provider",
+    "usage.model",
+    "usage.estimator",
+    "usage.reserved_at",
+    "usage.closed_at",
+    "usage.response_id",
+    "usage.continued_from",
+];
+
+/// Every text column of every table that has rows: a word in it that no column of this program can have is named, unless nothing says what has
+/// to stand there.
+#[tokio::test]
+async fn s19_a_value_that_no_write_leaves_is_named_in_every_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let scene = Scene::begin(&store, "run_a").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_call("call_2", 1, 2)]).await;
+    scene.bring("call_1", CallStatus::Succeeded).await;
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_2"))).await.unwrap();
+    store.insert_answer(samples::answer("q_1", ua_store::Choice::Execute)).await.unwrap();
+    store.close().unwrap();
+    let findings = async || SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap().findings;
+    assert_eq!(findings().await, [""; 0]);
+
+    let raw = || {
+        let raw = Connection::open(&path).unwrap();
+        let unchecked = "PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0; PRAGMA synchronous = 0";
+        raw.execute_batch(unchecked).unwrap();
+        raw
+    };
+    let list = |sql: &str| -> Vec<String> {
+        raw().prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let triggers = list("SELECT sql FROM sqlite_schema WHERE type = 'trigger'");
+    let names = list("SELECT name FROM sqlite_schema WHERE type = 'trigger'");
+    let tables = list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
+    let put = |table: &str, column: &str, value: &Value, row: i64| {
+        let raw = raw();
+        // One transaction: each of its own would be a wait for the disk.
+        raw.execute_batch("BEGIN").unwrap();
+        for name in &names {
+            raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+        }
+        let sql = format!("UPDATE {table} SET {column} = ?1 WHERE rowid = ?2");
+        let done = raw.execute(&sql, rusqlite::params![value, row]);
+        for sql in &triggers {
+            raw.execute_batch(sql).unwrap();
+        }
+        raw.execute_batch("COMMIT").unwrap();
+        done
+    };
+    let (mut missed, mut noticed) = (BTreeSet::new(), 0);
+    for table in tables {
+        let columns = list(&format!(
+            "SELECT name FROM pragma_table_xinfo('{table}') WHERE hidden = 0 AND type = 'TEXT' ORDER BY cid"
+        ));
+        for column in columns {
+            let read = raw().query_row(
+                &format!("SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"),
+                [],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Value>(1)?)),
+            );
+            // One without rows, and one without numbers for them.
+            let Ok((row, before)) = read else { continue };
+            if put(&table, &column, &Value::Text("no such word, 0".to_owned()), row).is_err() {
+                continue;
+            }
+            if findings().await.is_empty() {
+                missed.insert(format!("{table}.{column}"));
+            } else {
+                noticed += 1;
+            }
+            put(&table, &column, &before, row).unwrap();
+        }
+    }
+    assert_eq!(findings().await, [""; 0], "each is as it was");
+    let known: BTreeSet<String> = VOUCHED_FOR_BY_NOTHING.iter().map(|column| (*column).to_owned()).collect();
+    let more: Vec<_> = missed.difference(&known).collect();
+    assert!(more.is_empty() && noticed > 30, "{noticed} noticed, and not {more:?}");
+}
+
+/// What is a word of its column, and not the one that the rest of the row says.
+#[tokio::test]
+async fn s19_a_column_that_says_other_than_its_policy_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let scene = Scene::begin(&store, "run_a").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    scene.bring("call_1", CallStatus::Succeeded).await;
+    store.close().unwrap();
+    let plan: String = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'tool_calls_plan_is_immutable'", [], |row| row.get(0))
+        .unwrap();
+    for (sql, named) in [
+        ("UPDATE tool_calls SET side_effect_class = 'read_only'", "side_effect_class is not"),
+        ("UPDATE tool_calls SET replay_policy = 'redo'", "replay_policy is not"),
+        ("UPDATE tool_calls SET effect_kind = 'other.kind'", "effect_kind is not"),
+        ("UPDATE tool_calls SET policy_rule_id = 'other'", "policy_rule_id is not"),
+        ("UPDATE tool_calls SET response_ref = NULL", "response_ref is not"),
+        ("UPDATE tool_calls SET lease_epoch = 0", "its epoch is older"),
+        ("UPDATE tool_call_events SET run_id = 'run_b'", "it is filed under another run"),
+        ("UPDATE messages SET role = CASE role WHEN 'user' THEN 'assistant' ELSE 'user' END", "its role or origin"),
+        ("UPDATE refinery_schema_history SET checksum = '1' WHERE version = 3", "refinery_schema_history is not"),
+    ] {
+        let copy = folder.path().join("copy.db");
+        std::fs::remove_file(&copy).ok();
+        std::fs::copy(&path, &copy).unwrap();
+        let raw = Connection::open(&copy).unwrap();
+        raw.execute_batch(&format!(
+            "DROP TRIGGER tool_calls_plan_is_immutable; DROP TRIGGER tool_call_events_are_immutable; {sql}; {plan}"
+        ))
+        .unwrap();
+        drop(raw);
+        let findings = SqliteStore::open_read_only(&copy).unwrap().examine().await.unwrap().findings;
+        assert!(findings.iter().any(|finding| finding.contains(named)), "{sql}: {findings:?}");
+    }
+}
