@@ -212,6 +212,7 @@ impl Classifier {
             policy.raised_from = None;
             policy.effect_kind = None;
             policy.kind_is_guessed = false;
+            policy.may_make = false;
             policy.scope = ScopeRule::default();
             policy.sends_files = Vec::new();
             (policy.probe, policy.marker, policy.horizon) = (None, None, None);

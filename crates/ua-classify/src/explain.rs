@@ -100,7 +100,7 @@ impl fmt::Display for Explanation {
         let policy = &self.policy;
         writeln!(f, "{}", printable(&self.tool.raw))?;
         writeln!(f, "  class          {}, because {}", policy.class, printable(&policy.reason))?;
-        writeln!(f, "  when in doubt  {}: {}", policy.on_unknown, meaning(policy.on_unknown))?;
+        writeln!(f, "  when in doubt  {}: {}", policy.on_unknown, when_in_doubt(policy.on_unknown))?;
         let channel = match &policy.key_channel {
             Some(KeyChannel::Meta) => "in the request's _meta".to_owned(),
             Some(KeyChannel::Argument(name)) => format!("in the argument {name:?}"),
@@ -185,7 +185,8 @@ impl fmt::Display for Explanation {
     }
 }
 
-fn meaning(on_unknown: OnUnknown) -> &'static str {
+/// What is done about a call of which nobody knows whether it happened, in words.
+pub fn when_in_doubt(on_unknown: OnUnknown) -> &'static str {
     match on_unknown {
         OnUnknown::Redo => "run it again",
         OnUnknown::RedoKeyed => "run it again under the same key",

@@ -64,7 +64,7 @@ mod wording;
 
 pub use classifier::{Classifier, Lists, names_file_address};
 pub use error::PolicyError;
-pub use explain::{Considered, Explanation, IdleCaution, Verdict};
+pub use explain::{Considered, Explanation, IdleCaution, Verdict, when_in_doubt};
 pub use job::{JobPolicy, is_more_careful};
 pub use key_argument::{declared_keys, likely_key_arguments, without_argument, without_key_argument};
 pub use packs::Pack;

@@ -2,10 +2,11 @@
 //!
 //! A model that is asked again writes `Re: invoice 17!` for `Invoice 17`. Somebody who reads both sees one subject, so they have one
 //! scope, and the second mail is asked about. What is folded: letter case, spaces, punctuation, marks of answers and forwards in front,
-//! characters that nobody sees, full-width letters, and letters of other alphabets that look like Latin ones. Digits and other wording
-//! (`Your invoice no. 17`) stay apart.
+//! characters that nobody sees, letters and digits in other forms (full-width, in circles, as mathematics has them, several in one sign),
+//! accents, and letters of other alphabets that look like Latin ones. Digits and other wording (`Your invoice no. 17`) stay apart, and so do
+//! Latin letters that look like others in some types (`l` and `I`).
 
-use ua_core::{is_unseen, latin_look_alike, narrow};
+use ua_core::{is_mark, is_unseen, latin_look_alike, narrow, spelt_out, unmarked};
 
 /// Arguments that hold words for people, of effects that send words to people.
 const WORDS: [&str; 4] = ["body", "message", "subject", "text"];
@@ -23,10 +24,11 @@ const MARKS: [&str; 10] = ["antw", "aw", "fw", "fwd", "re", "ref", "rv", "sv", "
 pub(crate) fn fold(text: &str) -> String {
     let letters: String = text
         .chars()
-        .filter(|c| !is_unseen(*c))
-        .map(narrow)
+        .filter(|c| !is_unseen(*c) && !is_mark(*c))
+        .flat_map(|c| spelt_out(c).map_or_else(|| vec![narrow(c)], |letters| letters.chars().collect()))
         .flat_map(char::to_lowercase)
-        .map(|c| latin_look_alike(c).unwrap_or(c))
+        .filter(|c| !is_mark(*c))
+        .map(|c| unmarked(latin_look_alike(c).unwrap_or(c)))
         .collect();
     // Behind the marks, so that a subject that only has words like them keeps them.
     let unmarked = without_marks(&letters);
@@ -69,6 +71,13 @@ mod tests {
             "Inv\u{43e}ic\u{435} 17",
             "Ｉｎｖｏｉｃｅ １７",
             "\u{202e}Invoice 17",
+            "𝗜𝗻𝘃𝗼𝗶𝗰𝗲 𝟭𝟳",
+            "𝐈nvoice 17",
+            "Ⓘnvoice 17",
+            "Ⅰnvoice ①⑦",
+            "Invoíce 17",
+            "Invoi\u{301}ce 17",
+            "ɪɴᴠᴏɪᴄᴇ 17",
         ] {
             assert_eq!(fold(dress), "invoice 17", "{dress:?}");
         }
@@ -81,6 +90,7 @@ mod tests {
         {
             assert_ne!(fold(other), "invoice 17", "{other:?}");
         }
+        assert_eq!((fold("Maу oﬀers"), fold("Straße")), (fold("May offers"), fold("strasse")));
         assert_ne!(fold("!!!"), fold("?"));
         assert_eq!(fold("Re:"), "re");
         assert!(is_wording("email.send", "subject") && is_wording("message.post", "text"));

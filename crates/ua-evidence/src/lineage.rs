@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn what_a_person_said_a_call_was_counts() {
         let job = r#"{"objective": "Mail it", "stop_conditions": [{"effect": "email.send"}]}"#;
-        let policy = CallPolicy { class_source: ua_core::ClassSource::Name, ..CallPolicy::unclassified() };
+        let policy =
+            CallPolicy { class_source: ua_core::ClassSource::Name, may_make: true, ..CallPolicy::unclassified() };
         let mut story = Story::new(job);
         let call = story.asks("", &[("mcp__post__deliver", json!({"to": "a"}), policy)])[0].clone();
         story.starts(&call);

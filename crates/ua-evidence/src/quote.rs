@@ -104,7 +104,10 @@ pub fn span(millis: u64) -> String {
     let seconds = millis / 1000;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
+        (0, m, 0) => format!("{m} min"),
         (0, m, s) => format!("{m} min {s} s"),
+        (h, 0, 0) => format!("{h} h"),
+        (h, m, 0) => format!("{h} h {m} min"),
         (h, m, s) => format!("{h} h {m} min {s} s"),
     }
 }
@@ -151,5 +154,9 @@ mod tests {
     #[test]
     fn spans_read_as_people_say_them() {
         assert_eq!([0, 61_999, 3_723_000].map(span), ["0 s", "1 min 1 s", "1 h 2 min 3 s"]);
+        assert_eq!(
+            [60_000, 5_400_000, 7_200_000, 3_601_000].map(span),
+            ["1 min", "1 h 30 min", "2 h", "1 h 0 min 1 s"]
+        );
     }
 }

@@ -155,6 +155,7 @@ impl Story {
             abort_requested_at: None,
             abort_question: None,
             corrected_at: None,
+            lineage_mark: None,
             taint: ua_store::Taint::default(),
             iteration_count: 0,
             max_iterations: None,

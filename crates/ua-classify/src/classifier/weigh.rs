@@ -100,6 +100,10 @@ impl Classifier {
                 let is_believed = self.believed(&tool.name.server) != Believed::Untrusted;
                 policy.effect_kind = picker.made(tool, class, decided.source, is_believed);
                 policy.kind_is_guessed = policy.effect_kind.is_some();
+                policy.may_make = policy.effect_kind.is_none()
+                    && class == SideEffectClass::External
+                    && decided.source == ClassSource::Name
+                    && leaves_open(&tool.name);
             }
             policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
             policy.sends_files =

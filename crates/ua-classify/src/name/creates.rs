@@ -53,12 +53,14 @@ const VERBS: &[(&str, Makes)] = &[
     ("create", Makes::Unnamed),
     ("creates", Makes::Unnamed),
     ("creation", Makes::Unnamed),
+    ("dispatch", Makes::Of(&["courier", "driver", "order", "package", "shipment", "technician"])),
     ("donate", Makes::Always("pay")),
     ("draft", Makes::Unnamed),
     ("duplicate", Makes::Copied),
     ("execute", Makes::Started),
     ("forward", Makes::Forwarded),
     ("import", Makes::Imported),
+    ("initiate", Makes::Of(&["payment", "payout", "refund", "transfer"])),
     ("insert", Makes::Unnamed),
     ("invite", Makes::Always("invite")),
     ("launch", Makes::Started),
@@ -73,14 +75,17 @@ const VERBS: &[(&str, Makes)] = &[
     ("produce", Makes::Produced),
     ("publish", Makes::Always("publish")),
     ("purchase", Makes::Always("pay")),
+    ("push", Makes::Of(&["message", "notification"])),
     ("raise", Makes::Of(&["incident", "invoice", "issue", "request", "ticket"])),
     ("refund", Makes::Unnamed),
     ("reply", Makes::Always("reply")),
     ("run", Makes::Started),
     ("schedule", Makes::Unnamed),
+    ("sell", Makes::Always("pay")),
     ("send", Makes::Always("send")),
     ("sends", Makes::Always("send")),
     ("start", Makes::Started),
+    ("swap", Makes::Of(&["coin", "crypto", "token"])),
     ("transfer", Makes::Moved),
     ("trigger", Makes::Started),
     (
@@ -96,12 +101,15 @@ const VERBS: &[(&str, Makes)] = &[
             "issue",
             "order",
             "payment",
+            "post",
             "request",
             "ticket",
         ]),
     ),
     ("tweet", Makes::Always("post")),
     ("upload", Makes::Always("upload")),
+    ("wire", Makes::Moved),
+    ("withdraw", Makes::Moved),
 ];
 
 /// Verbs that stand behind their thing as often as in front of it (`issue_create`, `file_upload`).
@@ -203,7 +211,9 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
         Makes::Arranged if ["booking", "call", "order", "purchase", "reservation"].contains(&head) => {
             named(head, "create")
         }
-        Makes::Arranged | Makes::Moved if ["fund", "money", "payment"].contains(&head) => kind("payment", "pay"),
+        Makes::Arranged | Makes::Moved if ["cash", "crypto", "fund", "money", "payment"].contains(&head) => {
+            kind("payment", "pay")
+        }
         Makes::Produced if ["event", "message", "record"].contains(&head) => kind("message", "send"),
         Makes::Forwarded if is_mail => kind("email", "forward"),
         Makes::Forwarded if !after.is_empty() && head != "port" => named(&whole, "forward"),
@@ -323,6 +333,15 @@ mod tests {
             ("new_issue", "issue.create"),
             ("broadcast", "message.send"),
             ("donate", "message.pay"),
+            ("push_text_message", "text_message.create"),
+            ("push_notification", "notification.create"),
+            ("wire_money", "payment.pay"),
+            ("withdraw_crypto", "payment.pay"),
+            ("sell_stock", "stock.pay"),
+            ("initiate_payment", "payment.create"),
+            ("swap_tokens", "token.create"),
+            ("dispatch_courier", "courier.create"),
+            ("submit_post", "post.create"),
         ] {
             assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
         }
