@@ -8,6 +8,9 @@
 use serde_json::Value;
 use ua_core::{MailAddress, is_unseen, narrow};
 
+use crate::in_text::addresses_in;
+use crate::recipient::split;
+
 /// What the name of an argument says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sound {
@@ -29,15 +32,28 @@ pub(crate) struct Leaf<'a> {
     is_title: bool,
     /// It is said to be a number to call.
     is_phone: bool,
+    /// It is said to be somebody who gets it, or a place where others read it.
+    is_recipient: bool,
     /// It says which message is meant.
     is_reference: bool,
 }
 
+impl Leaf<'_> {
+    /// What nobody has a name for.
+    const SAYS_NOTHING: Leaf<'static> = Leaf {
+        text: "",
+        sound: Sound::Other,
+        is_words: false,
+        is_title: false,
+        is_phone: false,
+        is_recipient: false,
+        is_reference: false,
+    };
+}
+
 /// Shows every text of `arguments` to `with`: values, names of fields (some tools take recipients so), and numbers that may be hosts.
 pub(crate) fn each_leaf(arguments: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
-    let top =
-        Leaf { text: "", sound: Sound::Other, is_words: false, is_title: false, is_phone: false, is_reference: false };
-    leaves(&top, arguments, with);
+    leaves(&Leaf::SAYS_NOTHING, arguments, with);
 }
 
 fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
@@ -46,22 +62,21 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
         // As a fetcher reads it, `3232235521` is a host.
         Value::Number(number) => {
             let is_host = number.as_u64().is_some_and(|number| number >= 1 << 24) && around.sound != Sound::Other;
-            if is_host || around.is_phone {
+            if is_host || around.is_phone || around.is_recipient {
                 with(&Leaf { text: &number.to_string(), ..*around });
             }
         }
         Value::Array(items) => items.iter().for_each(|item| leaves(around, item, with)),
         Value::Object(fields) => {
+            // `{"email": "bob@example.org", "name": "Bob"}`: what somebody is called says nothing beside where they are reached.
+            let is_reached = around.is_recipient && fields.values().filter_map(Value::as_str).any(is_one_address);
             for (name, field) in fields {
-                with(&Leaf {
-                    text: name,
-                    sound: Sound::Other,
-                    is_words: false,
-                    is_title: false,
-                    is_phone: false,
-                    is_reference: false,
-                });
+                with(&Leaf { text: name, ..Leaf::SAYS_NOTHING });
                 let says = of_name(name);
+                if (is_reached && is_what_somebody_is_called(name)) || is_one_address(name) {
+                    leaves(&Leaf::SAYS_NOTHING, field, with);
+                    continue;
+                }
                 // `{"type": "text/plain", "value": "…"}` is what its own name says.
                 let is_shell = matches!(name.as_str(), "value" | "type" | "content_type" | "contentType" | "encoding");
                 let within = if is_shell {
@@ -69,7 +84,12 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
                 } else if says.is_words {
                     says
                 } else {
-                    Leaf { sound: says.sound.max(around.sound), is_phone: says.is_phone || around.is_phone, ..says }
+                    Leaf {
+                        sound: says.sound.max(around.sound),
+                        is_phone: says.is_phone || around.is_phone,
+                        is_recipient: says.is_recipient || around.is_recipient,
+                        ..says
+                    }
                 };
                 leaves(&within, field, with);
             }
@@ -142,6 +162,57 @@ const WORDS: [&str; 34] = [
 const TITLES: [&str; 3] = ["headline", "subject", "title"];
 /// Parts of names of arguments that are numbers to call.
 const PHONE: [&str; 7] = ["fax", "mobile", "msisdn", "phone", "sms", "tel", "whatsapp"];
+/// Words in names of arguments that say who gets something, or where others read it: whatever stands there is a destination, however it is
+/// spelled.
+const RECIPIENT: [&str; 45] = [
+    "addressee",
+    "addressees",
+    "attendee",
+    "attendees",
+    "audience",
+    "bcc",
+    "cc",
+    "channel",
+    "channels",
+    "chat",
+    "chats",
+    "contact",
+    "contacts",
+    "conversation",
+    "conversations",
+    "destination",
+    "destinations",
+    "dm",
+    "email",
+    "emails",
+    "group",
+    "groups",
+    "guests",
+    "handle",
+    "handles",
+    "invitee",
+    "invitees",
+    "list",
+    "lists",
+    "member",
+    "members",
+    "participant",
+    "participants",
+    "peer",
+    "peers",
+    "receiver",
+    "receivers",
+    "recipient",
+    "recipients",
+    "room",
+    "rooms",
+    "subscribers",
+    "to",
+    "user",
+    "users",
+];
+/// Names of what somebody is called, beside where they are reached.
+const CALLED: [&str; 9] = ["displayname", "firstname", "fullname", "label", "lastname", "name", "role", "type", "kind"];
 /// Names of arguments that say which message is answered: an id of mail looks like an address.
 const REFERENCES: [&str; 4] = ["inreplyto", "messageid", "references", "threadid"];
 
@@ -161,7 +232,25 @@ fn of_name(name: &str) -> Leaf<'static> {
     };
     let is_phone = words.iter().any(|word| PHONE.iter().any(|part| word.starts_with(part) || word.ends_with(part)));
     let is = |names: &[&str]| names.contains(&bare.as_str());
-    Leaf { text: "", sound, is_words: is(&WORDS), is_title: is(&TITLES), is_phone, is_reference: is(&REFERENCES) }
+    Leaf {
+        text: "",
+        sound,
+        is_words: is(&WORDS),
+        is_title: is(&TITLES),
+        is_phone,
+        is_recipient: words.iter().any(|word| RECIPIENT.contains(&word.as_str())),
+        is_reference: is(&REFERENCES),
+    }
+}
+
+fn is_what_somebody_is_called(name: &str) -> bool {
+    let bare: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    CALLED.contains(&bare.as_str())
+}
+
+/// Whether all of a text is where one person is reached by mail.
+fn is_one_address(text: &str) -> bool {
+    MailAddress::parse(text).is_ok() && is_one_mail_address(text)
 }
 
 /// `targetUrl` and `target_url` are two words.
@@ -177,39 +266,6 @@ fn words_of(name: &str) -> Vec<String> {
         }
     }
     words
-}
-
-/// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
-/// stands in it.
-pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
-    let text = text.trim();
-    if is_file_of_this_machine(text) || text.is_empty() {
-        return Vec::new();
-    }
-    // Readers of addresses leave out tabs and ends of lines.
-    let joined: String = text.chars().filter(|c| !matches!(c, '\t' | '\r' | '\n')).collect();
-    let is_split = joined.len() != text.len() && !joined.contains(char::is_whitespace);
-    let is_whole = begins_an_address(text)
-        || (is_split && begins_an_address(&folded(&joined)))
-        || match sound {
-            Sound::Address => true,
-            Sound::Perhaps => text.contains("://") || looks_like_address(text) || looks_like_address(&folded(text)),
-            Sound::Other => false,
-        };
-    if is_whole {
-        return vec![text.to_owned()];
-    }
-    let mut found = Vec::new();
-    for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
-        if let Some(at) = word.find("://") {
-            // JSON within a text leaves a backslash in front of the quotation mark.
-            let part = &word[scheme_before(word, at)..];
-            found.push(without_end_of_sentence(part.strip_suffix('\\').unwrap_or(part)).to_owned());
-        } else if is_spelled_otherwise(word) {
-            found.push(without_end_of_sentence(word).to_owned());
-        }
-    }
-    found
 }
 
 /// Schemes without slashes behind which a message is written or a call is made: `mailto:ana@example.org?body=…`.
@@ -244,19 +300,8 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
     found
 }
 
-/// Whether a word without `://` is an address that begins with two slashes, or that is spelled with other characters.
-fn is_spelled_otherwise(word: &str) -> bool {
-    let folded = folded(word);
-    // `// a comment` is no host, nor is what lies in a folder (`a//b.rs`); whatever else stands before the slashes, Markdown or a page, may be.
-    let has_slashes = folded.match_indices("//").any(|(at, _)| {
-        !folded[..at].ends_with(|c: char| c.is_alphanumeric() || c == '/')
-            && looks_like_address(folded[at..].trim_start_matches('/'))
-    });
-    folded.contains("://") || has_slashes
-}
-
 /// `file:///…`: a file of this machine, and not one of another (`file:////host/…`).
-fn is_file_of_this_machine(text: &str) -> bool {
+pub(crate) fn is_file_of_this_machine(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     lower.strip_prefix("file:///").is_some_and(|path| !path.starts_with(['/', '\\']))
 }
@@ -289,6 +334,20 @@ impl Destinations {
             self.mail.push(address);
             return;
         }
+        // One that is known does not speak for the others beside it.
+        if leaf.is_recipient && !begins_an_address(text) {
+            for part in split(text) {
+                match MailAddress::parse(&part) {
+                    Ok(address) if is_one_mail_address(&part) => self.mail.push(address),
+                    // What somebody calls themselves may be another address.
+                    Ok(_) if MailAddress::all_in(&part).len() == folded(&part).matches('@').count() => {
+                        self.mail.extend(MailAddress::all_in(&part));
+                    }
+                    Ok(_) | Err(_) => self.others.push(part),
+                }
+            }
+            return;
+        }
         let pages = addresses_in(text, leaf.sound);
         let mut rest = text.to_owned();
         for page in &pages {
@@ -296,9 +355,11 @@ impl Destinations {
         }
         self.pages.extend(pages);
         let mail = MailAddress::all_in(&rest);
-        if mail.len() < folded(&rest).matches('@').count()
-            || (leaf.is_phone && has_digits(&rest, 5))
-            || is_number(&rest)
+        let usual = folded(&rest);
+        if mail.len() < usual.matches('@').count()
+            || (leaf.is_phone && has_digits(&usual, 5))
+            || is_number(&usual)
+            || !letters_in(&rest).is_empty()
         {
             self.others.push(text.to_owned());
         }
@@ -323,9 +384,10 @@ fn has_digits(text: &str, least: usize) -> bool {
     text.chars().filter(char::is_ascii_digit).count() >= least
 }
 
-/// `+49 30 1234`: a number to call, by the sign that begins one.
+/// `+49 30 1234`: a number to call, by the sign that begins one, also behind a scheme (`whatsapp:+49…`).
 fn is_number(text: &str) -> bool {
-    let text = text.trim();
+    let is_scheme = |scheme: &str| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+    let text = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).map_or(text, |(_, rest)| rest).trim();
     text.starts_with('+') && has_digits(text, 6) && text.chars().all(|c| c.is_ascii_digit() || " +()-./".contains(c))
 }
 
@@ -344,10 +406,20 @@ pub(crate) fn folded(text: &str) -> String {
     text.chars().filter(|c| !is_unseen(*c)).map(usual).collect()
 }
 
-/// A text with the escapes read in which markup and programs write a colon, a slash, a dot or an `@`: `&#58;`, `&#x2f;`, `&colon;`, `\u003a`,
-/// `\x3a`, `\u{3a}`. Others stay: no address begins by them.
-fn unescaped(text: &str) -> String {
-    const NAMED: [(&str, char); 4] = [("colon;", ':'), ("sol;", '/'), ("period;", '.'), ("commat;", '@')];
+/// A text with the escapes read in which markup and programs write a colon, a slash, a dot, an `@`, quotation marks, or what a reader leaves out:
+/// `&#58;`, `&#x2f;`, `&colon;`, `&Tab;`, `\u003a`, `\x3a`, `\u{3a}`. Others stay: no address begins by them.
+pub(crate) fn unescaped(text: &str) -> String {
+    const NAMED: [(&str, char); 9] = [
+        ("colon;", ':'),
+        ("sol;", '/'),
+        ("bsol;", '\\'),
+        ("period;", '.'),
+        ("commat;", '@'),
+        ("quot;", '"'),
+        ("apos;", '\''),
+        ("Tab;", '\t'),
+        ("NewLine;", '\n'),
+    ];
     let mut read = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['&', '\\']) {
@@ -388,7 +460,7 @@ fn numbered(is_entity: bool, body: &str) -> Option<(char, &str)> {
 }
 
 /// An address in prose without what ends a sentence or a bracket behind it. Two signs at most: more of them are no punctuation, but a number.
-fn without_end_of_sentence(word: &str) -> &str {
+pub(crate) fn without_end_of_sentence(word: &str) -> &str {
     let one_less = |word| str::strip_suffix(word, follows_in_prose);
     one_less(word).map_or(word, |cut| one_less(cut).unwrap_or(cut))
 }
@@ -423,15 +495,18 @@ pub(crate) fn scheme_before(text: &str, at: usize) -> usize {
     at - text.as_bytes()[..at].iter().rev().take_while(|byte| is_scheme(byte)).count()
 }
 
+/// Schemes whose addresses fetchers take without slashes, and with backslashes.
+pub(crate) const SPECIAL: [&str; 5] = ["http:", "https:", "ftp:", "ws:", "wss:"];
+
 /// Whether a text is an address from its beginning. Fetchers take `https:` without slashes as well.
-fn begins_an_address(text: &str) -> bool {
+pub(crate) fn begins_an_address(text: &str) -> bool {
     let lower: String = text.chars().take(8).collect::<String>().to_ascii_lowercase();
-    ["http:", "https:", "ftp:", "ws:", "wss:"].iter().any(|scheme| lower.starts_with(scheme))
+    SPECIAL.iter().any(|scheme| lower.starts_with(scheme))
         || text.find("://").is_some_and(|at| at > 0 && scheme_before(text, at) == 0)
 }
 
 /// Whether a text is an address without a scheme, or with one and no slashes (`view-source:example.org`).
-fn looks_like_address(text: &str) -> bool {
+pub(crate) fn looks_like_address(text: &str) -> bool {
     let text = text.trim_start_matches(['/', '\\']);
     let within = text.split_once(':').filter(|(scheme, _)| scheme_before(scheme, scheme.len()) == 0);
     looks_like_host(text)
@@ -496,6 +571,65 @@ mod tests {
         }
         for text in ["", "v1.2x", "e.g.", "a b.test", "...", "/etc/passwd", "12", "Mr.Smith!"] {
             assert!(!looks_like_host(text), "{text}");
+        }
+    }
+
+    /// One recipient that the job names speaks for none of the others, whatever these are called and however they are spelled.
+    #[test]
+    fn s1_whoever_gets_it_beside_a_known_recipient_counts() {
+        let boss = "boss@example.org";
+        let beside = |arguments: &Value| {
+            let all = Destinations::of(arguments);
+            let mail: Vec<&str> = all.mail.iter().map(MailAddress::as_str).filter(|mail| *mail != boss).collect();
+            mail.len() + all.others.len() + all.pages.len()
+        };
+        let further = [
+            json!("bob"),
+            json!(["bob"]),
+            json!(491_701_234_567_u64),
+            json!([1_701_234_567]),
+            json!("list-all"),
+            json!("x(at)evil.example"),
+            json!("evil.example"),
+            json!("mailto:bob"),
+            json!("#general"),
+            json!(42),
+            json!({"user_id": "U0EVIL"}),
+            json!([{"group": "all"}]),
+            json!([{"name": "everyone"}]),
+            json!("Boss <boss@example.org>, bob"),
+            json!("boss@example.org; eve@evil.test"),
+        ];
+        for name in RECIPIENT.iter().copied().chain(["toRecipients", "chat_id", "emailTo", "cc_list", "phoneNumbers"]) {
+            for value in further.iter().filter(|_| name != "phoneNumbers") {
+                let arguments = json!({"subject": "Hi", "primary": boss, name: value});
+                assert_eq!(beside(&arguments), 1, "{arguments}");
+            }
+            for known in [json!(boss), json!([{"email": boss, "name": "The Boss"}]), json!("Boss <boss@example.org>")] {
+                assert_eq!(beside(&json!({"subject": "Hi", name: known})), 0, "{name}: {known}");
+            }
+        }
+        // Under whatever name: what is opened by calling or writing to somebody.
+        for number in [
+            "tel:+491701234567",
+            "sms:+491701234567",
+            "sip:evil",
+            "xmpp:evil",
+            "whatsapp:+491701234567",
+            "+491701234567",
+        ] {
+            assert_eq!(beside(&json!({"to": boss, "x": number})), 1, "{number}");
+        }
+        for number in ["\u{ff11}\u{ff17}\u{ff10}\u{ff11}\u{ff12}\u{ff13}", "0170 1234567"] {
+            assert_eq!(beside(&json!({"to": boss, "phone": number})), 1, "{number}");
+        }
+        for harmless in [
+            json!({"x": "12:30"}),
+            json!({"x": "see tel: it is short"}),
+            json!({"priority": 3}),
+            json!({"text": "tel:+491701234567"}),
+        ] {
+            assert_eq!(beside(&harmless), 0, "{harmless}");
         }
     }
 

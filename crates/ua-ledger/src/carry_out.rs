@@ -6,9 +6,11 @@ use ua_store::{CallRecord, LedgerStore, ReplayStatus, Taint, UnknownResolution};
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
+use crate::late::settle_late;
 use crate::ledger::Ledger;
-use crate::question::{Sends, Why};
+use crate::question::Why;
 use crate::recovery::Recovery;
+use crate::sends::Sends;
 use crate::verdict::{Decision, Known, Verdict, verdict};
 use crate::view::View;
 
@@ -86,7 +88,8 @@ impl Ledger {
             Verdict::Answered { late, asked } => {
                 self.note(id, ReplayStatus::Interpreted).await?;
                 let (means, asked) = (self.read(&late.reply, call).await, asked.map(|asked| &asked.question_id));
-                let settled = self.store.settle_late(&self.lease, late, means, asked, self.env.now()).await;
+                let store = self.store.as_ref();
+                let settled = settle_late(store, &self.lease, late, means, asked, self.env.now()).await;
                 let settled = settled.map_err(LedgerError::at("store the answer of", id))?;
                 self.add_taint(Taint::of(&settled.policy));
                 // What definitely did nothing may be tried again, as if it had been answered in time.

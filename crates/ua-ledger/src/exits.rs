@@ -20,10 +20,11 @@ use ua_core::{CallId, CallStatus, RawReply, Reads, RunSpec, SideEffectClass, Too
 use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
 
 use crate::address::{
-    addresses_in, each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, letters_in, looks_like_host,
-    percent_decoded, scheme_before,
+    each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, letters_in, looks_like_host, percent_decoded,
+    scheme_before,
 };
 use crate::error::LedgerError;
+use crate::in_text::addresses_in;
 use crate::ledger::Ledger;
 use crate::people::lets_go_as_it_is;
 use crate::recipient::recipients;

@@ -11,11 +11,10 @@ use serde_json::Value;
 use ua_core::{CallId, CallStatus, PossibleEffect, QuestionId, RawReply, Resolution, RunId, Settlement, Timestamp};
 use ua_store::{
     AttemptEnd, AttemptRecord, CallRecord, Durability, LateReply, LedgerStore as _, QuestionStatus, RunLease,
-    RunStore as _, SettleAttempt, StoreError, UnknownResolution,
+    RunStore as _, SettleAttempt, Store, StoreError, UnknownResolution,
 };
 
 use crate::interpret::{interpret, result_text};
-use crate::outbox::Outbox;
 
 /// What `settle` would store of a run, if it is the answer of a call with an effect: a read is done again.
 pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt) -> Option<LateReply> {
@@ -73,59 +72,74 @@ pub(crate) fn answer_beside<'l>(
     })
 }
 
-impl Outbox {
-    /// Settles a call in doubt by its own answer, and closes the question about it.
-    pub(crate) async fn settle_late(
-        &self,
-        lease: &RunLease,
-        late: &LateReply,
-        settlement: Settlement,
-        question: Option<&QuestionId>,
-        at: Timestamp,
-    ) -> Result<CallRecord, StoreError> {
-        let answered = UnknownResolution::Answered { raw: late.reply.clone(), settlement, received_at: late.at };
-        let settled = self.resolve_unknown(lease, &late.tool_call_id, answered, question, at).await?;
-        tracing::info!(call = %settled.call_id, "a call is settled by an answer that was kept beside the database");
-        Ok(settled)
-    }
+/// The answer to a call's newest attempt that was kept beside the database and says what came of it, as long as nothing of it is stored: for a
+/// person who is about to say something else.
+pub fn kept_answer<'l>(call: &CallRecord, attempts: &[AttemptRecord], late: &'l [LateReply]) -> Option<&'l LateReply> {
+    let is_open = matches!(call.status, CallStatus::Running | CallStatus::Unknown);
+    let newest = attempts.iter().find(|attempt| attempt.attempt == call.attempt).filter(|_| is_open)?;
+    late.iter().rev().find(|late| {
+        late.tool_call_id == call.call_id
+            && late.run_id == call.run_id
+            && late.attempt == newest.attempt
+            && late.at >= newest.started_at
+            && !late.reply.turns_away()
+            && interpret(&late.reply, &call.policy).status != CallStatus::Unknown
+    })
+}
 
-    /// Settles those of these calls of the run that are in doubt and have their answer beside the database: for whoever has just taken a run and
-    /// decides about none of its calls before somebody asks. Returns these calls as they are then.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn settle_by_late_replies(
-        &self,
-        lease: &RunLease,
-        calls: &[CallRecord],
-        at: Timestamp,
-    ) -> Result<Vec<CallRecord>, StoreError> {
-        let mut settled = Vec::new();
-        for call in calls.iter().filter(|call| call.status == CallStatus::Unknown) {
-            let late = self.late_replies(&call.call_id);
-            if late.is_empty() {
-                continue;
-            }
-            let attempts = self.attempts(&call.call_id).await?;
-            let Some(late) = answer_beside(call, &attempts, &late) else { continue };
-            let questions = self.open_questions(Some(&call.run_id)).await?;
-            let about = questions.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
-            // What a person has said about it is for whoever decides about the call.
-            if about.is_some_and(|question| question.status == QuestionStatus::Answered) {
-                continue;
-            }
-            let (means, about) = (interpret(&late.reply, &call.policy), about.map(|question| &question.question_id));
-            match self.settle_late(lease, late, means, about, at).await {
-                Ok(call) => settled.push(call),
-                // Then it stays in doubt, and the answer is shown with the question.
-                Err(error) if error.is_refusal() => {
-                    tracing::warn!(call = %call.call_id, %error, "an answer that was kept beside the database does not settle its call");
-                }
-                Err(error) => return Err(error),
-            }
+/// Settles a call in doubt by its own answer, and closes the question about it.
+pub(crate) async fn settle_late(
+    store: &dyn Store,
+    lease: &RunLease,
+    late: &LateReply,
+    settlement: Settlement,
+    question: Option<&QuestionId>,
+    at: Timestamp,
+) -> Result<CallRecord, StoreError> {
+    let answered = UnknownResolution::Answered { raw: late.reply.clone(), settlement, received_at: late.at };
+    let settled = store.resolve_unknown(lease, &late.tool_call_id, answered, question, at).await?;
+    tracing::info!(call = %settled.call_id, "a call is settled by an answer that was kept beside the database");
+    Ok(settled)
+}
+
+/// Settles those of these calls of the run that are in doubt and have their answer beside the database: for whoever has just taken a run and
+/// decides about none of its calls before somebody asks, or ends it, so that nobody decides about them behind that. Returns these calls as they
+/// are then.
+///
+/// # Errors
+/// Those of the store.
+pub async fn settle_by_late_replies(
+    store: &dyn Store,
+    kept: &dyn LateReplies,
+    lease: &RunLease,
+    calls: &[CallRecord],
+    at: Timestamp,
+) -> Result<Vec<CallRecord>, StoreError> {
+    let mut settled = Vec::new();
+    for call in calls.iter().filter(|call| call.status == CallStatus::Unknown) {
+        let late = kept.about(&call.call_id);
+        if late.is_empty() {
+            continue;
         }
-        Ok(settled)
+        let attempts = store.attempts(&call.call_id).await?;
+        let Some(late) = answer_beside(call, &attempts, &late) else { continue };
+        let questions = store.open_questions(Some(&call.run_id)).await?;
+        let about = questions.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
+        // What a person has said about it is for whoever decides about the call.
+        if about.is_some_and(|question| question.status == QuestionStatus::Answered) {
+            continue;
+        }
+        let (means, about) = (interpret(&late.reply, &call.policy), about.map(|question| &question.question_id));
+        match settle_late(store, lease, late, means, about, at).await {
+            Ok(call) => settled.push(call),
+            // Then it stays in doubt, and the answer is shown with the question.
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(call = %call.call_id, %error, "an answer that was kept beside the database does not settle its call");
+            }
+            Err(error) => return Err(error),
+        }
     }
+    Ok(settled)
 }
 
 /// Where answers are kept that the database did not take.

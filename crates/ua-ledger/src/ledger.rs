@@ -19,6 +19,8 @@ use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
 use crate::exits::{Addresses, Heard};
+use crate::forgotten::Forgotten;
+use crate::late::settle_by_late_replies;
 use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again};
 use crate::people::PeopleRules;
@@ -44,14 +46,16 @@ pub struct LedgerConfig {
     pub blob_threshold: u64,
 }
 
-/// Whose effects are told apart: those of a first run and of all that began from it. Two databases may have runs of one name, so it is that of
-/// a database as well.
+/// Whose effects are told apart: those of a first run and of all that began from it. Two databases may have runs of one name, and so may two
+/// copies of one, so it is that of a database as well, and has a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lineage {
     /// What tells the database from others ([`ua_store::Store::database_id`]).
     pub database: String,
     /// The first run.
     pub root: RunId,
+    /// What tells it from a lineage of that name in another copy of the database ([`ua_store::RunRecord::lineage_mark`]).
+    pub mark: Option<String>,
 }
 
 /// The ledger of one run, holding its lease.
@@ -73,6 +77,8 @@ pub struct Ledger {
     taint: Mutex<(Taint, bool)>,
     /// Addresses that earlier results named, as far as they were looked at.
     pub(crate) heard: Mutex<Heard>,
+    /// What the model asked for in contexts that it does not have any more.
+    pub(crate) forgotten: Mutex<Forgotten>,
     /// Answers that this process brought home, until they are in a committed turn.
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
     /// How the wall clock was set since the run was taken.
@@ -116,6 +122,7 @@ impl Ledger {
             patience,
             taint,
             heard,
+            forgotten: Mutex::default(),
             answers,
             steps,
         }
@@ -543,6 +550,22 @@ impl Ledger {
         }
         self.apply_late_answers(calls).await?;
         Ok(in_flight)
+    }
+
+    /// Settles those of these calls that are in doubt and have their answer beside the database, of a run that ends: nobody decides about them
+    /// behind that.
+    pub async fn settle_by_late_replies(&self, calls: &[CallRecord]) -> Result<(), LedgerError> {
+        let mut open = Vec::new();
+        for call in calls.iter().filter(|call| matches!(call.status, CallStatus::Running | CallStatus::Unknown)) {
+            open.push(self.store.call(&call.call_id).await.map_err(LedgerError::at("read", &call.call_id))?);
+        }
+        let Some(first) = open.first() else { return Ok(()) };
+        let (store, now) = (self.store.as_ref(), self.env.now());
+        let settled = settle_by_late_replies(store, store.late(), &self.lease, &open, now).await;
+        for settled in settled.map_err(LedgerError::at("store the answer of", &first.call_id))? {
+            self.add_taint(Taint::of(&settled.policy));
+        }
+        Ok(())
     }
 
     pub(crate) async fn interpret_stored(

@@ -134,6 +134,11 @@ impl Outbox {
         Self { reads_anew: true, ..self }
     }
 
+    /// Where answers are kept that the database did not take.
+    pub(crate) fn late(&self) -> &dyn LateReplies {
+        self.late.as_ref()
+    }
+
     /// Answers about a call that the database did not take.
     pub(crate) fn late_replies(&self, call: &CallId) -> Vec<LateReply> {
         self.late.about(call)

@@ -217,6 +217,6 @@ pub(crate) fn declined(question: &QuestionRecord) -> String {
     let text = question.answer.as_ref().and_then(|answer| answer.text.as_deref()).map(str::trim);
     match text.filter(|text| !text.is_empty()) {
         Some(text) => format!("A person decided that this call is not to be made, and says: {text}"),
-        None => "A person decided that this call is not to be made. Go on without it.".to_owned(),
+        None => "A person decided that this call is not to be made. Continue without it.".to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use crate::admission::Facts;
 use crate::late::said;
 use crate::recipient::Problem;
 use crate::related::Other;
-use crate::rules::never_left;
+use crate::sends::Sends;
 use crate::sent_files::FileContent;
 
 /// What is asked.
@@ -40,30 +40,6 @@ pub(crate) enum Why<'a> {
     AskUser,
     /// A tool asks, in the middle of a call.
     Elicitation { name: &'a str, params: &'a Value, round: u32, is_live: bool },
-}
-
-/// How often a call left for its server, and when last: a person who looks for its effect has to know whether to look for one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sends<'a> {
-    count: usize,
-    last: Option<&'a AttemptRecord>,
-}
-
-impl<'a> Sends<'a> {
-    /// Of all attempts of a call, oldest first. One that never left us is none.
-    pub(crate) fn of(attempts: &'a [AttemptRecord]) -> Self {
-        let sent = || attempts.iter().filter(|attempt| !never_left(attempt));
-        Self { count: sent().count(), last: sent().next_back().or(attempts.last()) }
-    }
-
-    /// A sentence with a space before it; empty for a call that was sent once, which the text says anyway.
-    fn in_words(self, policy: &CallPolicy) -> String {
-        let Some(last) = self.last.filter(|_| self.count > 1) else { return String::new() };
-        let key = if policy.key_channel.is_some() { ", each time under the same idempotency key" } else { "" };
-        let (count, number, at) = (self.count, last.attempt, last.started_at);
-        // What its tool server did with it, nobody here knows: it may have sent none of them on.
-        format!(" Its tool server got it {count} times{key}, the last time at {at} (attempt {number}).")
-    }
 }
 
 impl Why<'_> {
@@ -231,7 +207,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::WentOn { sends } => {
-            let attempt = sends.last;
+            let attempt = sends.last();
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
                 "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer.",
@@ -469,26 +445,11 @@ fn cut(text: &str, limit: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ua_core::{CallStatus, KeyChannel, MailAddress, ToolName, ToolNamespace};
+    use ua_core::{CallStatus, MailAddress, ToolName, ToolNamespace};
     use ua_store::conformance::samples;
 
     use super::*;
     use crate::sent_files::{SentFile, SentFiles};
-
-    fn attempt(number: u32, outcome: &str) -> AttemptRecord {
-        AttemptRecord {
-            call_id: samples::call_id("call_1"),
-            attempt: number,
-            epoch: 1,
-            server_generation: None,
-            destination: None,
-            started_at: samples::at(10 * i64::from(number)),
-            ended_at: Some(samples::at(99)),
-            outcome: Some(outcome.to_owned()),
-            detail: None,
-            handle: None,
-        }
-    }
 
     fn call(name: ToolName, arguments: Value) -> CallRecord {
         let planned = samples::planned_email("call_1", 1, 1);
@@ -621,22 +582,5 @@ mod tests {
             }
         }
         assert!(seen > 400, "{seen}");
-    }
-
-    #[test]
-    fn a_question_says_how_often_a_call_was_sent_and_when_last() {
-        let words = |attempts: &[AttemptRecord], key_channel| {
-            Sends::of(attempts).in_words(&CallPolicy { key_channel, ..CallPolicy::unclassified() })
-        };
-        let attempts = [attempt(1, "lost"), attempt(2, "lost"), attempt(3, "lost"), attempt(4, "not_sent")];
-        let keyed = " Its tool server got it 3 times, each time under the same idempotency key, the last time at ";
-        let third = samples::at(30);
-        assert_eq!(words(&attempts, Some(KeyChannel::Meta)), format!("{keyed}{third} (attempt 3)."));
-        let second = samples::at(20);
-        let twice = format!(" Its tool server got it 2 times, the last time at {second} (attempt 2).");
-        assert_eq!(words(&attempts[..2], None), twice);
-        for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &[]] {
-            assert_eq!(words(once, Some(KeyChannel::Meta)), "");
-        }
     }
 }

@@ -179,7 +179,7 @@ fn collect(value: Option<&Value>, texts: &mut Vec<String>) {
 }
 
 /// Splits at commas and semicolons that are not inside quotes or angle brackets.
-fn split(text: &str) -> Vec<String> {
+pub(crate) fn split(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut is_quoted, mut depth) = (Vec::new(), String::new(), false, 0_u32);
     for c in text.chars() {
         match c {

@@ -20,6 +20,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) relations: &'a Relations,
     pub(crate) config: &'a LedgerConfig,
+    /// The same call of a context that its model does not have any more.
+    pub(crate) forgotten: Option<&'a Related>,
 }
 
 /// Another call that bears on a decision, for so many that have the same to do with it.
@@ -64,7 +66,7 @@ impl<'a> RelatedCalls<'a> {
     /// Calls in doubt that this one might repeat: those with its scope that the run went on without, those of the same tool in the same
     /// words, or, where the tool's policy goes on in doubt and no scope says what the effect is, any of the same tool.
     pub(crate) fn open_doubts(&self) -> impl Iterator<Item = &'a Related> {
-        let Self { call, facts, relations, config } = *self;
+        let Self { call, facts, relations, config, .. } = *self;
         // A read, and what replaces its own output, may be repeated whatever became of the last time.
         let may_repeat = !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo;
         let goes_on = call.policy.on_unknown == OnUnknown::Continue;
@@ -75,12 +77,13 @@ impl<'a> RelatedCalls<'a> {
     }
 
     /// Calls of another tree that may have done already what this one is about to do, the newest first: the same call, or one in doubt of
-    /// which nothing says that it is another effect.
+    /// which nothing says that it is another effect. And the same call of this run, where its model has forgotten that it made it.
     fn kin(self) -> impl Iterator<Item = &'a Related> {
         let once = self.config.no_duplicate_external_actions;
         let is_other_effect = !self.reaches_others() || (self.facts.are_by_content(self.call) && once);
         let same = self.relations.kin.same.iter().rev().filter(move |_| once);
-        self.relations.kin.open.iter().rev().chain(same).filter(move |_| !is_other_effect)
+        let forgotten = self.forgotten.into_iter().filter(move |_| once);
+        self.relations.kin.open.iter().rev().chain(same).chain(forgotten).filter(move |_| !is_other_effect)
     }
 
     /// Calls that were decided after this one was, and may have had its effect: of another tree, or with its scope. A call in doubt is then

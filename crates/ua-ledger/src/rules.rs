@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, Destination, IdempotencyKey, KeyBuilder, Resolution, Sha256, Time};
+use ua_core::{CallId, CallStatus, Destination, IdempotencyKey, KeyBuilder, Resolution, Scope, Sha256, Time};
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
@@ -180,22 +180,42 @@ impl Rules<'_> {
         let (root, position) = match (by_content, repeat) {
             (true, None) => (root.as_str(), String::new()),
             (true, Some(id)) => (root.as_str(), id.to_string()),
-            (false, _) => {
-                let position = call.position;
-                (call.run_id.as_str(), format!("{}/{}/{}", call.step_id, position.turn, position.ordinal))
-            }
+            (false, _) => (call.run_id.as_str(), position_of(call)),
         };
-        KeyBuilder::new("ua.idempotency.v2")
-            .field("database", &self.lineage.database)
-            .field("root", root)
-            .field("namespace", call.name.namespace.as_str())
-            .field("server", &call.name.server)
-            .field("tool", &call.name.tool)
-            .field("args", &call.args_hash.to_hex())
-            .field("scope", facts.scope.as_ref().map_or("", |scope| scope.as_str()))
-            .field("position", &position)
-            .finish()
+        let lineage = (self.lineage.database.as_str(), self.lineage.mark.as_deref());
+        key_of(lineage, call, facts.scope.as_ref(), (root, &position))
     }
+}
+
+/// The key of a call in a lineage, which is told by its database and its mark: among all calls of `root` that have this position, or in their
+/// place.
+pub(crate) fn key_of(
+    (database, mark): (&str, Option<&str>),
+    call: &CallRecord,
+    scope: Option<&Scope>,
+    (root, position): (&str, &str),
+) -> IdempotencyKey {
+    let builder = KeyBuilder::new("ua.idempotency.v2").field("database", database);
+    // A lineage that an earlier version began keeps the keys that it has.
+    let builder = match mark {
+        Some(mark) => builder.field("lineage", mark),
+        None => builder,
+    };
+    builder
+        .field("root", root)
+        .field("namespace", call.name.namespace.as_str())
+        .field("server", &call.name.server)
+        .field("tool", &call.name.tool)
+        .field("args", &call.args_hash.to_hex())
+        .field("scope", scope.map_or("", Scope::as_str))
+        .field("position", position)
+        .finish()
+}
+
+/// Where a call stands, as the key of what is no effect by content has it.
+pub(crate) fn position_of(call: &CallRecord) -> String {
+    let position = call.position;
+    format!("{}/{}/{}", call.step_id, position.turn, position.ordinal)
 }
 
 /// Whether a call failed because its tool refused the credentials (HTTP 401 or 403): trying it again as it is changes nothing.

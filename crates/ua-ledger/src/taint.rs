@@ -178,7 +178,7 @@ mod tests {
         };
         let people = PeopleRules { taint: Some(taint.clone()), ..PeopleRules::default() };
         let root = RunId::parse("run_1").unwrap();
-        let lineage = Lineage { database: "d".to_owned(), root: root.clone() };
+        let lineage = Lineage { database: "d".to_owned(), root: root.clone(), mark: None };
         let rules = Rules {
             config: &config,
             people: &people,

@@ -207,7 +207,13 @@ struct Case<'v> {
 
 impl<'v> Case<'v> {
     fn related(&self) -> RelatedCalls<'v> {
-        RelatedCalls { call: self.call, facts: self.facts, relations: &self.view.relations, config: self.rules.config }
+        RelatedCalls {
+            call: self.call,
+            facts: self.facts,
+            relations: &self.view.relations,
+            config: self.rules.config,
+            forgotten: self.view.forgotten.as_ref(),
+        }
     }
 
     fn is_as_asked(&self, asked: &QuestionRecord) -> bool {

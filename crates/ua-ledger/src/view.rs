@@ -6,7 +6,7 @@
 use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, RunId};
 use ua_store::{
     Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
+    Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
 };
 
 use crate::admission::Facts;
@@ -34,6 +34,8 @@ pub(crate) struct View {
     pub(crate) late: Vec<LateReply>,
     /// What it might repeat; of calls that are about to be sent.
     pub(crate) relations: Relations,
+    /// The same call, made before by this run, which its model has forgotten; of calls that are about to be sent for the first time.
+    pub(crate) forgotten: Option<Related>,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
     /// The call with the same effect under whose key it would be sent, had no person put its record right: the other side may know that key.
@@ -71,6 +73,7 @@ impl View {
             questions: Vec::new(),
             late: Vec::new(),
             relations: Relations::default(),
+            forgotten: None,
             twin: None,
             in_place_of: None,
             known: Named::default(),
@@ -156,6 +159,10 @@ impl Ledger {
                 }
                 view.call = around.call;
                 view.questions = around.question.into_iter().collect();
+                // It asks about another place than the call would go to now: what was said about that one counts.
+                if view.pending().is_some_and(|asked| asked.answer.is_none() && !Rules::showed_place_of(facts, asked)) {
+                    view.questions = self.questions_about(&view.call).await?;
+                }
                 if view.call.name.is_ask_user() {
                     view.asked_before = self.asked_before(&view.call).await?;
                     return Ok(view);
@@ -164,6 +171,9 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
+                if view.call.policy.class.has_effect() {
+                    view.forgotten = self.forgotten_like(&view.call).await?;
+                }
                 self.learn_people(&mut view, &around.run).await?;
             }
         }
@@ -300,7 +310,7 @@ impl Ledger {
     ) -> Result<Relations, LedgerError> {
         let mut relations = relations;
         loop {
-            let related = RelatedCalls { call, facts, relations: &relations, config: &self.config };
+            let related = RelatedCalls { call, facts, relations: &relations, config: &self.config, forgotten: None };
             let left_open = related.open_doubts().map(|doubt| &doubt.newest).find(|doubt| is_left_open(doubt));
             let Some(doubt) = left_open.cloned() else { return Ok(relations) };
             self.act_on_late_answers(&doubt).await?;

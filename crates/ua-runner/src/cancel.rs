@@ -8,7 +8,7 @@
 use serde_json::json;
 use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, StepStatus, Timestamp};
 use ua_dispatch::is_task_under_way;
-use ua_ledger::{interpret, is_left_open};
+use ua_ledger::{LateReplies, interpret, is_left_open, settle_by_late_replies};
 use ua_store::{
     AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RowRef,
     RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, StoreError, UnknownResolution,
@@ -76,25 +76,27 @@ async fn settle_tasks(store: &dyn Store, lease: &RunLease, records: &RunRecords,
 }
 
 /// Ends the run that `lease` owns as a person said (`cancelled`, or `failed` after an abort), and writes the files that say so. One of which
-/// nobody said anything ends as cancelled: the run above it ends. The caller made sure that no tool server of it is alive, and that the runs
-/// below it have ended.
+/// nobody said anything ends as cancelled: the run above it ends. What was answered and kept beside the database, in `late`, is stored. The
+/// caller made sure that no tool server of it is alive, and that the runs below it have ended.
 ///
 /// # Errors
 /// Those of the store and of the workspace.
 pub async fn end_as_said(
     store: &dyn Store,
+    late: &dyn LateReplies,
     lease: &RunLease,
     workspace: &Workspace,
     env: &Env,
 ) -> Result<RunRecord, RunError> {
     let run = store.run(&lease.run_id).await.map_err(RunError::at("read the run"))?;
-    end_one(store, lease, workspace, env, run.end_mark().unwrap_or(EndMark::Cancel)).await
+    end_one(store, late, lease, workspace, env, run.end_mark().unwrap_or(EndMark::Cancel)).await
 }
 
 /// Ends the run that `lease` owns as its mark says, and the runs below it before it, each taken by `owner`. For a run whose tools cannot
 /// be had: what an earlier tool server may still do is unknown, and stays so.
 pub(crate) async fn end_marked(
     store: &dyn Store,
+    late: &dyn LateReplies,
     lease: &RunLease,
     workspace: &Workspace,
     env: &Env,
@@ -115,14 +117,15 @@ pub(crate) async fn end_marked(
         })?;
         let workspace = workspace.make_task(call)?;
         let mark = child.end_mark().unwrap_or(EndMark::Cancel);
-        Box::pin(end_marked(store, &lease, &workspace, env, owner, mark)).await?;
+        Box::pin(end_marked(store, late, &lease, &workspace, env, owner, mark)).await?;
     }
-    let run = end_one(store, lease, workspace, env, mark).await?;
+    let run = end_one(store, late, lease, workspace, env, mark).await?;
     Ok((Conclusion::of_mark(mark), run))
 }
 
 async fn end_one(
     store: &dyn Store,
+    late: &dyn LateReplies,
     lease: &RunLease,
     workspace: &Workspace,
     env: &Env,
@@ -145,6 +148,11 @@ async fn end_one(
         let (call_id, attempt) = (call.call_id.clone(), call.attempt);
         let settle = SettleAttempt { call_id, attempt, end, durability: Durability::Synced, at: now };
         *call = store.settle_attempt(lease, settle).await.map_err(RunError::at("give up what a tool still does"))?;
+    }
+    // Nobody looks for an answer behind this.
+    let settled = settle_by_late_replies(store, late, lease, &records.calls, now).await;
+    if !settled.map_err(RunError::at("store what was answered before"))?.is_empty() {
+        records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
     }
     let (status, step_status, detail, said) = match mark {
         EndMark::Cancel => {

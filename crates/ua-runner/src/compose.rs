@@ -5,6 +5,8 @@
 //! is missing or damaged ends the drive before anything is sent; a store that cannot be read is an error like any other of its
 //! kind, and the next resume may find it mended.
 
+use std::collections::BTreeSet;
+
 use ua_checkpoint::{MeasuredHistory, Window};
 use ua_core::{BlobRef, Block, Blocks, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
 use ua_llm::check_history;
@@ -28,7 +30,7 @@ impl Filled {
     }
 }
 
-/// Makes the messages of the next request of `run`.
+/// Makes the messages of the next request of `run`, without the images of the tool uses in `refused`.
 ///
 /// # Errors
 /// `BlobMissing`, unless the run allows degraded replay and the call may be repeated; `BlobCorrupt`; `Store` when the store cannot
@@ -38,6 +40,7 @@ pub(crate) async fn compose(
     run: &RunRecord,
     settings: &RunSettings,
     fit: Fit,
+    refused: &BTreeSet<String>,
     filled: &mut Filled,
     store: &dyn Store,
 ) -> Result<Composed, RunError> {
@@ -65,7 +68,7 @@ pub(crate) async fn compose(
     }
     let shown = add_input_files(&mut messages, run, settings.images, store).await?;
     if settings.images {
-        add_images(&mut messages, shown, run, store).await?;
+        add_images(&mut messages, shown, refused, run, store).await?;
     }
     Ok(Composed { messages, over })
 }
@@ -199,12 +202,14 @@ mod tests {
         // No store has it: whoever reads it fails.
         let (store, run, settings) = (MemStore::new(), run(), settings());
         let mut nothing = Filled::default();
-        let read = compose(&history, &run, &settings, Fit::default(), &mut nothing, &store).await;
+        let read = compose(&history, &run, &settings, Fit::default(), &BTreeSet::new(), &mut nothing, &store).await;
         assert!(matches!(read.err(), Some(RunError::BlobMissing { .. })));
         let whole = result("large".into());
         let mut filled = Filled(vec![(stored.clone(), whole.clone())]);
         for _ in 0..2 {
-            let composed = compose(&history, &run, &settings, Fit::default(), &mut filled, &store).await.unwrap();
+            let composed = compose(&history, &run, &settings, Fit::default(), &BTreeSet::new(), &mut filled, &store)
+                .await
+                .unwrap();
             assert!(composed.messages[2].blocks.is_one_with(&whole));
             assert!(history.messages()[2].blocks.is_one_with(&stored), "the history keeps its references");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
-use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Trace};
+use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, ToolSpec, Trace};
 use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, task_tool,
@@ -66,8 +66,13 @@ pub struct Desk {
     heartbeat: Option<Arc<dyn Store>>,
     late: Arc<dyn LateReplies>,
     is_held_to_definitions: bool,
+    judge: Option<Judge>,
+    patience: Option<Arc<dyn Patience>>,
     pub(crate) still: Arc<Stillness>,
 }
+
+/// Says why a run may not begin with these tools, if it may not.
+pub type Judge = Arc<dyn Fn(&[ToolSpec]) -> Option<String> + Send + Sync>;
 
 /// What came of opening a desk.
 pub(crate) enum Opened {
@@ -103,7 +108,23 @@ impl Desk {
             heartbeat: None,
             late: Arc::new(NoLateReplies),
             is_held_to_definitions: false,
+            judge: None,
+            patience: None,
         }
+    }
+
+    /// How long what came back waits for a busy database, where somebody waits for it who has no use for half an hour.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Arc<dyn Patience>) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Who looks at the tools before the run begins with them: whoever started it may not have been able to list them.
+    #[must_use]
+    pub fn with_judge(mut self, judge: Judge) -> Self {
+        self.judge = Some(judge);
+        self
     }
 
     /// Who is told what happens.
@@ -217,6 +238,11 @@ impl Desk {
             Err(error) => return Ok(Opened::Unreachable(error)),
         };
         (self.watcher)(RunEvent::ToolsListed { tools: specs.clone() });
+        // A step is opened behind the first list that there was.
+        let begins = run.current_step_id.is_none() && run.parent_run_id.is_none();
+        if let Some(why) = self.judge.as_ref().filter(|_| begins).and_then(|judge| judge(&specs)) {
+            return Err(DispatchError::Unfit { why }.into());
+        }
         if self.children.is_some() {
             specs.push(task_tool());
         }
@@ -266,12 +292,17 @@ impl Desk {
             blob_threshold: run.spec.settings.blob_threshold_bytes,
         };
         let database = store.database_id().await.map_err(RunError::at("look which database it is"))?;
-        let lineage = Lineage { database, root: run.root_run_id.clone() };
+        let lineage = Lineage { database, root: run.root_run_id.clone(), mark: run.lineage_mark.clone() };
         Ok(Ledger::new(outbox.clone(), lease.clone(), lineage, config, env.clone(), trace.clone())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
             .held_to_definitions(self.is_held_to_definitions)
             .with_patience(self.patience()))
+    }
+
+    /// Where answers are kept that the database does not take.
+    pub(crate) fn late(&self) -> &dyn LateReplies {
+        self.late.as_ref()
     }
 
     /// The run's store as its owner sees it. One for each time the run is taken.
@@ -283,6 +314,9 @@ impl Desk {
 
     /// How long what came back waits for a busy database.
     pub(crate) fn patience(&self) -> Arc<dyn Patience> {
+        if let Some(patience) = &self.patience {
+            return patience.clone();
+        }
         let DeskPorts { env, stop, .. } = &self.ports;
         Arc::new(UntilStopped { env: env.clone(), stop: stop.clone(), watcher: self.watcher.clone() })
     }

@@ -36,6 +36,7 @@ use crate::error::RunError;
 use crate::files::{self, NextFiles};
 use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
+use crate::iteration::IterationState;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
 use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question, raise_run_question_with};
@@ -148,6 +149,8 @@ struct Driver<'a> {
     tools: Shared<Vec<ToolOffer>>,
     /// Tools that the provider does not take. Another process finds out anew, which costs a refused request each.
     left_out: BTreeSet<String>,
+    /// Tool uses whose images were in a request that the provider did not take. Another process finds out anew as well.
+    refused_images: BTreeSet<String>,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -205,6 +208,7 @@ impl<'a> Driver<'a> {
             fit: Fit::default(),
             tools: Shared::default(),
             left_out: BTreeSet::new(),
+            refused_images: BTreeSet::new(),
             last_seq: 0,
             open_reply: None,
             open_calls: None,
@@ -239,6 +243,8 @@ impl<'a> Driver<'a> {
         self.correction_note = correction_note(&records);
         self.unread = UnreadWords::of(&records);
         self.corrected_at = records.run.corrected_at;
+        let begins = IterationState::of(&records).map_or(1, |iteration| iteration.first_turn);
+        self.ports.dispatcher.ledger().context_begins(begins);
         let committed = records.run.turn_index;
         self.session = Session::of(&records);
         if self.ports.llm.conversation() == Conversation::InTheRequest {

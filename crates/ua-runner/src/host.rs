@@ -21,9 +21,12 @@ pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
 
 /// Whether a process may be at work on the run, as far as this machine can tell: one that it cannot see is taken to be alive.
 pub fn may_be_driven(run: &RunRecord) -> bool {
-    let is_elsewhere = |owner: &OwnerStamp| owner.host != host_name();
-    run.status == RunStatus::Running
-        && run.owner.as_ref().is_some_and(|owner| is_elsewhere(owner) || process_is_alive(owner))
+    run.status == RunStatus::Running && run.owner.as_ref().is_some_and(|owner| !has_ended_here(owner))
+}
+
+/// Whether a process was one of this machine and is gone.
+pub fn has_ended_here(stamp: &OwnerStamp) -> bool {
+    stamp.host == host_name() && !process_is_alive(stamp)
 }
 
 fn host_name() -> String {

@@ -3,6 +3,8 @@
 //! Context Storage & Durability §4: what a tool answered is kept raw, so nothing is stored twice for a model to see it. A pure view
 //! like the rest of the composing: the newest images that fit, behind the results they belong to.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use ua_core::{Block, Message, RawReply};
 use ua_llm::image_block;
@@ -10,6 +12,7 @@ use ua_store::{CallRecord, RunRecord, Store, whole_reply};
 
 use crate::compose::calls_of;
 use crate::error::RunError;
+use crate::picture::Picture;
 
 /// The most images of a request.
 const NEWEST: usize = 8;
@@ -17,17 +20,19 @@ const NEWEST: usize = 8;
 /// The most Base64 of all of them: providers refuse requests of some ten megabytes more.
 pub(crate) const MAX_BYTES: usize = 16_000_000;
 
-/// How the place of an image begins in the text of a result.
-const PLACE: &str = "[image";
+/// How the place of an image begins in the text of a result: one of its own, or one that is a resource within it.
+const PLACES: [&str; 2] = ["[image", "[resource"];
 
 /// Puts the newest images of the results in `messages` behind them. One that cannot be read, or that no model takes, stays a place in
-/// the text. `taken` bytes of Base64 are in the request already.
+/// the text; so do those of results that are errors, in which providers take texts alone, and those of the tool uses in `refused`. `taken` bytes
+/// of Base64 are in the request already.
 ///
 /// # Errors
 /// `Store` when the store cannot be read.
 pub(crate) async fn add_images(
     messages: &mut [Message],
     taken: usize,
+    refused: &BTreeSet<String>,
     run: &RunRecord,
     store: &dyn Store,
 ) -> Result<(), RunError> {
@@ -38,7 +43,7 @@ pub(crate) async fn add_images(
     let (mut left, mut bytes) = (NEWEST, MAX_BYTES.saturating_sub(taken));
     for message in messages.iter_mut().rev() {
         let places: Vec<String> = message.blocks.iter().filter_map(place_in).map(str::to_owned).collect();
-        for tool_use_id in places.iter().rev() {
+        for tool_use_id in places.iter().rev().filter(|id| !refused.contains(*id)) {
             for (block, size) in images_of(&calls, tool_use_id, store).await? {
                 if left == 0 || size > bytes {
                     return Ok(());
@@ -54,7 +59,11 @@ pub(crate) async fn add_images(
 /// The tool use of a result that has the place of an image in it.
 fn place_in(block: &Block) -> Option<&str> {
     match block {
-        Block::ToolResult { tool_use_id, content, .. } if content.contains(PLACE) => Some(tool_use_id),
+        Block::ToolResult { tool_use_id, content, is_error: false }
+            if PLACES.iter().any(|place| content.contains(place)) =>
+        {
+            Some(tool_use_id)
+        }
         Block::ToolResult { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
     }
 }
@@ -79,11 +88,14 @@ async fn images_of(
         };
         let RawReply::ToolResult { result } = reply else { continue };
         for item in result.get("content").and_then(Value::as_array).into_iter().flatten() {
-            let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-            if text("type") == "image" {
-                let block = image_block(tool_use_id, text("mimeType"), text("data"));
-                images.extend(block.map(|block| (block, text("data").len())));
-            }
+            let data = match item["type"].as_str() {
+                Some("image") => &item["data"],
+                Some("resource") => &item["resource"]["blob"],
+                Some(_) | None => continue,
+            };
+            let Some(Picture { media_type, data }) = data.as_str().and_then(Picture::read) else { continue };
+            let size = data.len();
+            images.extend(image_block(tool_use_id, media_type, &data).map(|block| (block, size)));
         }
     }
     Ok(images)

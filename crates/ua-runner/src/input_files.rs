@@ -16,6 +16,7 @@ use ua_store::{Blob, NewBlob, RunRecord, Store};
 
 use crate::error::RunError;
 use crate::images::MAX_BYTES;
+use crate::picture::kind_of;
 use crate::workspace::{Workspace, WorkspaceError};
 
 /// The most files of a job.
@@ -177,14 +178,7 @@ fn read_below(folder: &Path, path: &str) -> Result<Vec<u8>, String> {
 
 /// The kind of a file by its bytes, and what is stored of it.
 fn content_of(bytes: &[u8]) -> Result<(&'static str, String), String> {
-    let image = match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    };
-    if let Some(media_type) = image {
+    if let Some(media_type) = kind_of(bytes) {
         let most = MAX_IMAGE_BYTES / 4 * 3;
         if bytes.len() > most {
             return Err(format!("an image has at most {most} bytes"));

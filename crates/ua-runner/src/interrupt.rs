@@ -29,6 +29,15 @@ impl Default for DrainTimes {
     }
 }
 
+/// What SIGHUP is to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HangUp {
+    /// Its terminal went away: a run stops.
+    Stops,
+    /// Whoever started the process said that it outlives its terminal (`nohup`): nothing.
+    IsIgnored,
+}
+
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
@@ -43,13 +52,14 @@ enum Asked {
 pub struct Interrupts {
     int: Signal,
     term: Signal,
-    hup: Signal,
+    /// `None` where it is ignored: it is at work again in a process that has listened for it once.
+    hup: Option<Signal>,
 }
 
 impl Interrupts {
     /// Takes over SIGINT, SIGTERM and SIGHUP of this process, for ever, and turns them into `stop`: the first stops gently and, after the drain
-    /// time, at once; `first` is told that time, on a thread of its own. `again` is called on the second, or when the time is over, and is
-    /// expected to end the process.
+    /// time, at once. SIGHUP is left alone where `hang_up` says so. `first` is told that time, on a thread of its own. `again` is called on the
+    /// second, or when the time is over, and is expected to end the process.
     ///
     /// # Errors
     ///
@@ -58,6 +68,7 @@ impl Interrupts {
         stop: StopSignal,
         drain: DrainTimes,
         env: Env,
+        hang_up: HangUp,
         first: impl FnOnce(Duration) + Send + 'static,
         again: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
@@ -68,7 +79,7 @@ impl Interrupts {
                 Err(error) => return drop(listens.send(Err(error))),
             };
             runtime.block_on(async move {
-                let mut signals = match Self::listen() {
+                let mut signals = match Self::listen(hang_up) {
                     Ok(signals) => signals,
                     Err(error) => return drop(listens.send(Err(error))),
                 };
@@ -81,18 +92,25 @@ impl Interrupts {
         is_listening.recv().map_err(|_| io::Error::other("the thread that listens for them ended"))?
     }
 
-    fn listen() -> io::Result<Self> {
+    fn listen(hang_up: HangUp) -> io::Result<Self> {
+        let hup = (hang_up == HangUp::Stops).then(|| signal(SignalKind::hangup()));
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
-            hup: signal(SignalKind::hangup())?,
+            hup: hup.transpose()?,
         })
     }
 
     async fn next(&mut self) -> Asked {
+        let hung_up = async {
+            match &mut self.hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.int.recv() => Asked::Interrupt,
-            _ = self.hup.recv() => Asked::Interrupt,
+            _ = hung_up => Asked::Interrupt,
             _ = self.term.recv() => Asked::Terminate,
         }
     }

@@ -64,7 +64,7 @@ impl LateReplies for LateFile {
             tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
             format!("{path} cannot be written: {error}")
         })?;
-        tracing::warn!(%call, %path, "the database has not taken an answer yet: it is kept in this file, and stored from there; nothing has to be done");
+        tracing::warn!(%call, file = %path, "the database has not taken an answer yet; it is kept in a file, and stored from there: nothing has to be done");
         Ok(())
     }
 

@@ -42,6 +42,7 @@ mod machine_tests;
 mod past;
 mod patience;
 mod phase;
+mod picture;
 mod pin;
 mod ports;
 mod recover;
@@ -60,7 +61,7 @@ mod workspace;
 pub use budget::{Charge, Estimate, Limits, Spent, Use, Used};
 pub use cancel::end_as_said;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
-pub use desk::{Desk, DeskPorts};
+pub use desk::{Desk, DeskPorts, Judge};
 pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_corrected, write_logs};
@@ -68,9 +69,9 @@ pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_worksp
 pub use granular::{
     Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, question_of_a_program, words_of_a_step,
 };
-pub use host::{boot_id, may_be_driven, owner_stamp, process_is_alive};
+pub use host::{boot_id, has_ended_here, may_be_driven, owner_stamp, process_is_alive};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
-pub use interrupt::{DrainTimes, Interrupts};
+pub use interrupt::{DrainTimes, HangUp, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};

@@ -121,6 +121,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         may_be_too_long: false,
         took: Duration::ZERO,
         without: None,
+        without_images: false,
         refused: None,
         credentials_refused: false,
         retry_after: None,

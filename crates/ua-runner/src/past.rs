@@ -48,7 +48,7 @@ pub(crate) async fn refuse_forgotten(store: &dyn Store, run: &RunId) -> Result<(
 #[derive(Debug, thiserror::Error)]
 pub enum PastError {
     /// The database went back in time.
-    #[error("the database is an older copy: effects.log knows {} about {} that it does not{}", ua_core::counted(forgotten.len(), "thing"), whose(run, forgotten), first(forgotten))]
+    #[error("the database is an older copy: effects.log knows {} about {} that it does not{}", ua_core::counted(forgotten.len(), "thing"), whose(run, forgotten), what_then(run, forgotten))]
     Forgotten {
         /// The run.
         run: RunId,
@@ -83,9 +83,17 @@ fn whose(run: &RunId, forgotten: &[Forgotten]) -> String {
         return format!("the family of run {run}");
     }
     let named: Vec<&str> = senders.into_iter().take(MOST_NAMED).collect();
-    format!("{}, whose work run {run} may do again", named.join(", "))
+    format!("{} {}", if named.len() == 1 { "run" } else { "runs" }, named.join(", "))
 }
 
-fn first(forgotten: &[Forgotten]) -> String {
-    forgotten.first().map(|first| format!("; {first}")).unwrap_or_default()
+/// What may come of it where it is about other runs, and the first thing.
+fn what_then(run: &RunId, forgotten: &[Forgotten]) -> String {
+    let is_own = |known: &Forgotten| {
+        known.run_id == run.as_str() || known.root.as_deref().is_some_and(|root| root == run.as_str())
+    };
+    let again = if forgotten.iter().all(is_own) { String::new() } else { format!(", and run {run} may do them again") };
+    // In a list the time stands in a column of its own.
+    let first =
+        forgotten.first().map(|first| format!("; the first of them: {}", first.to_string().replacen("  ", ", ", 1)));
+    again + &first.unwrap_or_default()
 }

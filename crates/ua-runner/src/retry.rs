@@ -28,6 +28,8 @@ pub struct ThinkFailure {
     pub may_be_too_long: bool,
     /// The tool that the provider does not take. The next request leaves it out.
     pub without: Option<String>,
+    /// Whether images of tools may be what the provider does not take. The next request leaves out those that this one had.
+    pub without_images: bool,
     /// Whether, and why, the same request brings the same refusal.
     pub refused: Option<Refusal>,
     /// Whether the provider refused the credentials.
@@ -162,6 +164,7 @@ mod tests {
             may_be_too_long: false,
             took: Duration::ZERO,
             without: None,
+            without_images: false,
             refused: None,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),

@@ -116,6 +116,13 @@ pub enum RunEvent {
         /// The provider's words.
         why: String,
     },
+    /// The provider refused a request with images of tools, perhaps for them. They are left out, and the model is asked again.
+    ImagesLeftOut {
+        /// The turn asked for.
+        turn: u32,
+        /// The provider's words.
+        why: String,
+    },
     /// A request was too long for the model. Its history is cut, as often as it takes, and the model asked again: told once for a turn, and
     /// what these requests were charged, which is nothing, is not told of each.
     HistoryCut {

@@ -154,7 +154,7 @@ async fn end_without_tools(desk: &Desk, is_orphan: bool) -> Result<Option<(Concl
         None => return Ok(None),
     };
     let owner = owner_stamp(trace.clone());
-    end_marked(store.as_ref(), lease, workspace, env, &owner, mark).await.map(Some)
+    end_marked(store.as_ref(), desk.late(), lease, workspace, env, &owner, mark).await.map(Some)
 }
 
 /// Parks a run that was interrupted before its tool servers had started: nothing was sent.

@@ -8,6 +8,7 @@ use crate::admission::SincePlanned;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
 use crate::question::{Reason, Why, shows};
 use crate::related::Other;
+use crate::rules::Rules;
 
 impl<'v> Case<'v> {
     pub(super) fn prepared(&self) -> Decision<'v> {
@@ -27,10 +28,17 @@ impl<'v> Case<'v> {
             };
         }
         let mut closes = Vec::new();
-        let (mut approved_by, mut unanswered, mut before) = (None, None, None);
+        let (mut approved_by, mut unanswered, mut before, mut heard) = (None, None, None, None);
         match word(self.view.pending()) {
             Word::None => {}
             Word::Abort => return Verdict::Aborted.into(),
+            // It would go somewhere else by now than the question says: whoever answers it has not seen where. Where it went at first, an earlier
+            // word is about it still, and nobody is asked.
+            Word::Open(asked) if self.facts.destination.is_some() && !Rules::showed_place_of(self.facts, asked) => {
+                closes.push(asked);
+                heard = self.word_about_it();
+                before = self.last_word_about_another();
+            }
             // What it is about may have been settled meanwhile; then nobody has to answer it any more.
             Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
@@ -45,7 +53,7 @@ impl<'v> Case<'v> {
                 return Verdict::Cancel { resolution, code: "declined", message }.into();
             }
         }
-        let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+        let is_repeat = approved_by.or(heard).is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
         let own = Some(&self.call.call_id);
         let place = if is_repeat { own } else { self.view.in_place_of.as_ref() };
         let mut key = self.rules.key(self.call, self.facts, place);
@@ -101,7 +109,7 @@ impl<'v> Case<'v> {
         }
         reasons.extend(self.tainted());
         reasons.extend(self.made_addresses());
-        if let Some(why) = self.not_heard(reasons, approved_by, before) {
+        if let Some(why) = self.not_heard(reasons, approved_by.or(heard), before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
@@ -137,7 +145,7 @@ impl<'v> Case<'v> {
     /// The refusal of a call whose tool is not there any more.
     fn of_no_tool(&self) -> Verdict<'v> {
         let message = format!(
-            "Not run: `{}` is not offered any more. Use only the tools that are offered now, or go on without it.",
+            "Not run: `{}` is not offered any more. Use only the tools that are offered now, or continue without it.",
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "tool_gone", message }

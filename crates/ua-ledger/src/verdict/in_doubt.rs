@@ -8,8 +8,9 @@ use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
-use crate::question::{Sends, Why, shows};
+use crate::question::{Why, shows};
 use crate::rules::Rules;
+use crate::sends::Sends;
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";

@@ -82,9 +82,15 @@ impl<'v> Case<'v> {
     }
 
     /// The newest word that let this call go, where that was about what it does not do any more.
-    fn last_word_about_another(&self) -> Option<&'v QuestionRecord> {
+    pub(super) fn last_word_about_another(&self) -> Option<&'v QuestionRecord> {
         let newest = self.view.questions.iter().rev().find(|asked| is_about_it(asked))?;
         (!self.is_as_asked(newest)).then_some(newest)
+    }
+
+    /// The newest word that let this call go, if it is about what would be sent now.
+    pub(super) fn word_about_it(&self) -> Option<&'v QuestionRecord> {
+        let mut words = self.view.questions.iter().rev().filter(|asked| is_about_it(asked));
+        words.find(|asked| self.is_as_asked(asked) && !self.is_news_since(asked))
     }
 
     /// What speaks against sending a call again that did nothing: what it needs a word for, and nobody has said one about what would be

@@ -22,8 +22,9 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
 use crate::people::PeopleRules;
-use crate::question::{Reason, Sends, Why, question};
+use crate::question::{Reason, Why, question};
 use crate::rules::Rules;
+use crate::sends::Sends;
 use crate::sent_files::SentFiles;
 use crate::view::{Twin, View};
 
@@ -715,6 +716,7 @@ impl Case {
             questions: self.question(&call, facts, rules).into_iter().collect(),
             late: Vec::new(),
             relations,
+            forgotten: None,
             twin,
             in_place_of: None,
             known: crate::people::Named::default(),
@@ -777,7 +779,7 @@ impl Case {
             max_effects: BTreeMap::new(),
         };
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
-        let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap() };
+        let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
         let now = match self.obstacle {
             Obstacle::HorizonAhead => samples::at(12),
             Obstacle::KeyExpired => samples::at(200),
@@ -976,6 +978,52 @@ fn a_question_about_another_place_is_not_waited_for_where_the_call_went() {
         found.insert(case.decided_of(|_, facts| facts.destination = Some(samples::destination("ours")), name));
     }
     assert_eq!(found, BTreeSet::from(["probe".to_owned(), "start: in doubt".to_owned()]));
+}
+
+/// An approval that is asked for again because its call would go elsewhere, once it is back: the first word is about it still, and a question that
+/// is open says where the call would go now.
+#[test]
+fn an_open_approval_is_about_where_its_call_would_go_now() {
+    let case = cases().into_iter().find(|case| {
+        (case.stand, case.said, case.about) == (S::Prepared, PersonAnswer::Nothing, About::Itself)
+            && (case.beside, case.needs_approval) == (Beside::Nothing, true)
+    });
+    let case = case.unwrap();
+    let places = ["ours", "theirs", "a third"];
+    for (first, open) in places.into_iter().flat_map(|first| places.map(|open| (first, open))) {
+        for (now, choice) in
+            places.into_iter().flat_map(|now| [Choice::Execute, Choice::Skip].map(|choice| (now, choice)))
+        {
+            let found = case.decided_of(
+                |view, facts| {
+                    facts.destination = Some(samples::destination(now));
+                    let shows = |question: &mut QuestionRecord, place: &str| {
+                        question.detail["binding"]["destination"] = json!(samples::destination(place));
+                    };
+                    let mut earlier = view.questions[0].clone();
+                    (earlier.question_id, earlier.status) = (samples::question_id("q_0"), QuestionStatus::Closed);
+                    earlier.answer = Some(AnswerRecord {
+                        choice,
+                        proof: None,
+                        text: None,
+                        by: "ana".to_owned(),
+                        answered_at: samples::at(2),
+                        applied_at: None,
+                    });
+                    shows(&mut earlier, first);
+                    shows(&mut view.questions[0], open);
+                    view.questions.insert(0, earlier);
+                },
+                name,
+            );
+            let wanted = match (open == now, first == now && choice == Choice::Execute) {
+                (true, _) => "hold",
+                (false, true) => "start",
+                (false, false) => "ask: approval",
+            };
+            assert_eq!(found, wanted, "{first} {open} {now} {choice:?}");
+        }
+    }
 }
 
 /// A tool that asks, and was answered: that is kept before anything else is asked, and once only.

@@ -67,6 +67,7 @@ impl Driver<'_> {
         self.replay = ForcedReplay::default();
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
         self.ports.dispatcher.catalog().pin(self.pinned.tool_names());
+        self.ports.dispatcher.ledger().context_begins(committed + 1);
         self.last_seq += 1;
         let mut history = self.history.messages().to_vec();
         history.push(message);

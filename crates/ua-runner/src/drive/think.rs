@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ua_core::{Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
-use ua_llm::{Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
+use ua_llm::{Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, images_of_results, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
 
 use super::session::Asked;
@@ -114,11 +114,15 @@ impl Driver<'_> {
                     self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
                 Some(Err(error)) => {
-                    let may_be_too_long = self.may_be_too_long(&error, &reserved.estimate);
+                    let images = error.may_be_about_images().then(|| images_of_results(&reserved.request.messages));
+                    let images = images.unwrap_or_default();
+                    // What is cheap to try comes first.
+                    let may_be_too_long = images.is_empty() && self.may_be_too_long(&error, &reserved.estimate);
                     let mut failure = ThinkFailure {
                         may_be_too_long,
+                        without_images: !images.is_empty(),
                         took,
-                        ..failure(&error, heard, self.ports.env.entropy.next_u64())
+                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
                     };
                     if failure.is_too_long || may_be_too_long {
                         let (request, estimate) = (&reserved.request, &reserved.estimate);
@@ -136,6 +140,10 @@ impl Driver<'_> {
                         (failure.is_too_long, failure.may_be_too_long) = (false, false);
                     } else if may_be_cut && self.cut_for.replace(turn) != Some(turn) {
                         (self.ports.watcher)(RunEvent::HistoryCut { turn, perhaps: failure.may_be_too_long });
+                    }
+                    if failure.without_images {
+                        (self.ports.watcher)(RunEvent::ImagesLeftOut { turn, why: error.to_string() });
+                        self.refused_images.extend(images);
                     }
                     // One that was not offered any more is not what is wrong.
                     failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
@@ -280,8 +288,8 @@ impl Driver<'_> {
 }
 
 /// A request that brought no reply, of which so much had been `heard`.
-fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure {
-    let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) -> ThinkFailure {
+    let hint = error.hint(provider).map_or_else(String::new, |hint| format!("; {hint}"));
     ThinkFailure {
         why: error.to_string(),
         message: format!("{}{hint}", chain(error)),
@@ -296,9 +304,10 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
         had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
         may_be_too_long: false,
+        without_images: false,
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
-        credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
+        credentials_refused: matches!(error, LlmError::Unauthorized { status: 400 | 401 | 403, .. }),
         retry_after: error.retry_after(),
         took: Duration::ZERO,
         random,

@@ -53,7 +53,9 @@ impl Driver<'_> {
     /// The request that the history, the tools and the settings make now, with its size.
     pub(super) async fn composed(&mut self) -> Result<(ModelRequest, Measured), RunError> {
         let store = self.ports.store.as_ref();
-        let composed = compose(&self.history, &self.run, self.settings, self.fit, &mut self.filled, store).await?;
+        let composed =
+            compose(&self.history, &self.run, self.settings, self.fit, &self.refused_images, &mut self.filled, store)
+                .await?;
         if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
             (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens });
         }

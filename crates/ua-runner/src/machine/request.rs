@@ -77,7 +77,7 @@ impl RunMachine {
             let tries = Tries { guesses: tries.guesses + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }
-        if failure.without.is_some() && tries.left_out < MAX_LEFT_OUT {
+        if (failure.without.is_some() || failure.without_images) && tries.left_out < MAX_LEFT_OUT {
             let tries = Tries { left_out: tries.left_out + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }

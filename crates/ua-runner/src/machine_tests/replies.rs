@@ -140,6 +140,17 @@ fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_request_made_again
     assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
 }
 
+#[test]
+fn a_request_that_may_be_refused_for_its_images_is_made_again_at_once_without_them() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let bad = ThinkFailure { without_images: true, refused: Some(Refusal::Request), ..failure(true, false) };
+    feed(&mut machine, [reserved(), Event::Thought(Err(bad.clone()))]);
+    assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+    // There are none in the next one, so what is refused then is something else.
+    feed(&mut machine, [reserved(), Event::Thought(Err(ThinkFailure { without_images: false, ..bad }))]);
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
+}
+
 /// The end of a turn whose reply asks for nothing and says `text`.
 fn said(machine: &mut RunMachine, stop_reason: StopReason, text: &str) -> Command {
     let blocks = vec![Block::text(text)];

@@ -8,7 +8,10 @@ use serde_json::json;
 use ua_core::{
     CallId, CallPolicy, CallStatus, Env, EvidenceLevel, OnUnknown, Outcome, RawReply, RunId, SideEffectClass, Trace,
 };
-use ua_ledger::{Admission, Facts, LateReplies, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Recovery, Tries};
+use ua_ledger::{
+    Admission, Facts, LateReplies, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Recovery, Tries,
+    settle_by_late_replies,
+};
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
 use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, Store, StoreError};
@@ -218,9 +221,9 @@ async fn a_question_that_has_its_answer_beside_it_is_closed_by_that() {
         if takes_only {
             let (lease, run) = (samples::owner(103), &member.lease.run_id);
             let (lease, _) = member.store.acquire_run(run, &lease, samples::at(70)).await.unwrap();
-            let outbox = Outbox::new(member.store.clone(), lease.clone()).with_late_replies(kept);
             let calls = member.store.calls(run, None).await.unwrap();
-            let settled = outbox.settle_by_late_replies(&lease, &calls, samples::at(71)).await.unwrap();
+            let (store, kept) = (member.store.as_ref(), kept.as_ref());
+            let settled = settle_by_late_replies(store, kept, &lease, &calls, samples::at(71)).await.unwrap();
             assert_eq!(settled.len(), 1);
         } else {
             let admission = admitted_next(&member, &call, kept).await;

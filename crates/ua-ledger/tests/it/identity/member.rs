@@ -93,7 +93,7 @@ pub(crate) async fn lineage() -> (Member, Member) {
 
 /// The lineage of a run in a database.
 pub(crate) fn in_database(database: &str, root: RunId) -> Lineage {
-    Lineage { database: database.to_owned(), root }
+    Lineage { database: database.to_owned(), root, mark: None }
 }
 
 impl Member {
@@ -105,7 +105,8 @@ impl Member {
         let config = LedgerConfig { no_duplicate_external_actions, max_retries: 1, ..LedgerConfig::default() };
         let port = Arc::new(Outbox::new(store.clone(), lease.clone()));
         let trace = Trace::new(&env);
-        let ledger = Ledger::new(port, lease.clone(), in_database("d", run.root_run_id), config, env, trace);
+        let lineage = Lineage { mark: run.lineage_mark, ..in_database("d", run.root_run_id) };
+        let ledger = Ledger::new(port, lease.clone(), lineage, config, env, trace);
         Self { ledger, store: store.clone(), lease, turn: AtomicU32::new(0) }
     }
 

@@ -2,22 +2,26 @@
 
 use std::sync::Arc;
 
-use ua_core::{CallStatus, CorrectedTo, Env, Outcome, Resolution, SideEffectClass, Trace};
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Recovery};
+use ua_core::{CallId, CallStatus, CorrectedTo, Env, Outcome, Resolution, SideEffectClass, Trace};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Lineage, Outbox, Recovery};
 use ua_store::conformance::samples;
-use ua_store::{CallRecord, Choice, LedgerStore as _, MemStore, RunStore as _};
+use ua_store::{CallRecord, Choice, LedgerStore as _, MemStore, NewRun, QuestionKind, RunStore as _, Store as _};
 
 use super::member::{ELSEWHERE, FIRST, Fate, Member, in_database, lineage};
 
+/// Plans a call that no policy declares; all are in the same words.
+async fn planned_undeclared(member: &Member, class: SideEffectClass) -> CallId {
+    let planned = |id: &str, turn| {
+        let mut call = samples::planned_call(id, turn, 1);
+        call.policy.class = class;
+        call
+    };
+    member.plan_as(planned).await
+}
+
 /// Takes a call that no policy declares to its end; it must be let through.
 async fn undeclared(member: &Member, class: SideEffectClass, outcome: Outcome) -> CallRecord {
-    let id = member
-        .plan_as(|id, turn| {
-            let mut call = samples::planned_call(id, turn, 1);
-            call.policy.class = class;
-            call
-        })
-        .await;
+    let id = planned_undeclared(member, class).await;
     let admission = member.ledger.admit(&id, Facts::default()).await.unwrap();
     let Admission::Ready(prepared) = admission else { panic!("not let through: {admission:?}") };
     let permit = member.ledger.start(prepared, "1").await.unwrap().unwrap();
@@ -38,6 +42,31 @@ async fn the_same_search_poll_or_command_really_runs_again() {
         assert_eq!((first.status, second.status), (CallStatus::Succeeded, CallStatus::Succeeded), "{class}");
         assert_eq!((first.args_hash, second.deduplicated_from), (second.args_hash, None), "{class}");
         assert_ne!(first.idempotency_key, second.idempotency_key, "{class}");
+    }
+}
+
+/// Behind a context that its model does not have any more, asking again is no decision to do it twice.
+#[tokio::test]
+async fn what_a_model_has_forgotten_that_it_did_is_asked_about() {
+    for class in SideEffectClass::ALL {
+        let (run, _) = lineage().await;
+        undeclared(&run, *class, Outcome::Raw(samples::raw())).await;
+        undeclared(&run, *class, Outcome::Raw(samples::raw())).await;
+        undeclared(&run, *class, Outcome::NotSent { why: "connection refused".to_owned() }).await;
+        run.ledger.context_begins(4);
+        let id = planned_undeclared(&run, *class).await;
+        let admission = run.ledger.admit(&id, Facts::default()).await.unwrap();
+        let reaches_others = matches!(class, SideEffectClass::External | SideEffectClass::Memory);
+        if !reaches_others {
+            assert!(matches!(admission, Admission::Ready(_)), "{class}: {admission:?}");
+            continue;
+        }
+        let Admission::Held(question) = admission else { panic!("{class}: {admission:?}") };
+        assert_eq!(question.kind, QuestionKind::NearDuplicate, "{class}");
+        assert_eq!(question.detail["others"][0]["count"], 2, "{class}: {}", question.detail);
+        run.answer(&question, Choice::Execute).await;
+        let again = run.ledger.admit(&id, Facts::default()).await.unwrap();
+        assert!(matches!(again, Admission::Ready(_)), "{class}: {again:?}");
     }
 }
 
@@ -173,4 +202,34 @@ async fn runs_of_one_name_in_two_databases_have_two_keys() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 4);
+}
+
+/// Two copies of one database may each begin a run of one name: its effects are two. What began before the copy was made is one run in both, and
+/// what an earlier version began keeps its keys.
+#[tokio::test]
+async fn runs_of_one_name_in_two_copies_of_a_database_have_two_keys() {
+    let keys = async |run: NewRun, mark: fn(Option<String>) -> Option<String>| {
+        let store = Arc::new(MemStore::default());
+        let mut member = Member::of(&store, run, true).await;
+        let run = store.run(&member.lease.run_id).await.unwrap();
+        let (env, port) = (Env::simulated(3), Arc::new(Outbox::new(store.clone(), member.lease.clone())));
+        let lineage = Lineage { mark: mark(run.lineage_mark), ..in_database("d", run.root_run_id) };
+        let config = LedgerConfig { no_duplicate_external_actions: true, ..LedgerConfig::default() };
+        let trace = Trace::new(&env);
+        member.ledger = Ledger::new(port, member.lease.clone(), lineage, config, env, trace);
+        let by_content = member.sent(&FIRST, Fate::Done).await;
+        let by_position = undeclared(&member, SideEffectClass::External, Outcome::Raw(samples::raw())).await;
+        [by_content.idempotency_key.unwrap(), by_position.idempotency_key.unwrap()]
+    };
+    let nightly = || samples::new_run("nightly");
+    let (as_it_is, unmarked): (fn(_) -> _, fn(_) -> _) = (|mark| mark, |_| None);
+    let first = keys(nightly(), as_it_is).await;
+    assert_eq!(first, keys(nightly(), as_it_is).await, "the same run");
+    let later = NewRun { created_at: samples::at(1), ..nightly() };
+    let elsewhere = NewRun { workspace_dir: "/copy/nightly".to_owned(), ..nightly() };
+    for other in [keys(later, as_it_is).await, keys(elsewhere, as_it_is).await, keys(nightly(), unmarked).await] {
+        assert!(first.iter().all(|key| !other.contains(key)));
+    }
+    let copied = NewRun { workspace_dir: "/copy/nightly".to_owned(), ..nightly() };
+    assert_eq!(keys(copied, unmarked).await, keys(nightly(), unmarked).await);
 }
