@@ -24,7 +24,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is known about tools: one makes one effect under one key, of one it is said what its effect is, whatever the words, and about one a
-/// person is asked first.
+/// person is asked first, and one only looks, though it asks for something.
 const POLICY: &str = r#"
 [[rule]]
 id = "keyed"
@@ -43,6 +43,11 @@ scope = [{ addresses = "to" }, { value = "subject" }]
 id = "asked"
 name = "wire_money"
 approval = "ask"
+
+[[rule]]
+id = "looks"
+name = "look_up"
+side_effect_class = "read_only"
 "#;
 
 fn main() -> ExitCode {
@@ -302,12 +307,14 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
 
 /// Whether a call is of a tool that asks in the middle of it: a read, or, when it is told so, something that has an effect.
 fn asks(params: &Value) -> bool {
-    params["name"] == "ask_size" || params["arguments"]["to"] == "ask"
+    params["name"] == "ask_size" || params["name"] == "look_up" || params["arguments"]["to"] == "ask"
 }
 
 /// A tool that asked has what it asked for, and makes its effect, if it has one.
 fn was_told(folder: &Path, params: &Value) {
-    if params["name"] != "ask_size" {
+    if params["name"] == "look_up" {
+        append(&folder.join("reads"), "read");
+    } else if params["name"] != "ask_size" {
         append(&folder.join("effects"), &format!("{} {}", params["name"], params["arguments"]));
     }
 }
@@ -468,6 +475,7 @@ fn tools(folder: &Path) -> Value {
         tool("wire_money", charges, json!({})),
         tool("tell_secret", json!({"to": text}), json!({})),
         tool("ask_size", json!({}), json!({"annotations": {"readOnlyHint": true}})),
+        tool("look_up", json!({}), json!({})),
         tool("read_page", json!({"page": text}), reads),
     ]);
     if folder.join("gone").exists() {

@@ -138,7 +138,7 @@ impl Aggregate {
         places.sort_unstable();
         places.dedup();
         for place in places {
-            self.parts[place].1.delivered(name).await;
+            self.parts[place].1.delivered(name, None).await;
         }
     }
 

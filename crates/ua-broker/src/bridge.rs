@@ -42,7 +42,7 @@ impl Peer {
 
     async fn delivered(&self, name: &str) {
         match self {
-            Self::One(one) => one.delivered(name).await,
+            Self::One(one) => one.delivered(name, None).await,
             Self::All(all) => all.delivered(name).await,
         }
     }

@@ -14,6 +14,7 @@ use ua_mcp::goes_with_login;
 
 use crate::ask::{Answered, Reply};
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
+use crate::carrier::Carrier;
 use crate::deliveries::{Deliveries, heard_before};
 use crate::era::{self, Client, Era};
 use crate::incoming::{Aside, CANCELLED, INITIALIZED, Request};
@@ -307,10 +308,10 @@ impl Connection {
                 json!({"result": told.as_result(call.as_ref(), &self.broker.config.person)})
             }
         };
-        let (answer, is_carried) = self.as_carried(id, era, "tools/call", answer);
+        let (answer, is_carried) = self.as_carried(id.clone(), era, "tools/call", answer);
         // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
         if let (Some(session), Some(request), true) = (session, owed, is_carried) {
-            self.deliveries.begin(name.clone(), request, session);
+            self.deliveries.begin(name.clone(), id, request, session);
         }
         let _gone = self.out.send(ToClient::Answer { name, answer: Some(answer) });
     }
@@ -353,6 +354,8 @@ impl Connection {
                 params["requestId"] = json!(relayed);
                 self.upstream.tell(&Aside::Notification { method: CANCELLED, params }).await;
             }
+            // It may have crossed the answer.
+            self.deliveries.not_taken(&params["requestId"]);
             return;
         }
         self.acknowledge().await;
@@ -378,9 +381,9 @@ impl Connection {
         }
     }
 
-    /// An answer was written to the client.
-    pub(crate) async fn delivered(&self, name: &str) {
-        self.deliveries.wrote(name, &self.broker.env).await;
+    /// An answer was written to the client, over this connection if it has one of its own.
+    pub(crate) async fn delivered(&self, name: &str, carrier: Option<&Arc<Carrier>>) {
+        self.deliveries.wrote(name, carrier, &self.broker.env).await;
     }
 
     /// The client goes on, so it has what was written to it before.
@@ -395,7 +398,7 @@ impl Connection {
 
     /// The client went on when so many had been written.
     pub(crate) async fn acknowledge_until(&self, written: u64) {
-        self.deliveries.acknowledge(written, &self.broker.env).await;
+        self.deliveries.acknowledge(written, self.broker.again_within(), &self.broker.env).await;
     }
 
     /// The client goes on in a session of which nothing is known but its connection: what earlier brokers wrote to it, it has.

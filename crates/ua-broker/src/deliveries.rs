@@ -1,51 +1,85 @@
 //! Who has its answer: which answers are on their way to a client, which were written to it, and which it is known to have.
 //!
-//! Invariant: an answer is *delivered* when it was written to the client, and *acknowledged* when the client went on behind that.
+//! Invariant: an answer is *delivered* when it was written to the client, and *acknowledged* when the client went on behind that. What its client
+//! says it did not take, it does not have by going on: a connection that it closed with the answer unread, and a request that it cancelled.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use serde_json::Value;
 use ua_core::{Env, Timestamp};
 use ua_store::{ArrivalRecord, ArrivalsOf, Change, GatewayStore as _, Store};
 
 use crate::batches;
 use crate::broker::Broken;
+use crate::carrier::Carrier;
 use crate::session::InUse;
 use crate::sync::lock;
 
 /// The answers of one connection to requests of the ledger.
 #[derive(Default)]
 pub(crate) struct Deliveries {
-    /// On their way, by the name of the request: the name under which its call came first, and the session it is of.
-    on_the_way: Mutex<HashMap<String, (String, InUse)>>,
+    /// On their way, by the name of the request.
+    on_the_way: Mutex<HashMap<String, Answer>>,
     /// Written, and not known to be had.
     written: Mutex<Written>,
+}
+
+/// The answer to a request.
+struct Answer {
+    /// What the client calls the request.
+    id: Value,
+    /// The name under which its call came first.
+    arrival: String,
+    /// The session it is of.
+    session: InUse,
 }
 
 /// What was written, in that order.
 #[derive(Default)]
 struct Written {
     count: u64,
-    /// With the number that each is.
-    unheard: Vec<(u64, String, InUse)>,
+    unheard: Vec<Unheard>,
+}
+
+/// An answer that was written.
+struct Unheard {
+    number: u64,
+    name: String,
+    answer: Answer,
+    at: Timestamp,
+    /// Over which connection, where it has one of its own.
+    carrier: Option<Arc<Carrier>>,
+}
+
+impl Unheard {
+    /// Whether its client closed its connection without having read it, and may post its call again. Not for longer than that: there are clients
+    /// that reset whatever they close, and none is kept from repeating itself.
+    fn is_unread(&self, now: Timestamp, again_within: Duration) -> bool {
+        now.since(self.at) <= again_within && self.carrier.as_ref().is_some_and(|carrier| carrier.was_reset())
+    }
 }
 
 impl Deliveries {
-    /// The answer to a request is on its way, which came first under the name `arrival`.
-    pub(crate) fn begin(&self, name: String, arrival: String, session: InUse) {
-        lock(&self.on_the_way).insert(name, (arrival, session));
+    /// The answer to a request is on its way, which its client calls `id`, and which came first under the name `arrival`.
+    pub(crate) fn begin(&self, name: String, id: Value, arrival: String, session: InUse) {
+        lock(&self.on_the_way).insert(name, Answer { id, arrival, session });
     }
 
-    /// What stands under this name was written to the client.
-    pub(crate) async fn wrote(&self, name: &str, env: &Env) {
-        let of_name: Vec<_> =
-            lock(&self.on_the_way).extract_if(|written, _| batches::whole(written) == name).map(|(_, of)| of).collect();
-        for (arrival, session) in of_name {
-            note(&session, vec![arrival.clone()], false, env).await;
+    /// What stands under this name was written to the client, over this connection if it has one of its own.
+    pub(crate) async fn wrote(&self, name: &str, carrier: Option<&Arc<Carrier>>, env: &Env) {
+        // Once more, after a stream broke.
+        for unheard in lock(&self.written).unheard.iter_mut().filter(|unheard| batches::whole(&unheard.name) == name) {
+            unheard.carrier = carrier.cloned();
+        }
+        let of_name: Vec<_> = lock(&self.on_the_way).extract_if(|written, _| batches::whole(written) == name).collect();
+        for (name, answer) in of_name {
+            note(&answer.session, vec![answer.arrival.clone()], false, env).await;
             let mut written = lock(&self.written);
             let number = written.count;
             written.count += 1;
-            written.unheard.push((number, arrival, session));
+            written.unheard.push(Unheard { number, name, answer, at: env.now(), carrier: carrier.cloned() });
         }
     }
 
@@ -54,12 +88,20 @@ impl Deliveries {
         lock(&self.written).count
     }
 
-    /// The client went on when so many had been written, so it has these.
-    pub(crate) async fn acknowledge(&self, count: u64, env: &Env) {
-        let heard: Vec<_> = lock(&self.written).unheard.extract_if(.., |(number, ..)| *number < count).collect();
-        for (_, arrival, session) in heard {
-            note(&session, vec![arrival], true, env).await;
+    /// The client went on when so many had been written, so it has these, but for what it is known not to have read.
+    pub(crate) async fn acknowledge(&self, count: u64, again_within: Duration, env: &Env) {
+        let now = env.now();
+        let is_heard = |unheard: &mut Unheard| unheard.number < count && !unheard.is_unread(now, again_within);
+        let heard: Vec<_> = lock(&self.written).unheard.extract_if(.., is_heard).collect();
+        for Unheard { answer, .. } in heard {
+            note(&answer.session, vec![answer.arrival], true, env).await;
         }
+    }
+
+    /// The client gave a request up: it takes no answer to it, also where that was written already.
+    pub(crate) fn not_taken(&self, id: &Value) {
+        lock(&self.on_the_way).retain(|_, answer| answer.id != *id);
+        lock(&self.written).unheard.retain(|unheard| unheard.answer.id != *id);
     }
 
     /// Nothing more is heard of the client.

@@ -34,6 +34,7 @@ pub(crate) use self::listening::listen;
 use self::session::{Begins, HttpSession};
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
+use crate::carrier::Carrier;
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
 use crate::posted::AGAIN_WITHIN;
@@ -132,7 +133,7 @@ impl Front {
         self.kept.forget_old(now);
     }
 
-    async fn pass(self: &Arc<Self>, request: hyper::Request<Arriving>) -> Response<Body> {
+    async fn pass(self: &Arc<Self>, request: hyper::Request<Arriving>, carrier: &Arc<Carrier>) -> Response<Body> {
         let headers = request.headers();
         if !is_of_this_machine(headers) {
             return refusal(StatusCode::FORBIDDEN, "only programs of this machine are served, under its own name");
@@ -150,8 +151,8 @@ impl Front {
             return refusal(StatusCode::NOT_FOUND, "there is no such tool server; they are at /s/NAME/mcp");
         }
         match *request.method() {
-            Method::POST => self.post(&who, server, request).await,
-            Method::GET => self.get(&who, request.headers()),
+            Method::POST => self.post(&who, server, request, carrier).await,
+            Method::GET => self.get(&who, request.headers(), carrier),
             Method::DELETE => match self.session_of(&who, request.headers()) {
                 Ok(session) => {
                     self.kept.forget(&session.id);
@@ -195,7 +196,7 @@ impl Front {
     }
 
     /// The stream that belongs to no request, or one that broke.
-    fn get(&self, who: &str, headers: &HeaderMap) -> Response<Body> {
+    fn get(&self, who: &str, headers: &HeaderMap, carrier: &Arc<Carrier>) -> Response<Body> {
         if !accepts(headers, "text/event-stream") {
             return refusal(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream");
         }
@@ -209,13 +210,19 @@ impl Front {
             Err(refused) => return refused,
         };
         match session.reader_after(text_of(headers, "last-event-id")) {
-            Some(reader) => reader.into_stream(false),
+            Some(reader) => reader.into_stream(false, carrier),
             // Not 404, which says that there is no such session.
             None => refusal(StatusCode::BAD_REQUEST, "`Last-Event-ID` is not the name of an event of this session"),
         }
     }
 
-    async fn post(self: &Arc<Self>, who: &str, server: &str, request: hyper::Request<Arriving>) -> Response<Body> {
+    async fn post(
+        self: &Arc<Self>,
+        who: &str,
+        server: &str,
+        request: hyper::Request<Arriving>,
+        carrier: &Arc<Carrier>,
+    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let headers = &parts.headers;
         let bytes = match whole(body).await {
@@ -234,7 +241,7 @@ impl Front {
                     empty(StatusCode::ACCEPTED)
                 };
             }
-            Read::Batch(messages) => return self.batch(who, headers, messages).await,
+            Read::Batch(messages) => return self.batch(who, headers, messages, carrier).await,
         };
         let version = text_of(headers, "mcp-protocol-version");
         let request = match incoming {
@@ -247,9 +254,9 @@ impl Front {
                 || version == Some(NEWER))
             || (request.method() == "initialize" && version == Some(NEWER));
         if is_stateless {
-            self.stateless(who, server, headers, request).await
+            self.stateless(who, server, headers, request, carrier).await
         } else {
-            self.in_session(who, server, headers, request).await
+            self.in_session(who, server, headers, request, carrier).await
         }
     }
 
@@ -272,7 +279,13 @@ impl Front {
     }
 
     /// Several messages, of a session in whose revision there is such a thing.
-    async fn batch(&self, who: &str, headers: &HeaderMap, messages: Vec<Judged>) -> Response<Body> {
+    async fn batch(
+        &self,
+        who: &str,
+        headers: &HeaderMap,
+        messages: Vec<Judged>,
+        carrier: &Arc<Carrier>,
+    ) -> Response<Body> {
         if let Err(refused) = speaks(headers, &Value::Null) {
             return refused;
         }
@@ -285,10 +298,10 @@ impl Front {
         }
         let Some(mut reader) = session.asked_at_once(messages).await else { return empty(StatusCode::ACCEPTED) };
         if accepts(headers, "text/event-stream") {
-            return reader.into_stream(true);
+            return reader.into_stream(true, carrier);
         }
         match reader.answer().await {
-            Some(answer) => reader.into_answer(StatusCode::OK, &answer),
+            Some(answer) => reader.into_answer(StatusCode::OK, &answer, carrier),
             None => empty(StatusCode::ACCEPTED),
         }
     }
@@ -300,6 +313,7 @@ impl Front {
         server: &str,
         headers: &HeaderMap,
         request: Request,
+        carrier: &Arc<Carrier>,
     ) -> Response<Body> {
         let (id, method) = (request.id().clone(), request.method().to_owned());
         if let Err(why) = is_what_its_headers_say(headers, &request) {
@@ -326,9 +340,9 @@ impl Front {
         match reader.first().await {
             Some(answer) if reader.is_over() => {
                 let status = answer["error"]["code"].as_i64().and_then(status_of).unwrap_or(StatusCode::OK);
-                reader.into_answer(status, &answer)
+                reader.into_answer(status, &answer, carrier)
             }
-            Some(_) | None => reader.into_stream(false),
+            Some(_) | None => reader.into_stream(false, carrier),
         }
     }
 
@@ -367,12 +381,13 @@ impl Front {
         server: &str,
         headers: &HeaderMap,
         request: Request,
+        carrier: &Arc<Carrier>,
     ) -> Response<Body> {
         if let Err(refused) = speaks(headers, request.id()) {
             return refused;
         }
         if request.method() == "initialize" {
-            return self.begin(who, server, headers, request).await;
+            return self.begin(who, server, headers, request, carrier).await;
         }
         let session = match self.session_of(who, headers) {
             Ok(session) => session,
@@ -383,22 +398,29 @@ impl Front {
         let streams = accepts(headers, "text/event-stream");
         if is_call && streams {
             // At once, and with a name: where it breaks it is taken up again, however long the tool takes.
-            return reader.into_stream(true);
+            return reader.into_stream(true, carrier);
         }
         if !streams {
             // Whatever is said before its answer, there is one response.
             return match reader.answer().await {
-                Some(answer) => reader.into_answer(StatusCode::OK, &answer),
+                Some(answer) => reader.into_answer(StatusCode::OK, &answer, carrier),
                 None => empty(StatusCode::ACCEPTED),
             };
         }
         match reader.first().await {
-            Some(answer) if reader.is_over() => reader.into_answer(StatusCode::OK, &answer),
-            Some(_) | None => reader.into_stream(true),
+            Some(answer) if reader.is_over() => reader.into_answer(StatusCode::OK, &answer, carrier),
+            Some(_) | None => reader.into_stream(true, carrier),
         }
     }
 
-    async fn begin(self: &Arc<Self>, who: &str, server: &str, headers: &HeaderMap, request: Request) -> Response<Body> {
+    async fn begin(
+        self: &Arc<Self>,
+        who: &str,
+        server: &str,
+        headers: &HeaderMap,
+        request: Request,
+        carrier: &Arc<Carrier>,
+    ) -> Response<Body> {
         let id = request.id().clone();
         let project = match project_of(headers) {
             Ok(project) => project,
@@ -416,13 +438,13 @@ impl Front {
         kept.revision = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
         session.agreed_on(kept.revision.clone());
         if answer.get("result").is_none() {
-            let response = reader.into_answer(StatusCode::OK, &answer);
+            let response = reader.into_answer(StatusCode::OK, &answer, carrier);
             session.close(true).await;
             return response;
         }
         self.keep(&session, &kept);
         lock(&self.sessions).insert(session.id.clone(), session.clone());
-        let mut response = reader.into_answer(StatusCode::OK, &answer);
+        let mut response = reader.into_answer(StatusCode::OK, &answer, carrier);
         if let Ok(name) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert("mcp-session-id", name);
         }

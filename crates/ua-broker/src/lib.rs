@@ -22,6 +22,7 @@ mod bridge;
 mod broker;
 mod budget;
 mod came_back;
+mod carrier;
 mod client;
 mod connection;
 mod deliveries;

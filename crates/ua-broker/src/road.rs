@@ -7,7 +7,7 @@ use ua_core::chain;
 use serde_json::{Map, Value};
 use ua_dispatch::{DispatchError, Dispatcher};
 use ua_ledger::PeopleRules;
-use ua_runner::{Desk, DeskPorts, Workspace};
+use ua_runner::{Desk, DeskPorts, NoWaiting, Workspace};
 
 use crate::broker::{Broken, Broker};
 use crate::session::InUse;
@@ -46,6 +46,8 @@ impl Broker {
         .with_redactor(self.redactor.clone())
         // Who an e-mail may go to, and what the model has read, is the client's to know.
         .with_people(PeopleRules::default())
+        // A client waits for what came back: it is told, and stored behind that.
+        .with_patience(Arc::new(NoWaiting::new(self.env.clone())))
         // A client is told that tools changed, and nobody is asked to accept that for the calls of before.
         .held_to_definitions();
         let road = desk.road(&session.outbox).await;

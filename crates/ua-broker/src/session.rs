@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use ua_core::{CallId, CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
-use ua_ledger::{LateReplies as _, Outbox};
+use ua_ledger::{LateReplies as _, Outbox, settle_by_late_replies};
 use ua_mcp::LockDir;
 use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
 use ua_store::{
@@ -338,7 +338,7 @@ impl Broker {
         };
         let calls = self.store.calls(&run_id, None).await.map_err(Broken::at("read the session's calls"))?;
         let last = calls.iter().map(|call| call.position.turn).max().unwrap_or(0);
-        let settled = outbox.settle_by_late_replies(&lease, &calls, now).await;
+        let settled = settle_by_late_replies(outbox.as_ref(), self.late.as_ref(), &lease, &calls, now).await;
         settled.map_err(Broken::at("store what was answered before"))?;
         let session = Arc::new(Session {
             record,

@@ -78,7 +78,7 @@ impl Told {
                 };
                 format!(
                     "Not repeated. This exact call was sent{since} and its outcome is unknown: {why}. It may have happened. Do not send \
-                     it in other words. {who} Go on with other work; the same call again returns this, or the result."
+                     it in other words. {who} Continue with other work; the same call again returns this, or the result."
                 )
             }
             Self::Unstored { since: Some(at), why } => format!(
@@ -117,10 +117,10 @@ impl Told {
             }
             Self::Held { question, kind: QuestionKind::NearDuplicate } => format!(
                 "Not sent. Another call may have had this effect already, in other words or in another session. A person decides: \
-                 `{ua} answer {question}`. Go on with other work; the same call again returns this, or the result."
+                 `{ua} answer {question}`. Continue with other work; the same call again returns this, or the result."
             ),
             Self::Held { question, .. } => format!(
-                "Not sent yet. A person has to decide first: `{ua} answer {question}`. Go on with other work; the same call again returns \
+                "Not sent yet. A person has to decide first: `{ua} answer {question}`. Continue with other work; the same call again returns \
                  this, or the result."
             ),
             Self::Budget { budget } => format!(

@@ -55,7 +55,9 @@ pub(super) fn is_of_this_machine(headers: &HeaderMap) -> bool {
         let origin = origin.to_str().unwrap_or_default();
         origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).is_some_and(is_own)
     });
-    text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
+    // Of two of them who reads the second would see another one.
+    let is_given_once = headers.get_all(HOST).iter().count() == 1 && headers.get_all(ORIGIN).iter().count() <= 1;
+    is_given_once && text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
 }
 
 /// Whether the revision that a message of a session says it is in is one that has sessions.
@@ -128,6 +130,12 @@ mod tests {
             assert_eq!(is_of_this_machine(&given), is_own, "{host} {origin:?}");
         }
         assert!(!is_of_this_machine(&HeaderMap::new()));
+        for (name, second) in [(HOST, "127.0.0.1"), (HOST, "evil.example.com"), (ORIGIN, "http://evil.example.com")] {
+            let mut twice = headers(&[("host", "127.0.0.1"), ("origin", "http://127.0.0.1")]);
+            assert!(is_of_this_machine(&twice));
+            twice.append(name, second.parse().unwrap());
+            assert!(!is_of_this_machine(&twice), "{twice:?}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::{Front, HttpSettings, refusal};
 use crate::accepting;
 use crate::broker::{Broken, Broker};
+use crate::carrier::Watched;
 use crate::peers::{self, Caller};
 use crate::serve::DRAIN;
 use crate::sync::lock;
@@ -142,11 +143,12 @@ impl Front {
         if !is_ours {
             tracing::warn!(?caller, "what is no program of this user wants to be served");
         }
+        let (stream, carrier) = Watched::new(stream);
         let service = service_fn(|request| {
-            let front = self.clone();
+            let (front, carrier) = (self.clone(), carrier.clone());
             async move {
                 if is_ours {
-                    return Ok::<_, Infallible>(front.pass(request).await);
+                    return Ok::<_, Infallible>(front.pass(request, &carrier).await);
                 }
                 Ok(refusal(StatusCode::FORBIDDEN, "only programs of the user whose gateway this is are served"))
             }

@@ -15,6 +15,7 @@ use super::streams::{EventName, Log, Reader};
 use super::text_of;
 use crate::batches::{self, Batches};
 use crate::broker::{Broken, Broker, Way};
+use crate::carrier::Carrier;
 use crate::connection::Connection;
 use crate::incoming::{self, Aside, Incoming, Judged, Request};
 use crate::outgoing::ToClient;
@@ -318,10 +319,10 @@ impl HttpSession {
         Some(self.opened(&mut streams, log, place))
     }
 
-    /// A stream was written to its end.
-    pub(super) async fn written(&self, log: &Log) {
+    /// A stream was written to its end, over this connection.
+    pub(super) async fn written(&self, log: &Log, carrier: &Arc<Carrier>) {
         if let Some(request) = &log.request {
-            self.connection.delivered(request).await;
+            self.connection.delivered(request, Some(carrier)).await;
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::session::HttpSession;
 use super::{Body, as_json};
+use crate::carrier::Carrier;
 use crate::posted::Posted;
 use crate::sync::lock;
 
@@ -196,26 +197,28 @@ impl Reader {
     }
 
     /// The answer alone, as the whole response.
-    pub(super) fn into_answer(mut self, status: StatusCode, answer: &Value) -> Response<Body> {
+    pub(super) fn into_answer(mut self, status: StatusCode, answer: &Value, carrier: &Arc<Carrier>) -> Response<Body> {
         let response = as_json(status, answer);
         // It is written in one piece with its head.
         self.is_done = true;
-        let (session, log) = (self.session.clone(), self.log.clone());
-        tokio::spawn(async move { session.written(&log).await });
+        let (session, log, carrier) = (self.session.clone(), self.log.clone(), carrier.clone());
+        tokio::spawn(async move { session.written(&log, &carrier).await });
         response
     }
 
     /// A stream of events. `is_named`: it begins with a name under which it can be taken up again.
-    pub(super) fn into_stream(mut self, is_named: bool) -> Response<Body> {
+    pub(super) fn into_stream(mut self, is_named: bool, carrier: &Arc<Carrier>) -> Response<Body> {
         self.is_named = is_named;
+        let carrier = carrier.clone();
         let begin = is_named.then(|| format!("id: {}\nretry: 1000\ndata:\n\n", self.log.event(self.place)));
-        let events = futures_util::stream::unfold((self, begin), |(mut reader, mut begin)| async move {
-            let text = match begin.take() {
-                Some(begin) => begin,
-                None => reader.next().await?,
-            };
-            Some((Ok(Frame::data(Bytes::from(text))), (reader, begin)))
-        });
+        let events =
+            futures_util::stream::unfold((self, begin, carrier), |(mut reader, mut begin, carrier)| async move {
+                let text = match begin.take() {
+                    Some(begin) => begin,
+                    None => reader.next(&carrier).await?,
+                };
+                Some((Ok(Frame::data(Bytes::from(text))), (reader, begin, carrier)))
+            });
         let mut response = Response::new(StreamBody::new(events).boxed_unsync());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -223,10 +226,10 @@ impl Reader {
         response
     }
 
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self, carrier: &Arc<Carrier>) -> Option<String> {
         let Some((place, message)) = self.log.at(self.place).await else {
             if !std::mem::replace(&mut self.is_done, true) {
-                self.session.written(&self.log).await;
+                self.session.written(&self.log, carrier).await;
             }
             return None;
         };

@@ -8,9 +8,11 @@ use crate::world::{Client, GatewayWorld, text, told, until};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// Waits until another process of the tool server has begun.
-fn until_started_again(world: &GatewayWorld, client: &mut Client) {
+/// Lets the tool server end behind its answer, and waits until another process of it has begun.
+fn start_again(world: &GatewayWorld, client: &mut Client, line: &str) {
     let before = world.lines("servers").len();
+    world.behave("end");
+    client.result("append_line", &json!({ "text": line }));
     until("another process of the tool server", || {
         let id = client.request("resources/list", &json!({}));
         client.answer(id);
@@ -33,17 +35,13 @@ fn a_tool_that_is_another_one_behind_a_restart_is_judged_anew() {
     let page = json!({"page": "7"});
     assert_eq!(client.result("read_page", &page)["structuredContent"], page);
     assert_eq!(description(&mut client, "read_page"), "A tool.");
-    world.behave("end");
-    client.result("append_line", &json!({"text": "a"}));
-    until_started_again(&world, &mut client);
+    start_again(&world, &mut client, "a");
     // It is another process with the same tools, so nobody is told anything.
     client.result("read_page", &page);
     assert!(client.heard.iter().all(|message| message["method"] != CHANGED));
 
-    world.behave("end");
-    client.result("append_line", &json!({"text": "b"}));
     world.behave("changed");
-    until_started_again(&world, &mut client);
+    start_again(&world, &mut client, "b");
     client.result("read_page", &page);
     client.hear("that the tools changed", |message| message["method"] == CHANGED);
     assert_eq!(description(&mut client, "read_page"), "Publishes a page.");

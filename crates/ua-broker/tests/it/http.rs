@@ -34,11 +34,13 @@ pub(crate) struct HttpClient {
     pub(crate) address: String,
     pub(crate) token: String,
     pub(crate) session: Option<String>,
+    /// Whether its connections are for more than one request.
+    pub(crate) keeps_open: bool,
 }
 
 impl HttpClient {
     pub(crate) fn new(world: &GatewayWorld, name: &str) -> Self {
-        Self { address: world.over_http(), token: world.token(name), session: None }
+        Self { address: world.over_http(), token: world.token(name), session: None, keeps_open: false }
     }
 
     /// Writes a request; what comes back is read by whoever wants it.
@@ -46,10 +48,11 @@ impl HttpClient {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let mut head = format!(
             "{method} /s/stub/mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n",
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\nConnection: {}\r\n",
             self.address,
             self.token,
-            body.len()
+            body.len(),
+            if self.keeps_open { "keep-alive" } else { "close" }
         );
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -585,6 +588,6 @@ fn an_address_that_another_program_has_stops_no_client_of_a_bridge_and_is_said_p
     drop(squatter);
     let served = until("an address that is free", || Some(world.status()?["http"].as_str()?.to_owned()));
     assert_eq!((served, world.status().unwrap()["http_taken"].clone()), (format!("http://{address}"), Value::Null));
-    let client = HttpClient { address, token: world.token("codex"), session: None }.greet();
+    let client = HttpClient { address, token: world.token("codex"), session: None, keeps_open: false }.greet();
     assert_eq!(client.call(1, "append_line", &json!({"text": "b"})).status, 200);
 }

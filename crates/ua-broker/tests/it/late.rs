@@ -40,6 +40,29 @@ fn an_answer_that_the_database_does_not_take_outlives_its_broker() {
     world.check();
 }
 
+/// The same while the broker lives: its client has the answer, however long the database is held.
+#[test]
+fn an_answer_that_the_database_does_not_take_is_delivered() {
+    let world = GatewayWorld::new();
+    world.behave("hold");
+    let mut client = world.session("s1").greet();
+    let id = client.call("append_line", &json!({"text": "a"}));
+    world.until_effects(1);
+    let other = Connection::open(world.path("runtime_state.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(30)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    world.let_go();
+    let result = client.answer(id)["result"].clone();
+    assert_eq!((told(&result), text(&result).lines().next()), ("", Some("done, 1 so far")), "{result}");
+    other.execute_batch("ROLLBACK").unwrap();
+    until("the answer to be stored", || {
+        let call = world.calls("append_line").pop()?;
+        (call.status == CallStatus::Succeeded).then_some(())
+    });
+    client.done();
+    world.check();
+}
+
 /// The answer lies beside a question that was asked without it: the broker's next start settles the call, before anybody asks for it again.
 #[test]
 fn a_question_with_its_answer_beside_it_is_closed_when_the_broker_starts() {

@@ -1,7 +1,7 @@
 //! The very request, posted again: wherever the connection broke, whatever became of the broker meanwhile, in both eras, its effect is had once.
 //! And what comes back with what a tool asked for, again and again, from whomever.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -172,6 +172,79 @@ fn the_very_request_is_one_call_however_often_it_is_posted() {
             world.check();
         }
     }
+}
+
+/// What a client takes of an answer that was written whole, before it closes its connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Takes {
+    Nothing,
+    ItsBeginning,
+    All,
+    /// All of it, and it says that it had given up.
+    AllTooLate,
+}
+
+/// A connection that breaks before an answer was read says so, and so does a cancel that crosses it: the same call under another id, which a
+/// client of the newer era must post then, is that call once. Behind an answer that was read it is another.
+#[test]
+fn an_answer_that_its_client_did_not_take_is_owed_to_it() {
+    for (era, keeps_open) in ERAS.into_iter().flat_map(|era| [false, true].map(|keeps_open| (era, keeps_open))) {
+        for takes in [Takes::Nothing, Takes::ItsBeginning, Takes::All, Takes::AllTooLate] {
+            if takes == Takes::AllTooLate && era == Era::Stateless {
+                continue; // It cancels by closing its stream.
+            }
+            let what = format!("{era:?} {keeps_open} {takes:?}");
+            let world = GatewayWorld::new();
+            let client = Posting::new(&world, era, "codex");
+            let line = json!({"text": "a"});
+            let leaves = keeps_open && matches!(takes, Takes::Nothing | Takes::ItsBeginning);
+            let first = Posting { era, client: HttpClient { keeps_open: leaves, ..client.client.clone() } };
+            let mut first = first.call(&json!(1), "append_line", &line);
+            world.until_answered(1);
+            let mut there = vec![0; 1 << 16];
+            until("the answer to lie there", || {
+                let length = first.peek(&mut there).unwrap();
+                String::from_utf8_lossy(&there[..length]).contains("done, ").then_some(())
+            });
+            match takes {
+                Takes::Nothing => drop(first),
+                Takes::ItsBeginning => {
+                    first.read_exact(&mut [0; 12]).unwrap();
+                    drop(first);
+                }
+                Takes::All | Takes::AllTooLate => assert!(text(&result_of(first)).starts_with("done, "), "{what}"),
+            }
+            if takes == Takes::AllTooLate {
+                let params = json!({"requestId": 1, "reason": "timed out"});
+                let gives_up = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+                assert_eq!(client.client.post(&gives_up).status, 202);
+            }
+            let again = result_of(client.call(&json!(2), "append_line", &line));
+            let wanted = if takes == Takes::All { ("", 2) } else { ("late", 1) };
+            assert_eq!((notice(&again), world.effects().len()), wanted, "{what}: {again}");
+            world.until_answered(2);
+            let next = result_of(client.call(&json!(3), "append_line", &line));
+            assert_eq!((notice(&next), world.effects().len()), ("", wanted.1 + 1), "{what}: {next}");
+            world.check();
+        }
+    }
+}
+
+/// The same behind a bridge.
+#[test]
+fn an_answer_that_a_cancel_crossed_is_owed() {
+    let world = GatewayWorld::new();
+    let mut client = world.client().greet();
+    let line = json!({"text": "a"});
+    let id = client.call("append_line", &line);
+    assert!(text(&client.answer(id)["result"]).starts_with("done, "));
+    client.cancel(id);
+    let again = client.result("append_line", &line);
+    assert_eq!((notice(&again), world.effects().len()), ("late", 1), "{again}");
+    let next = client.result("append_line", &line);
+    assert_eq!((notice(&next), world.effects().len()), ("", 2), "{next}");
+    client.done();
+    world.check();
 }
 
 /// A request that is posted beside itself reads the same stream: also what its tool asks there.
@@ -457,6 +530,58 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
             assert_eq!(record.status, CallStatus::Unknown, "{what}");
             world.check();
         }
+    }
+}
+
+/// The same of a tool that only looks: it is made again, and asks again. Of one whose client comes back with the answer nothing is stored, and
+/// that client is told so.
+#[test]
+fn a_read_that_asked_is_made_again_where_its_broker_ended() {
+    for asked in [Asked::Bridge, Asked::Posted, Asked::TakenUp] {
+        let what = format!("{asked:?}");
+        let world = GatewayWorld::new();
+        let params = json!({"name": "look_up", "arguments": {}});
+        let is_question = |message: &Value| message["method"] == "elicitation/create";
+        let with = |id: &Value, size: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"size": size}}});
+        let said = match asked {
+            Asked::Bridge => {
+                let mut client = world.client().greet();
+                let id = client.request("tools/call", &params);
+                let first = client.hear("what the tool asks", is_question);
+                world.kill_broker();
+                client.say(&with(&first["id"], "late"));
+                let again = client.hear("what it asks again", |said| is_question(said) && said["id"] != first["id"]);
+                client.say(&with(&again["id"], "M"));
+                let said = client.answer(id)["result"].clone();
+                client.killed();
+                said
+            }
+            Asked::Posted | Asked::TakenUp => {
+                let client = Posting::new(&world, Era::Session, "codex");
+                let stream = client.post(&json!(5), "tools/call", &params);
+                let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+                let event = lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
+                let mut said = lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
+                let first: Value = said.find(is_question).unwrap();
+                let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
+                if asked == Asked::TakenUp {
+                    // Of a read that is under way nothing is stored: its client is told to make it again.
+                    let taken_up = client.client.write("GET", &[("Last-Event-ID", &event)], "");
+                    let told = hear(&taken_up, |message| message["id"] == 5);
+                    assert_eq!(told["error"]["code"], -32603, "{what}: {told}");
+                }
+                let again = client.post(&json!(5), "tools/call", &params);
+                let question = hear(&again, |said| is_question(said) || said["id"] == 5);
+                assert!(is_question(&question), "{what}: {question}");
+                assert_eq!(client.client.post(&with(&first["id"], "late")).status, 202);
+                assert_eq!(client.client.post(&with(&question["id"], "M")).status, 202);
+                hear(&again, |message| message["id"] == 5)["result"].clone()
+            }
+            Asked::ComesBack | Asked::BeginsAgain => continue,
+        };
+        assert_eq!(text(&said), "M", "{what}: {said}");
+        assert_eq!((world.effects().len(), world.lines("reads").len(), world.questions().len()), (0, 1, 0), "{what}");
+        world.check();
     }
 }
 
