@@ -10,6 +10,7 @@ mod assembler;
 #[cfg(test)]
 mod assembler_tests;
 pub(crate) mod names;
+mod reasoning;
 pub(crate) mod wire;
 
 use std::time::Duration;
@@ -29,6 +30,9 @@ use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::written::Conversations;
+
+/// The field of a kept block that has what a server said of the calls of its reply besides, in their order.
+const OF_CALLS: &str = "of_calls";
 
 /// How to reach a server of Chat Completions.
 #[derive(Debug, Clone)]

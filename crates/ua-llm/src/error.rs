@@ -310,6 +310,15 @@ impl LlmError {
         matches!(self, Self::InvalidRequest { status: 400 | 413 | 422, message } if !crate::http::too_long::names_a_part(message))
     }
 
+    /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
+    /// tell.
+    pub fn may_be_about_images(&self) -> bool {
+        let Self::InvalidRequest { status: 400 | 413 | 415 | 422, message } = self else { return false };
+        let said = message.to_ascii_lowercase();
+        ["image", "media type", "media_type", "picture"].iter().any(|word| said.contains(word))
+            || !crate::http::too_long::names_a_part(message)
+    }
+
     /// How long the provider asks to wait before the next request.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -345,53 +354,57 @@ impl LlmError {
         self
     }
 
-    /// What a person can try, for the line below the message.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Unauthorized { .. } => Some(
-                "check that the provider's key (ANTHROPIC_API_KEY, OPENAI_API_KEY) is valid and its account in good standing",
-            ),
-            Self::NotFound { .. } => Some("check the model's name; a fork of the run can take another model"),
-            Self::NoEndpoint { .. } => Some(
-                "check the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL): it is the address in front of `/v1`, or with it",
-            ),
-            Self::NotAReply { .. } => Some(
-                "check the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) and the proxy, then resume the run",
-            ),
-            Self::Setup { .. } => Some(
-                "check the provider's key and base URL (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL; OPENAI_API_KEY, OPENAI_BASE_URL)",
-            ),
-            Self::Unreachable { .. } => {
-                Some("check the network, the proxy and the provider's base URL; the run can be resumed")
+    /// What a person can try who uses this provider, for the line below the message.
+    pub fn hint(&self, provider: &str) -> Option<String> {
+        let (key, url) = variables_of(provider);
+        let words = match self {
+            Self::Unauthorized { .. } => {
+                return Some(format!("check that the provider's key{key} is valid and its account in good standing"));
             }
+            Self::NoEndpoint { .. } => {
+                return Some(format!(
+                    "check the provider's base URL{url}: it is the address in front of `/v1`, or with it"
+                ));
+            }
+            Self::NotAReply { .. } => {
+                return Some(format!("check the provider's base URL{url} and the proxy, then resume the run"));
+            }
+            Self::Setup { .. } => return Some(format!("check the provider's key{key} and base URL{url}")),
+            Self::Unreachable { .. } => {
+                return Some(format!(
+                    "check the network, the proxy and the provider's base URL{url}; the run can be resumed"
+                ));
+            }
+            Self::Protocol { .. } => {
+                return Some(format!("check that the base URL{url} is an endpoint of the provider's API"));
+            }
+            Self::Garbled { .. } => {
+                return Some(format!(
+                    "resume the run; if it comes again, check that the base URL{url} is an endpoint of the provider's API"
+                ));
+            }
+            Self::NotFound { .. } => "check the model's name; a fork of the run can take another model",
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
-                Some("wait a while, then resume the run")
+                "wait a while, then resume the run"
             }
             Self::Unanswered { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
-                Some("resume the run; nothing of the unfinished reply was used")
+                "resume the run; nothing of the unfinished reply was used"
             }
-            Self::Protocol { .. } => Some(
-                "check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
-            ),
             Self::NotRecorded { .. } => {
-                Some("play it with the job, the model and the tools it was recorded with, or record it again")
+                "play it with the job, the model and the tools it was recorded with, or record it again"
             }
-            Self::Garbled { .. } => Some(
-                "resume the run; if it comes again, check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
-            ),
-            Self::TooLong { .. } => Some(
-                "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results",
-            ),
-            Self::InvalidRequest { .. } => Some(
-                "correct what the provider names: what the run keeps (the model's settings, a tool, the history) in a fork of it, anything else \
-                 (the account, a server in between) before a resume",
-            ),
-            Self::BadTool { .. } => {
-                Some("leave the tool out (`tools.deny`), or have its schema corrected where it is made")
+            Self::TooLong { .. } => {
+                "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results"
             }
-            Self::Hopeless { .. } => Some("ask the provider, or fork the run with another model"),
-            Self::SessionForgotten { .. } => None,
-        }
+            Self::InvalidRequest { .. } => {
+                "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
+                 history), else before you resume it (the account, a server in between)"
+            }
+            Self::BadTool { .. } => "leave the tool out (`tools.deny`), or have its schema corrected where it is made",
+            Self::Hopeless { .. } => "ask the provider, or fork the run with another model",
+            Self::SessionForgotten { .. } => return None,
+        };
+        Some(words.to_owned())
     }
 
     /// Whether the same request brings the same refusal, so that going on as it is helps nobody.
@@ -407,6 +420,16 @@ impl LlmError {
                 | Self::Unauthorized { .. }
                 | Self::NotRecorded { .. }
         )
+    }
+}
+
+/// The variables that have the key and the base URL of a provider, each as it stands behind those words; nothing for one that is set up
+/// otherwise.
+fn variables_of(provider: &str) -> (&'static str, &'static str) {
+    match provider {
+        "anthropic" | "claude-code" => (" (ANTHROPIC_API_KEY)", " (ANTHROPIC_BASE_URL)"),
+        "openai" | "openai-chat" => (" (OPENAI_API_KEY)", " (OPENAI_BASE_URL)"),
+        _ => ("", ""),
     }
 }
 
@@ -437,6 +460,13 @@ mod tests {
     fn a_refused_key_names_the_variable_to_check() {
         let error = LlmError::Unauthorized { status: 401, message: "invalid x-api-key".into() };
         assert_eq!(error.class(), FailureClass::Operator);
-        assert!(error.hint().is_some_and(|hint| hint.contains("ANTHROPIC_API_KEY")));
+        for (provider, named, other) in
+            [("anthropic", "ANTHROPIC_", "OPENAI_"), ("openai-chat", "OPENAI_", "ANTHROPIC_")]
+        {
+            let all = [error.hint(provider), LlmError::Setup { why: "no key".into() }.hint(provider)];
+            assert!(all.iter().flatten().all(|hint| hint.contains(named) && !hint.contains(other)), "{all:?}");
+        }
+        assert!(error.hint("somebody's").is_some_and(|hint| !hint.contains('(')));
+        assert!(error.hint("anthropic").is_some_and(|hint| hint.contains("key (ANTHROPIC_API_KEY) is valid")));
     }
 }

@@ -4,8 +4,10 @@
 //! that a model is to see behind what they belong to, as opaque blocks that every wire here understands, and each wire sends them in
 //! its own words.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
-use ua_core::Block;
+use ua_core::{Block, Message};
 
 /// The owner of blocks that are images, which every wire understands.
 const IMAGE: &str = "image";
@@ -60,6 +62,12 @@ pub(crate) fn image_of(block: &Block) -> Option<Image<'_>> {
         }
         Block::Opaque { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } => None,
     }
+}
+
+/// The tool uses whose results have images in a request.
+pub fn images_of_results(messages: &[Message]) -> BTreeSet<String> {
+    let images = messages.iter().flat_map(|message| &message.blocks).filter_map(image_of);
+    images.filter_map(|image| image.tool_use_id.map(str::to_owned)).collect()
 }
 
 /// The bytes by which the size of a block says more than its tokens: an image costs by its area, not by its bytes.

@@ -131,7 +131,8 @@ fn read(file: &Path, text: &str) -> Result<Vec<Exchange>, CassetteError> {
             Ok(exchange) => exchanges.push(exchange),
             // The line of a process that died: nothing followed, or the next process began a new line behind it.
             Err(error) if error.is_eof() && (position + 1 == lines.len() || line.starts_with('{')) => {}
-            Err(error) => return Err(wrong(error.to_string())),
+            Err(error) if error.is_data() => return Err(wrong("it is not a recorded exchange".to_owned())),
+            Err(_) => return Err(wrong("it is not JSON, and each line of a recording is".to_owned())),
         }
     }
     Ok(exchanges)

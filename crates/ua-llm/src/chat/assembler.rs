@@ -9,14 +9,15 @@
 //! | Ollama, llama.cpp | a tool call comes whole in one chunk; the finish reason may be `stop` all the same |
 //! | vLLM | the role is repeated, content is `null`, an error is a chunk |
 //! | OpenRouter | comments while it waits, errors as a chunk with a code, reasoning as `reasoning_details` |
-//! | Gemini's adapter | parallel calls all have the index 0 |
+//! | Gemini's adapter | parallel calls all have the index 0; a call has a signature, and without it the next request is refused |
 //! | xAI | reasoning is in the total but not in the completion's tokens |
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
+use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
@@ -58,6 +59,8 @@ struct PartialCall {
     id: String,
     name: String,
     arguments: String,
+    /// What else the server said of it, which it wants to read again.
+    more: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +122,9 @@ struct CallDelta {
     id: Option<String>,
     #[serde(default)]
     function: Option<FunctionDelta>,
+    /// Gemini's signatures, for one, as `extra_content` or `provider_specific_fields`.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -127,6 +133,8 @@ struct FunctionDelta {
     name: Option<String>,
     #[serde(default)]
     arguments: Option<Value>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -233,7 +241,7 @@ impl Assembler {
 
     fn extend_call(&mut self, delta: CallDelta) {
         let id = delta.id.unwrap_or_default();
-        let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
+        let FunctionDelta { name, arguments, more: more_of_function } = delta.function.unwrap_or_default();
         let name = name.unwrap_or_default();
         // A piece continues the newest call of its index, unless it has another id: some servers give every call the index 0.
         let goes_on = |call: &PartialCall| id.is_empty() || call.id.is_empty() || call.id == id;
@@ -245,10 +253,20 @@ impl Assembler {
             call
         } else {
             let (id, name, arguments) = (String::new(), String::new(), String::new());
-            self.calls.push(PartialCall { index: delta.index, id, name, arguments });
+            self.calls.push(PartialCall { index: delta.index, id, name, arguments, more: Map::new() });
             let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
             call
         };
+        let said =
+            |more: Map<String, Value>| more.into_iter().filter(|(name, value)| name != "type" && !value.is_null());
+        call.more.extend(said(delta.more));
+        let of_function: Map<String, Value> = said(more_of_function).collect();
+        if !of_function.is_empty() {
+            match call.more.entry("function").or_insert_with(|| Value::Object(Map::new())) {
+                Value::Object(known) => known.extend(of_function),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
+            }
+        }
         if call.id.is_empty() {
             call.id = id;
         }
@@ -277,7 +295,9 @@ impl Assembler {
                 blocks.push(Block::Text { text });
             }
         }
-        for (position, call) in std::mem::take(&mut self.calls).into_iter().enumerate() {
+        let mut calls = std::mem::take(&mut self.calls);
+        blocks.extend(more_of(&mut calls));
+        for (position, call) in calls.into_iter().enumerate() {
             blocks.push(Block::ToolUse(ToolUse {
                 id: self.ids.take(&call.id, position),
                 name: offered_name(call.name, &self.renamed),
@@ -348,6 +368,13 @@ impl Assemble for Assembler {
     }
 }
 
+/// What a server said of the calls of a reply besides, in their order, as the block that keeps it.
+fn more_of(calls: &mut [PartialCall]) -> Option<Block> {
+    let more: Vec<Value> = calls.iter_mut().map(|call| Value::Object(std::mem::take(&mut call.more))).collect();
+    let says_something = more.iter().any(|more| more.as_object().is_some_and(|more| !more.is_empty()));
+    says_something.then(|| Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: json!({ OF_CALLS: more }) })
+}
+
 impl Reasoning {
     fn block(self) -> Option<Block> {
         let mut value = Map::new();
@@ -355,7 +382,7 @@ impl Reasoning {
             value.insert("reasoning_content".to_owned(), Value::String(self.content));
         }
         if !self.details.is_empty() {
-            value.insert("reasoning_details".to_owned(), Value::Array(self.details));
+            value.insert("reasoning_details".to_owned(), Value::Array(reasoning::whole(self.details)));
         } else if !self.text.is_empty() {
             value.insert("reasoning".to_owned(), Value::String(self.text));
         }

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage};
 
+use super::OF_CALLS;
 use super::assembler::Assembler;
 use crate::OPENAI_CHAT;
 use crate::http::events::{Assemble as _, Fault, Progress};
@@ -158,6 +159,36 @@ fn reasoning_is_kept_in_the_field_it_came_in() {
     let detail = json!({"type": "reasoning.encrypted", "data": "xyz", "index": 0});
     let openrouter = [json!({"reasoning": "Hm.", "reasoning_details": [detail]})];
     assert_eq!(kept(&openrouter), json!({"reasoning_details": [detail]}));
+}
+
+#[test]
+fn what_a_server_says_of_a_call_besides_is_kept_with_it() {
+    let signature = json!({"google": {"thought_signature": "SIG=="}});
+    let gemini = calls(&json!([
+        {"extra_content": signature, "function": {"name": "t", "arguments": "{}"}, "id": "a", "type": "function"},
+        {"index": 1, "function": {"name": "t", "arguments": "{}"}, "id": "b", "type": "function", "x": null},
+    ]));
+    let turn = read(&[gemini, finish("stop")]).unwrap();
+    let kept: Vec<&Block> = turn.blocks.iter().filter(|block| matches!(block, Block::Opaque { .. })).collect();
+    let expected = Block::Opaque {
+        provider: OPENAI_CHAT.to_owned(),
+        value: json!({ OF_CALLS: [{"extra_content": signature}, {}] }),
+    };
+    assert_eq!(kept, [&expected]);
+    // In pieces, and where the function has it.
+    let pieces = [
+        calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{"}}])),
+        calls(&json!([{"index": 0, "function": {"arguments": "}", "provider_specific_fields": {"s": 1}}, "more": 2}])),
+    ];
+    let turn = read(&[&pieces[..], &[finish("tool_calls")]].concat()).unwrap();
+    let value = json!({ OF_CALLS: [{"more": 2, "function": {"provider_specific_fields": {"s": 1}}}] });
+    assert!(turn.blocks.contains(&Block::Opaque { provider: OPENAI_CHAT.to_owned(), value }), "{:?}", turn.blocks);
+    // Where nothing is said, nothing is kept.
+    let plain =
+        calls(&json!([{"index": 0, "id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}}]));
+    assert!(
+        read(&[plain, finish("tool_calls")]).unwrap().blocks.iter().all(|block| !matches!(block, Block::Opaque { .. }))
+    );
 }
 
 #[test]

@@ -53,37 +53,78 @@ pub(crate) fn with_own_names(mut turn: ModelTurn, request: &ModelRequest, longes
 }
 
 /// A refusal of the whole request that means one of its tools, as one of that tool: it says so by a number (`tools.3.custom.input_schema`,
-/// `tools[3].function`), or speaks of a function or tool and has its name in quotes.
+/// `tools[3].function`), or speaks of a function or tool and has its name. A name says more than a number, which servers count in their own ways.
 pub(crate) fn naming_tools(error: LlmError, request: &ModelRequest, longest: usize) -> LlmError {
     let LlmError::InvalidRequest { status: status @ (400 | 422), message } = error else { return error };
-    match counted_tool(&message, request).or_else(|| quoted_tool(&message, request, longest)) {
+    match tool_of(&message, request, longest) {
         Some(tool) => LlmError::BadTool { status, tool, message },
         None => LlmError::InvalidRequest { status, message },
     }
 }
 
-fn counted_tool(message: &str, request: &ModelRequest) -> Option<String> {
-    let index = message.split("tools").skip(1).find_map(|rest| {
-        let digits: String = rest.strip_prefix(['.', '['])?.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<usize>().ok()
-    })?;
-    request.tools.get(index).map(|tool| tool.name.clone())
+fn tool_of(message: &str, request: &ModelRequest, longest: usize) -> Option<String> {
+    let index = index_in(message);
+    if index.is_none() && !is_about_tools(message) {
+        return None;
+    }
+    let named: Vec<&String> = request
+        .tools
+        .iter()
+        .filter(|tool| is_named(message, &wire_name(&tool.name, longest)))
+        .map(|tool| &tool.name)
+        .collect();
+    let counted = index.and_then(|index| request.tools.get(index)).map(|tool| &tool.name);
+    match named.as_slice() {
+        [] => counted.cloned(),
+        [only] => Some((*only).clone()),
+        several => counted.filter(|counted| several.contains(counted)).cloned(),
+    }
+}
+
+/// The place among the tools that a message gives, from 0.
+fn index_in(message: &str) -> Option<usize> {
+    // What a model said, or was told, may name a tool as well.
+    let ends = message.find("messages").unwrap_or(message.len());
+    message[..ends].split("tools").skip(1).find_map(|rest| {
+        // `tools.3`, `tools[3]`, and as a place in a list of keys, `'tools', 3`.
+        let behind = ["', ", "\", ", "',", "\",", ".", "["].iter().find_map(|between| rest.strip_prefix(between))?;
+        let (index, rest) = number_before(behind)?;
+        if rest.starts_with(".member") {
+            // It counts from 1.
+            return index.checked_sub(1);
+        }
+        // All functions are in the first of the tools.
+        let rest = rest.trim_start_matches([']', '.']);
+        let declared =
+            ["function_declarations", "functionDeclarations"].iter().find_map(|list| rest.strip_prefix(list));
+        match declared {
+            Some(rest) => number_before(rest.strip_prefix(['[', '.'])?).map(|(index, _)| index),
+            None => Some(index),
+        }
+    })
+}
+
+/// The number at the beginning of a text, and what follows it.
+fn number_before(text: &str) -> Option<(usize, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok().map(|number| (number, &text[end..]))
 }
 
 /// Only a message about what a tool is: one about what a model said, or was told, may name a tool as well.
-fn quoted_tool(message: &str, request: &ModelRequest, longest: usize) -> Option<String> {
+fn is_about_tools(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
-    let is_about_tools =
-        ["schema", "function declaration", "tool definition", "parameters"].iter().any(|word| lower.contains(word))
-            && ["tool", "function"].iter().any(|word| lower.contains(word))
-            && !["messages", "tool_choice", "tool call", "arguments"].iter().any(|word| lower.contains(word));
-    if !is_about_tools {
-        return None;
-    }
-    let quoted: BTreeSet<&str> = message.split(['\'', '"', '`']).collect();
-    let mut named = request.tools.iter().filter(|tool| quoted.contains(wire_name(&tool.name, longest).as_str()));
-    let first = named.next()?;
-    named.next().is_none().then(|| first.name.clone())
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    has(&["schema", "function declaration", "tool definition", "parameters"])
+        && has(&["tool", "function"])
+        && !has(&["messages", "tool_choice", "tool call", "arguments"])
+}
+
+/// Whether a message has the name of a tool in quotes, or, if it can be nothing else, as a word.
+fn is_named(message: &str, name: &str) -> bool {
+    let is_of_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_quoted = || message.split(['\'', '"', '`']).any(|piece| piece == name);
+    let is_word = || name.contains("__") && message.split(|c: char| !is_of_names(c)).any(|word| word == name);
+    is_quoted() || is_word()
 }
 
 /// Gives every tool use of a reply an id that the history does not have yet. Servers leave ids out, or count from 0 in each reply.
@@ -169,6 +210,16 @@ mod tests {
             "Invalid 'tools[1].function.parameters'",
             "Invalid schema for function 'mcp__a__bad': In context=(), object schema missing properties.",
             "the function declaration \"mcp__a__bad\" has no type",
+            // Gemini, AWS, Groq, vLLM and Mistral; and a number that is another one than the name.
+            "* GenerateContentRequest.tools[0].function_declarations[1].parameters.properties[a].items: missing field.\n",
+            "* GenerateContentRequest.tools[0].functionDeclarations.1.name: Invalid function name.",
+            "1 validation error detected: Value 'x' at 'toolConfig.tools.2.member.toolSpec.name' failed to satisfy constraint",
+            "Value 'mcp__a__bad' at 'toolConfig.tools.1.member.toolSpec.name' failed to satisfy constraint",
+            "The value at toolConfig.tools.1.toolSpec.inputSchema.json.type must be one of the following: object.",
+            "invalid JSON schema for tool mcp__a__bad, tools[0].function.parameters: `/properties/a`: missing",
+            "[{'type': 'string_type', 'loc': ('body', 'tools', 1, 'function', 'name'), 'msg': 'bad'}]",
+            r#"{"detail":[{"type":"string_pattern","loc":["body","tools",1,"function","name"],"msg":"bad"}]}"#,
+            "Unable to submit request because `mcp__a__bad` functionDeclaration `parameters.a` schema didn't specify the schema type field.",
         ] {
             assert_eq!(told(message).as_deref(), Some("mcp__a__bad"), "{message}");
         }
@@ -180,6 +231,9 @@ mod tests {
             "Invalid schema for function 'mcp__a__other'",
             "Invalid schema for functions 'mcp__a__bad' and 'mcp__a__fine'",
             "messages.3.content.0: tool_use of 'mcp__a__bad' has no schema",
+            "messages.2.content.0: no result; tools.0 was called",
+            "toolConfig.tools.0.member.toolSpec.name",
+            "Invalid schema for tools[2]: 'mcp__a__bad' and 'mcp__a__fine'",
             "tool_choice 'mcp__a__bad' does not match the schema of a tool",
         ] {
             assert_eq!(told(message), None, "{message}");

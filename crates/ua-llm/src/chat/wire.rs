@@ -1,10 +1,12 @@
 //! A request in the words of Chat Completions.
 
+use std::collections::VecDeque;
+
 use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role, ToolUse};
 
-use super::OutputLimit;
 use super::names::{OPENAI_LONGEST, wire_name};
+use super::{OF_CALLS, OutputLimit, reasoning};
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
 use crate::extras::ModelExtras;
@@ -16,6 +18,9 @@ use crate::written::{Written, listed, push_list};
 
 /// What stands in front of a result that is an error, since this wire has no field for it.
 pub(crate) const ERROR_MARK: &str = "[tool error]\n";
+
+/// The field of reasoning that comes in pieces.
+const DETAILS: &str = "reasoning_details";
 
 /// Writes the body of `POST …/chat/completions`.
 pub(crate) fn write(
@@ -126,36 +131,62 @@ fn is_sent(block: &Block) -> bool {
 
 fn assistant(blocks: &[&Block]) -> Value {
     let text = text_of(blocks);
-    let calls: Vec<Value> = blocks
-        .iter()
-        .filter_map(|block| match block {
-            Block::ToolUse(tool_use) => Some(tool_call(tool_use)),
-            Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
-        })
-        .collect();
+    let mut calls: Vec<Value> = Vec::new();
+    // What was said of the calls of a reply besides stands in front of them.
+    let mut more: VecDeque<&Map<String, Value>> = VecDeque::new();
+    for block in blocks {
+        match block {
+            Block::ToolUse(tool_use) => calls.push(tool_call(tool_use, more.pop_front())),
+            Block::Opaque { .. } => {
+                let of_calls = own_fields(block).and_then(|fields| fields.get(OF_CALLS)).and_then(Value::as_array);
+                if let Some(of_calls) = of_calls {
+                    more = of_calls.iter().filter_map(Value::as_object).collect();
+                }
+            }
+            Block::Text { .. } | Block::ToolResult { .. } => {}
+        }
+    }
     let content = if text.is_empty() { Value::Null } else { Value::String(text) };
     let mut message = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content)]);
     if !calls.is_empty() {
         // Models that think between calls want to read what they thought; behind the last call it has no use any more.
-        for (field, value) in blocks.iter().filter_map(|block| own_reasoning(block)).flatten() {
-            message.insert(field.clone(), value.clone());
+        let reasoning = blocks.iter().filter_map(|block| own_fields(block)).flatten();
+        for (field, value) in reasoning.filter(|(field, _)| *field != OF_CALLS) {
+            let pieces = value.as_array().filter(|_| field == DETAILS);
+            let value =
+                pieces.map_or_else(|| value.clone(), |pieces| Value::Array(reasoning::whole(pieces.iter().cloned())));
+            message.insert(field.clone(), value);
         }
         message.insert("tool_calls".to_owned(), Value::Array(calls));
     }
     Value::Object(message)
 }
 
-/// The fields of reasoning that this wire brought.
-fn own_reasoning(block: &Block) -> Option<&Map<String, Value>> {
+/// The fields that this wire brought besides: of reasoning, and of calls.
+fn own_fields(block: &Block) -> Option<&Map<String, Value>> {
     match block {
         Block::Opaque { provider, value } if provider == OPENAI_CHAT => value.as_object(),
         Block::Opaque { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } => None,
     }
 }
 
-fn tool_call(tool_use: &ToolUse) -> Value {
+/// A call, with what its server said of it besides.
+fn tool_call(tool_use: &ToolUse, more: Option<&Map<String, Value>>) -> Value {
     let arguments = wire_input(&tool_use.input).to_string();
-    json!({"id": tool_use.id, "type": "function", "function": {"name": wire_name(&tool_use.name, OPENAI_LONGEST), "arguments": arguments}})
+    let mut function = Map::new();
+    let mut call = Map::new();
+    for (name, value) in more.into_iter().flatten() {
+        match value.as_object().filter(|_| name == "function") {
+            Some(of_function) => function.clone_from(of_function),
+            None => drop(call.insert(name.clone(), value.clone())),
+        }
+    }
+    function.insert("name".to_owned(), json!(wire_name(&tool_use.name, OPENAI_LONGEST)));
+    function.insert("arguments".to_owned(), json!(arguments));
+    call.insert("id".to_owned(), json!(tool_use.id));
+    call.insert("type".to_owned(), json!("function"));
+    call.insert("function".to_owned(), Value::Object(function));
+    Value::Object(call)
 }
 
 fn tool_message(block: &Block) -> Option<Value> {
@@ -285,6 +316,35 @@ mod tests {
         assert_eq!(messages[2]["reasoning_content"], "hm");
         assert_eq!(messages[2]["content"], Value::Null);
         assert_eq!(messages[4], json!({"role": "assistant", "content": "done"}));
+    }
+
+    #[test]
+    fn what_a_server_said_of_a_call_goes_back_with_that_call() {
+        let of_calls = |signatures: &[Value]| Block::Opaque {
+            provider: OPENAI_CHAT.into(),
+            value: json!({ OF_CALLS: signatures }),
+        };
+        let signed = |signature: &str| json!({"extra_content": {"google": {"thought_signature": signature}}, "id": "no", "function": {"name": "no", "x": 1}});
+        let thought = Block::Opaque { provider: OPENAI_CHAT.into(), value: json!({"reasoning_content": "hm"}) };
+        let history = vec![
+            Message::user(Origin::Prompt, "go"),
+            reply(vec![thought, of_calls(&[signed("A"), json!({})]), call("a", json!({})), call("b", json!({}))]),
+            // Two replies in a row, as after one that was cut: each call has its own.
+            reply(vec![of_calls(&[json!({}), signed("D")]), call("c", json!({})), call("d", json!({}))]),
+            results(&[("a", "ok", false), ("b", "ok", false), ("c", "ok", false), ("d", "ok", false)]),
+            reply(vec![call("e", json!({}))]),
+        ];
+        let messages = encode_request(&request(history), OutputLimit::MaxTokens)["messages"].clone();
+        let all =
+            [&messages[2], &messages[7]].map(|message| message["tool_calls"].as_array().unwrap().clone()).concat();
+        let said: Vec<_> = all
+            .iter()
+            .map(|call| (call["id"].as_str().unwrap(), call["extra_content"]["google"]["thought_signature"].as_str()))
+            .collect();
+        assert_eq!(said, [("a", Some("A")), ("b", None), ("c", None), ("d", Some("D")), ("e", None)]);
+        assert!(all.iter().all(|call| call["function"]["name"] == "t"), "{all:?}");
+        assert_eq!((&all[0]["function"]["x"], &all[1]["function"]["x"]), (&json!(1), &Value::Null));
+        assert_eq!((&messages[2]["reasoning_content"], &messages[2][OF_CALLS]), (&json!("hm"), &Value::Null));
     }
 
     #[test]

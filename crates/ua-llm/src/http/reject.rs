@@ -1,5 +1,6 @@
 //! From an error answer to the error a caller sees.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,18 +10,54 @@ use crate::http::too_long;
 
 /// Sorts an HTTP status other than 200. `body` is what the provider said with it.
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
+    let body = &*alone(body);
     let message = message_in(body);
     if status == 429 && says_unpaid(body) {
         // Not a matter of time: nothing is answered until somebody pays.
         return LlmError::Unauthorized { status, message };
     }
-    if status == 413 || too_long::says_so(status, body, &message) {
+    if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
         return LlmError::TooLong { status, message };
     }
     if status == 404 && !is_about_model(&message, body, model) {
         return LlmError::NoEndpoint { message };
     }
-    by_status_and_message(status, retry_after, message, model)
+    match status {
+        400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => LlmError::Unauthorized { status, message },
+        400 if says_no_such_model(body, &message) => LlmError::NotFound { model: model.to_owned(), message },
+        403 if is_page(body) => LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned() },
+        403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status, message },
+        status => by_status_and_message(status, retry_after, message, model),
+    }
+}
+
+/// An answer by itself, where a server gives a list with one in it, as Gemini's door does.
+fn alone(body: &str) -> Cow<'_, str> {
+    match serde_json::from_str::<Value>(body) {
+        Ok(Value::Array(answers)) if answers.len() == 1 && answers[0].is_object() => Cow::Owned(answers[0].to_string()),
+        Ok(_) | Err(_) => Cow::Borrowed(body),
+    }
+}
+
+/// Whether an error has one of these reasons or codes, wherever it stands.
+fn has_reason(body: &str, reasons: &[&str]) -> bool {
+    serde_json::from_str::<Value>(body).is_ok() && reasons.iter().any(|reason| body.contains(&format!("\"{reason}\"")))
+}
+
+/// Whether a refusal is one of the model's name.
+fn says_no_such_model(body: &str, message: &str) -> bool {
+    has_reason(body, &["model_not_found"]) || message.to_ascii_lowercase().contains("not a valid model")
+}
+
+fn is_page(body: &str) -> bool {
+    body.trim_start().starts_with('<')
+}
+
+/// Whether what is forbidden is what was asked, or from where, and not who asks: a country, what a filter found.
+fn is_about_what_was_asked(body: &str, message: &str) -> bool {
+    let said = message.to_ascii_lowercase();
+    has_reason(body, &["unsupported_country_region_territory", "flagged_input"])
+        || ["country", "flagged", "moderation"].iter().any(|word| said.contains(word))
 }
 
 /// Whether an API says of a 404 that it is the model which is not there. Another page, or an API that knows no such path, does not.
@@ -28,7 +65,7 @@ fn is_about_model(message: &str, body: &str, model: &str) -> bool {
     let is_json = serde_json::from_str::<Value>(body).is_ok_and(|body| body.is_object());
     let said = message.to_ascii_lowercase();
     let names_it = !model.is_empty() && said.contains(&model.to_ascii_lowercase());
-    is_json && (names_it || said.contains("model") || said.contains("deployment"))
+    is_json && (names_it || ["model", "deployment", "no endpoints found"].iter().any(|word| said.contains(word)))
 }
 
 /// What an answer with status 200 is that is no stream of events.
@@ -37,8 +74,11 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
     let start = || body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect::<String>();
     let named = if content_type.is_empty() { "no content type" } else { content_type };
+    let body = &*alone(body);
     let trimmed = body.trim_start();
     let what = match serde_json::from_str::<Value>(body) {
+        // Whoever stands in between has put the status where the reply would be.
+        Ok(read) if let Some(status) = status_in(&read) => return by_status(status, None, body, ""),
         Ok(read) if ["error", "detail"].iter().any(|field| read.get(field).is_some_and(|value| !value.is_null())) => {
             format!("an error in place of one: {}", message_in(body))
         }
@@ -61,6 +101,13 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     LlmError::NotAReply { what }
 }
 
+/// The number of a status that an error in place of a reply has.
+fn status_in(read: &Value) -> Option<u16> {
+    let code = &read["error"]["code"];
+    let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
+    u16::try_from(code).ok().filter(|code| (400..600).contains(code))
+}
+
 /// What the provider's advice makes of an error: `x-should-retry` says of this very answer whether asking again may help.
 pub(crate) fn as_advised(
     error: LlmError,
@@ -73,7 +120,8 @@ pub(crate) fn as_advised(
         Some(false) if error.may_retry() && !matches!(error, LlmError::SessionForgotten { .. }) => {
             LlmError::Hopeless { status, message: message(error) }
         }
-        Some(true) if !error.may_retry() && status < 500 => {
+        // With the same request nothing would be won.
+        Some(true) if !error.may_retry() && status < 500 && !matches!(error, LlmError::TooLong { .. }) => {
             LlmError::Overloaded { retry_after, message: message(error) }
         }
         Some(_) | None => error,
@@ -105,7 +153,8 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         429 => LlmError::RateLimited { retry_after, message },
         // Too early: it was not begun.
         425 | 503 | 529 => LlmError::Overloaded { retry_after, message },
-        408 | 409 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
+        // What it was passed on to failed, or whoever passed it on gave up.
+        408 | 409 | 424 | 499 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
         // Whatever stands in for the provider meanwhile (a page that says so, a sign-in) stands there for a while.
         302 | 303 | 307 => LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})") },
         300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
@@ -183,8 +232,10 @@ mod tests {
             (409, "server"),
             (413, "too long"),
             (422, "invalid"),
+            (424, "server"),
             (425, "overloaded"),
             (429, "rate limited"),
+            (499, "server"),
             (500, "server"),
             (503, "overloaded"),
             (504, "server"),
@@ -208,7 +259,45 @@ mod tests {
         for body in ["404 page not found", "<html>no such model page</html>", r#"{"detail":"Not Found"}"#, ""] {
             let error = by_status(404, None, body, "qwen-x");
             assert!(matches!(error, LlmError::NoEndpoint { .. }), "{body}: {error}");
-            assert!(error.was_refused() && error.is_final() && error.hint().unwrap().contains("base URL"));
+            assert!(error.was_refused() && error.is_final() && error.hint("anthropic").unwrap().contains("base URL"));
+        }
+    }
+
+    #[test]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else it is, the test fails")]
+    fn errors_are_read_in_the_shapes_and_words_of_routers_and_geminis_door() {
+        let kind = |status: u16, body: &str| match by_status(status, None, body, "m") {
+            LlmError::Unauthorized { .. } => "credentials",
+            LlmError::NotFound { .. } => "model",
+            LlmError::InvalidRequest { .. } => "request",
+            LlmError::Overloaded { .. } => "busy",
+            LlmError::NotAReply { .. } => "no reply",
+            LlmError::NoEndpoint { .. } => "address",
+            other => panic!("{other:?}"),
+        };
+        for (status, body, wanted) in [
+            (503, r#"[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]"#, "busy"),
+            (404, r#"[{"error":{"code":404,"message":"models/m is not found for API version v1main"}}]"#, "model"),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+                "credentials",
+            ),
+            (404, r#"{"error":{"code":404,"message":"No endpoints found that support tool use."}}"#, "model"),
+            (400, r#"{"error":{"code":400,"message":"m is not a valid model ID"}}"#, "model"),
+            (
+                403,
+                r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"reasons":["violence"]}}}"#,
+                "request",
+            ),
+            (403, r#"{"error":{"code":"unsupported_country_region_territory","message":"not supported"}}"#, "request"),
+            (403, "<!DOCTYPE html><title>Just a moment...</title>", "no reply"),
+            (403, r#"{"error":{"message":"Key limit exceeded"}}"#, "credentials"),
+            (400, r#"{"error":{"code":400,"message":"bad temperature"}}"#, "request"),
+            (404, "404 page not found", "address"),
+        ] {
+            assert_eq!(kind(status, body), wanted, "{status} {body}");
+            assert!(!message_in(&alone(body)).starts_with(['[', '{']), "{body}");
         }
     }
 

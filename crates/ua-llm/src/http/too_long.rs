@@ -114,9 +114,29 @@ pub(super) fn says_so(status: u16, body: &str, message: &str) -> bool {
     match status {
         400 | 422 => has_code(body) || says_too_long(message),
         // A server that failed says many things; only one that names the context is believed.
-        500 => has_code(body) || (message.to_ascii_lowercase().contains("context") && says_too_long(message)),
+        500 | 503 => {
+            let said = message.to_ascii_lowercase();
+            has_code(body)
+                || ((said.contains("context") || said.contains("input is too long")) && says_too_long(message))
+        }
         _ => false,
     }
+}
+
+/// Whether a limit of what is taken within a while is one that this request alone is over: no wait helps then. Most limits are over because of
+/// what was asked before.
+pub(super) fn never_fits(message: &str) -> bool {
+    let said = message.to_ascii_lowercase();
+    let number_behind = |word: &str| {
+        said.match_indices(word).find_map(|(at, _)| {
+            let behind = said[at + word.len()..].trim_start_matches([' ', ':', '=']);
+            let ends = |c: char| !c.is_ascii_digit() && !matches!(c, ',' | '_');
+            let digits = behind.split(ends).next().unwrap_or_default().replace([',', '_'], "");
+            digits.parse::<u64>().ok()
+        })
+    };
+    let is_over = number_behind("requested").zip(number_behind("limit")).is_some_and(|(asked, limit)| asked > limit);
+    is_over || ["request too large", "must be reduced", "long context request"].iter().any(|words| said.contains(words))
 }
 
 /// Whether an error of any wire's shape has such a code, wherever it stands in it.
@@ -167,7 +187,7 @@ mod tests {
     use serde_json::json;
 
     use crate::error::LlmError;
-    use crate::http::reject::by_status;
+    use crate::http::reject::{by_status, not_a_stream};
 
     /// The words of the servers that people use, as they were seen, and one sentence that no server has: with its own numbers, each is a request
     /// that is too long, over any status that such a server answers with.
@@ -285,6 +305,48 @@ mod tests {
             json!({"type": "error", "error": {"type": "request_too_large", "message": "no"}}),
         ] {
             assert!(matches!(by_status(400, None, &body.to_string(), "m"), LlmError::TooLong { .. }), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_a_while_that_one_request_is_over_is_no_matter_of_time() {
+        for (status, message) in [
+            (
+                429,
+                "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 50000. The input or output tokens must be reduced in order to run successfully.",
+            ),
+            (429, "Rate limit reached for m on tokens per min (TPM): Limit 30,000, Used 100, Requested 50,000."),
+            (429, "Extra usage is required for long context requests."),
+            (503, "Input is too long for requested model."),
+        ] {
+            let body = json!({"error": {"message": message, "code": "rate_limit_exceeded"}}).to_string();
+            let error = by_status(status, None, &body, "m");
+            assert!(matches!(error, LlmError::TooLong { .. }), "{message}: {error:?}");
+        }
+        for message in [
+            "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 5000. Please try again in 8s.",
+            "Too many requests",
+            "This request would exceed your organization's rate limit of 30,000 input tokens per minute.",
+        ] {
+            let body = json!({"error": {"message": message, "code": "rate_limit_exceeded"}}).to_string();
+            let error = by_status(429, None, &body, "m");
+            assert!(matches!(error, LlmError::RateLimited { .. }), "{message}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_the_place_of_a_reply_is_what_its_status_says() {
+        let of = |code: serde_json::Value, message: &str| {
+            not_a_stream("application/json", &json!({"error": {"code": code, "message": message}}).to_string())
+        };
+        assert!(matches!(
+            of(json!(400), "This model's maximum context length is 8192 tokens."),
+            LlmError::TooLong { .. }
+        ));
+        assert!(matches!(of(json!("429"), "slow down"), LlmError::RateLimited { .. }));
+        assert!(matches!(of(json!(503), "busy"), LlmError::Overloaded { .. }));
+        for code in [json!("context"), json!(7), json!(null), json!(200)] {
+            assert!(matches!(of(code, "no"), LlmError::NotAReply { .. }));
         }
     }
 

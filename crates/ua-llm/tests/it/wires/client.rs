@@ -183,7 +183,7 @@ async fn a_wrong_key_is_refused_with_a_hint_and_without_showing_it() {
     assert!(
         matches!(&error, LlmError::Unauthorized { status: 401, message } if message.starts_with("invalid x-api-key"))
     );
-    assert!(error.hint().unwrap().contains("ANTHROPIC_API_KEY"));
+    assert!(error.hint("anthropic").unwrap().contains("ANTHROPIC_API_KEY"));
     assert!(!format!("{error} {error:?} {client:?}").contains("sk-ant-wrong"));
 }
 
