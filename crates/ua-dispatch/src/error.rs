@@ -42,6 +42,12 @@ pub enum DispatchError {
         /// What is wrong, and how to fix it.
         why: String,
     },
+    /// What the job says about tools does not fit those that are there.
+    #[error("{why}")]
+    Unfit {
+        /// What does not fit.
+        why: String,
+    },
 }
 
 impl DispatchError {
@@ -55,7 +61,7 @@ impl DispatchError {
         match self {
             Self::Ledger(source) => source.class(),
             Self::Transport(_) | Self::SubAgent { .. } => FailureClass::Transient,
-            Self::OrphanAlive { .. } | Self::Configuration { .. } => FailureClass::Operator,
+            Self::OrphanAlive { .. } | Self::Configuration { .. } | Self::Unfit { .. } => FailureClass::Operator,
         }
     }
 }

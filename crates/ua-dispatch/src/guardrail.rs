@@ -171,13 +171,13 @@ impl Rules {
         let has_switch = name.is_ask_user() || name.is_task();
         if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !has_switch {
             return Some(format!(
-                "`{}` is not among the tools this job allows. Go on with those that are offered.",
+                "`{}` is not among the tools this job allows. Continue with those that are offered.",
                 name.tool
             ));
         }
         let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
         if named(&self.deny) || named(&self.forbidden) || effect.is_some_and(|kind| self.forbidden.is_match(kind)) {
-            return Some(format!("This job forbids `{}`. Go on without it.", name.tool));
+            return Some(format!("This job forbids `{}`. Continue without it.", name.tool));
         }
         None
     }

@@ -89,7 +89,7 @@ impl Dispatcher {
     }
 
     /// Gives up what tools still do for calls of a run that ends: the other side is told where it can be, and nobody knows how far it
-    /// came. Calls without a handle are left as they are.
+    /// came. Calls without a handle are left as they are, but for those whose answer was kept beside the database.
     ///
     /// # Errors
     /// Those of the ledger. That a server could not be told is none.
@@ -115,7 +115,7 @@ impl Dispatcher {
             let why = "the run ended before the tool was done; the other side was told where it could be".to_owned();
             self.ledger.settle(permit, Outcome::Lost { why }).await?;
         }
-        Ok(())
+        Ok(self.ledger.settle_by_late_replies(calls).await?)
     }
 
     /// The loop. `handle` is stored.

@@ -189,7 +189,7 @@ impl Planner<'_> {
         if policy.requires_idempotency_key && policy.key_channel.is_none() {
             return refuse(
                 "no_key_channel",
-                format!("Not run: {}. Go on without it.", no_channel(policy, self.rules.audience())),
+                format!("Not run: {}. Continue without it.", no_channel(policy, self.rules.audience())),
             );
         }
         let schema = entry.map(|entry| &entry.spec.input_schema);
@@ -221,7 +221,7 @@ impl Planner<'_> {
 
 /// What the model is told about a reference to a secret that it may not use.
 pub(crate) fn not_given(why: &str) -> String {
-    format!("Not run: {why}. Leave the reference out, or go on without this call.")
+    format!("Not run: {why}. Leave the reference out, or continue without this call.")
 }
 
 pub(crate) fn refused(resolution: Resolution, code: &str, message: String) -> Refusal {

@@ -61,6 +61,30 @@ impl Replacement {
         Ok(())
     }
 
+    /// The same where others write, too: a folder that stands in its place is given another name, with all that is in it.
+    pub fn place_whatever_is_there(mut self) -> io::Result<()> {
+        self.flush()?;
+        let open = &self.folder.open;
+        for _ in 0..DRAWS {
+            match rustix::fs::renameat(open, &self.temporary, open, &self.name) {
+                Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => {}
+                placed => {
+                    placed?;
+                    self.file = None;
+                    return Ok(());
+                }
+            }
+            let mut aside = self.name.clone();
+            aside.push(format!(".{}.folder", unguessable()?));
+            match rustix::fs::renameat(open, &self.name, open, &aside) {
+                // Whoever put it there may have taken it away.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Errno::ISDIR.into())
+    }
+
     /// Appends what was written so far to another file.
     pub fn append_to(&mut self, other: &mut impl io::Write) -> io::Result<()> {
         self.flush()?;

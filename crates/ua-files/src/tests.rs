@@ -105,6 +105,26 @@ fn a_replaced_file_is_new_private_and_leaves_nothing_beside_it() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_file_makes_way_with_what_is_in_it() {
+    let bed = bed();
+    for content in [None, Some("x")] {
+        bed.folder.make_folder("c.md/d").unwrap();
+        if let Some(text) = content {
+            bed.folder.replace("c.md/d/e", text.as_bytes()).unwrap();
+        }
+        let mut replacement = bed.folder.replacement("c.md").unwrap();
+        replacement.write_all(b"one").unwrap();
+        replacement.place_whatever_is_there().unwrap();
+        assert_eq!(fs::read_to_string(bed.folder.path().join("c.md")).unwrap(), "one");
+        let entries = bed.folder.entries().unwrap();
+        let (aside, _) = entries.iter().find(|(_, kind)| *kind == Kind::Folder).unwrap();
+        assert_eq!((entries.len(), bed.folder.path().join(aside).join("d/e").exists()), (2, content.is_some()));
+        fs::remove_dir_all(bed.folder.path().join(aside)).unwrap();
+        bed.folder.remove("c.md").unwrap();
+    }
+}
+
+#[test]
 fn nobody_inherits_what_is_open() {
     let bed = bed();
     let file = bed.folder.append("log").unwrap();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{CanonicalJson, sha256};
+use ua_core::{CanonicalJson, Redactor, sha256};
 
 use crate::config::Reach;
 use crate::host::printable;
@@ -55,6 +55,13 @@ pub struct Locked {
     pub reach: String,
     /// The command that writes the file of this server anew, and with `--check` behind it only compares; a lock that is in no file has none.
     pub command: Option<String>,
+}
+
+impl Locked {
+    /// The same as it would be said now that `redactor` knows what it does.
+    pub(crate) fn without_secrets(&self, redactor: &Redactor) -> Self {
+        Self { expected: self.expected.as_ref().map(|known| known.without_secrets(redactor)), ..self.clone() }
+    }
 }
 
 impl Default for DefinitionLock {
@@ -112,9 +119,26 @@ impl DefinitionLock {
         changes
     }
 
+    /// The same without what `redactor` knows: what was locked before a secret was known is compared as it would be said now.
+    #[must_use]
+    pub fn without_secrets(&self, redactor: &Redactor) -> Self {
+        let clean = |(server, locked): (&String, &LockedServer)| (server.clone(), locked.without_secrets(redactor));
+        Self { version: self.version, servers: self.servers.iter().map(clean).collect() }
+    }
+
     /// What a server has to be that is reached like this.
     pub fn of(&self, server: &str, reach: &Reach) -> Locked {
         Locked { expected: self.servers.get(server).cloned(), reach: reach_digest(reach), command: None }
+    }
+}
+
+impl LockedServer {
+    /// The same without what `redactor` knows. Digests are of what came: nobody reads a secret out of them, and two people who lock the same
+    /// server with secrets of their own have the same ones.
+    pub(crate) fn without_secrets(&self, redactor: &Redactor) -> Self {
+        let text = |text: &str| redactor.text(text).into_owned();
+        let tools = self.tools.iter().map(|(tool, parts)| (text(tool), parts.clone()));
+        Self { reach: self.reach.clone(), name: text(&self.name), version: text(&self.version), tools: tools.collect() }
     }
 }
 
@@ -137,13 +161,20 @@ pub(crate) fn tool_digests(tool: &Value) -> BTreeMap<String, String> {
     PARTS.iter().filter_map(part).collect()
 }
 
-/// What a server is now.
-pub(crate) fn as_found(reach: &str, (name, version): &(String, String), tools: &[Value]) -> LockedServer {
-    let named = |tool: &Value| Some((tool.get("name")?.as_str()?.to_owned(), tool_digests(tool)));
+/// What a server is now, by what it said, without what `redactor` knows.
+pub(crate) fn as_found(
+    reach: &str,
+    (name, version): &(String, String),
+    tools: &[Value],
+    redactor: &Redactor,
+) -> LockedServer {
+    let named = |tool: &Value| Some((redactor.text(tool.get("name")?.as_str()?).into_owned(), tool_digests(tool)));
+    // Before anything is cut to size: half of a secret is not recognised any more.
+    let short = |text: &str| printable(&redactor.text(text), 200);
     LockedServer {
         reach: reach.to_owned(),
-        name: printable(name, 200),
-        version: printable(version, 200),
+        name: short(name),
+        version: short(version),
         tools: tools.iter().filter_map(named).collect(),
     }
 }
@@ -226,7 +257,7 @@ mod tests {
     }
 
     fn found(tools: &[Value], version: &str) -> LockedServer {
-        as_found(&reach_digest(&reach("a")), &("s".to_owned(), version.to_owned()), tools)
+        as_found(&reach_digest(&reach("a")), &("s".to_owned(), version.to_owned()), tools, &Redactor::default())
     }
 
     #[test]
@@ -255,6 +286,27 @@ mod tests {
         more.push(json!({"name": "new", "inputSchema": {}}));
         assert_eq!(checked(&locked, &found(&more, "1")), Ok(vec!["new".to_owned()]), "left out, not refused");
         assert!(checked(&lock.of("other", &reach("a")), &found(&tools(), "1")).is_err());
+    }
+
+    #[test]
+    fn what_is_locked_holds_no_secret_and_still_fits_when_one_becomes_known() {
+        let secret = "nzQ7-kk31-secret-canary";
+        let redactor = Redactor::new([("TOK".to_owned(), secret.to_owned())]);
+        let tool = json!({"name": format!("x-{secret}"), "description": secret, "inputSchema": {"type": "object"}});
+        let said = (format!("{}{secret}", "n".repeat(190)), secret.to_owned());
+        let found = |redactor: &Redactor| {
+            let found = as_found(&reach_digest(&reach("a")), &said, std::slice::from_ref(&tool), redactor);
+            DefinitionLock::of_servers([("s".to_owned(), found)].into())
+        };
+        let (clean, raw) = (found(&redactor), found(&Redactor::default()));
+        assert!(!clean.to_text().contains(&secret[..9]) && raw.to_text().contains(&secret[..9]), "{}", clean.to_text());
+        assert!(!clean.changes_since(None).concat().contains(secret));
+        // A lock that was written before the secret was known is the same one.
+        let known = DefinitionLock::parse(&raw.to_text()).unwrap();
+        let locked = known.of("s", &reach("a")).without_secrets(&redactor);
+        let now = &clean.servers["s"];
+        assert_eq!(now.tools, locked.expected.as_ref().unwrap().tools);
+        assert_eq!(clean.without_secrets(&redactor), clean);
     }
 
     #[test]

@@ -279,13 +279,17 @@ impl HttpConnection {
                     }
                     Reply::Result(result, length) => completed(bounded(result, length)),
                     Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
+                    Reply::Status { status, not_let_in: Some(NotLetIn::NotRenewable(why)), .. } => Outcome::NotSent {
+                        why: format!("its login had ended (HTTP status {status}) and could not be renewed: {why}"),
+                    },
                     Reply::Status { status, body, not_let_in, retry_after } => {
                         let is_login = |why: &NotLetIn| !matches!(why, NotLetIn::OwnHeader | NotLetIn::NoToken);
                         let hint = not_let_in.filter(is_login);
                         let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.server)));
                         let body = format!("{body}{}", hint.unwrap_or_default());
                         // It says that the session is over; a new one may be let in.
-                        let of_session = status == StatusCode::NOT_FOUND && self.inner.agreed().session.is_some();
+                        let of_session =
+                            reading::is_about_session(status, &body) && self.inner.agreed().session.is_some();
                         Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body, of_session, retry_after })
                     }
                 }

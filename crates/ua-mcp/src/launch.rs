@@ -18,8 +18,11 @@ use crate::shim::ShimArgs;
 /// How much of a server's standard error is quoted when it fails.
 const QUOTED_LINES: usize = 20;
 const QUOTED_BYTES: u64 = 8 * 1024;
-/// How long a process whose output closed may take to be reaped.
+/// How often it is looked whether a process whose output closed has ended.
 const REAP: Duration = Duration::from_millis(500);
+/// How long one that is there still counts as about to end, and how long its shim may take on a busy machine once it is gone.
+const LIVES: Duration = Duration::from_secs(2);
+const ENDS: Duration = Duration::from_secs(10);
 
 /// How to run the shim: the program and the arguments before its own (`ua __shim`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,15 +102,28 @@ impl Launch<'_> {
 impl ToolProcess {
     /// Says how the process ended, or that it did not, with the last lines it wrote to its standard error.
     pub(crate) async fn exit_reason(&mut self, env: &Env) -> String {
-        let end = match self.ended_within(REAP, env).await {
+        let mut waited = REAP;
+        let mut ended = self.ended_within(REAP, env).await;
+        while ended.is_none() && waited < if self.is_there() { LIVES } else { ENDS } {
+            ended = self.ended_within(REAP, env).await;
+            waited += REAP;
+        }
+        let end = match ended {
             Some(status) => match status.code() {
                 Some(code) => format!("`{}` ended with exit code {code}", self.command),
                 None => format!("`{}` was killed ({status})", self.command),
             },
-            None => format!("`{}` is still running", self.command),
+            None if self.is_there() => format!("`{}` is still running", self.command),
+            None => format!("how `{}` ended is not known yet", self.command),
         };
         let quote = self.stderr.last_lines();
         if quote.is_empty() { end } else { format!("{end}; it wrote:\n{quote}") }
+    }
+
+    /// Whether something that the shim started is there. That the shim itself was not reaped yet says nothing about it.
+    fn is_there(&self) -> bool {
+        let shim = self.child.id().and_then(|id| i32::try_from(id).ok());
+        crate::process::others().iter().any(|process| Some(process.parent) == shim)
     }
 
     /// Waits for the shim's end, up to `span`.
@@ -184,6 +200,34 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    /// A process in the place of a shim, which runs this as a script.
+    fn shim(script: &str) -> ToolProcess {
+        let child =
+            Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        ToolProcess { child, command: "server".to_owned(), stderr: StderrLog::open("a", None).unwrap() }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_said_to_run_only_while_it_does() {
+        // Time passes at once: however long it takes, what is said is true.
+        let env = Env::simulated(1);
+        // Its server has ended, and its shim may have something to do.
+        let mut ended = shim("read line; exit 3");
+        let said = ended.exit_reason(&env).await;
+        assert!(
+            ["how `server` ended is not known yet", "`server` ended with exit code 3"].contains(&said.as_str()),
+            "{said}"
+        );
+        let mut lives = shim("tail -f /dev/null --pid=$$; exit 3");
+        while !lives.is_there() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lives.exit_reason(&env).await, "`server` is still running");
+        // And with the time that it takes.
+        let mut reaped = shim("exit 3");
+        assert_eq!(reaped.exit_reason(&ua_core::system::env()).await, "`server` ended with exit code 3");
+    }
 
     #[test]
     fn only_the_last_lines_of_this_start_are_quoted() {

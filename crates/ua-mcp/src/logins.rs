@@ -16,6 +16,7 @@ mod kept;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
@@ -25,6 +26,15 @@ pub use self::begin::{LoginRequest, OwnClient, PendingLogin};
 use self::kept::Kept;
 pub use self::kept::LoginFacts;
 use crate::http::is_this_machine;
+
+/// How long is waited before each further try to renew a login whose server is not reached, or fails.
+const OUTAGE: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(15),
+];
 
 /// How long before its end a token is renewed.
 const MARGIN_MILLIS: i64 = 30_000;
@@ -215,7 +225,15 @@ impl Logins {
         if !kept.facts().renewable {
             return Err(LoginError::Ended("it was for a limited time and cannot be renewed".to_owned()));
         }
-        kept.renew(Arc::clone(&self.vault)).await?;
+        // A day has many renewals, and their server a bad minute now and then.
+        let mut waits = OUTAGE.iter();
+        while let Err(error) = kept.renew(Arc::clone(&self.vault)).await {
+            let Some(wait) = waits.next().filter(|_| matches!(error, LoginError::Unreachable(_))) else {
+                return Err(error);
+            };
+            tracing::info!(%error, seconds = wait.as_secs(), "a login could not be renewed, trying again");
+            self.env.clock.sleep(*wait).await;
+        }
         tracing::info!("the login at a tool server was renewed");
         let renewed = self.load(address).await?.and_then(|kept| kept.token());
         renewed.ok_or_else(gone)
@@ -287,6 +305,9 @@ pub(crate) fn check_endpoint(what: &str, address: &str) -> Result<(), LoginError
 pub(crate) fn check_metadata(metadata: &AuthorizationMetadata) -> Result<(), LoginError> {
     check_endpoint("login page", &metadata.authorization_endpoint)?;
     check_endpoint("token endpoint", &metadata.token_endpoint)?;
+    if let Some(issuer) = &metadata.issuer {
+        check_endpoint("address of its own", issuer)?;
+    }
     metadata.registration_endpoint.as_deref().map_or(Ok(()), |address| check_endpoint("registration endpoint", address))
 }
 

@@ -157,7 +157,7 @@ impl McpTransport {
         }
         let connection = self.place_of(server, permit, handle).await?;
         if let Err(why) = self.check_login(server, permit.name(), permit.destination(), &connection).await {
-            return Err(TransportError::Elsewhere { server: server.name().to_owned(), why });
+            return Err(server.error(|server, why| TransportError::Elsewhere { server, why }, &why));
         }
         match (&handle.task, &handle.input) {
             (Some(task), Some(input)) if !input.answers.is_empty() => {
@@ -166,7 +166,7 @@ impl McpTransport {
             (Some(task), _) => self.poll(server, permit, &connection, handle, task).await,
             (None, Some(input)) => {
                 let sending = self.sending(server, permit, &connection);
-                let mut sending = sending.map_err(|why| not_reached(server, why))?;
+                let mut sending = sending.map_err(|why| not_reached(server, &why))?;
                 if !input.answers.is_empty() {
                     sending.params.insert("inputResponses".to_owned(), json!(input.answers));
                 }
@@ -175,7 +175,7 @@ impl McpTransport {
                 }
                 let outcome = self.follow(&connection, sending, permit, None).await;
                 match Self::placed(&connection, outcome) {
-                    Outcome::NotSent { why } => Err(not_reached(server, why)),
+                    Outcome::NotSent { why } => Err(not_reached(server, &why)),
                     Outcome::Continues(mut next) => {
                         if let Some(next) = &mut next.input {
                             next.round = next.round.max(1) + input.round;
@@ -184,7 +184,7 @@ impl McpTransport {
                     }
                     // It is still to be told; the session that it is told in is another one.
                     Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
-                        Err(not_reached(server, format!("its session is over (HTTP status {status}): {body}")))
+                        Err(not_reached(server, &format!("its session is over (HTTP status {status}): {body}")))
                     }
                     // The first round was taken, so nothing that is said to the second proves that nothing happened.
                     Outcome::Raw(RawReply::HttpStatus { status, .. }) => Ok(Outcome::Lost {
@@ -216,7 +216,7 @@ impl McpTransport {
             tool = permit.name().tool,
             "taking up the session of an earlier process"
         );
-        server.adopt(session, dialect, self.shared()).map_err(|why| not_reached(server, why))
+        server.adopt(session, dialect, self.shared()).map_err(|why| not_reached(server, &why))
     }
 
     /// Hands over what a task asked for.
@@ -236,7 +236,7 @@ impl McpTransport {
                 tracing::info!(server = server.name(), message, "a task did not take what it had asked for");
                 Ok(behind()) // it says itself how it stands
             }
-            Err(why) => Err(not_reached(server, why.into_why())),
+            Err(why) => Err(not_reached(server, &why.into_why())),
         }
     }
 
@@ -273,7 +273,7 @@ impl McpTransport {
             }
             "failed" if is_new => done(failed(&state)),
             "completed" | "failed" => match self.result(connection, permit, handle, task).await {
-                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
+                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),
                 outcome @ (Outcome::Raw(_) | Outcome::Continues(_)) => done(outcome),
             },
             "cancelled" => done(Outcome::Lost {
@@ -287,7 +287,7 @@ impl McpTransport {
             }
             // It asks on the stream that will bring its result.
             "input_required" => match self.result(connection, permit, handle, task).await {
-                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
+                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),
                 outcome @ Outcome::Continues(_) => Ok(outcome),
                 outcome @ Outcome::Raw(_) => done(outcome),
             },
@@ -317,7 +317,7 @@ impl McpTransport {
         };
         let why = why.into_why();
         if !is_unknown {
-            return Err(not_reached(server, why));
+            return Err(not_reached(server, &why));
         }
         if let Connection::Http(http) = connection {
             http.note_task(task, false);
@@ -356,8 +356,8 @@ impl McpTransport {
     }
 }
 
-fn not_reached(server: &Server, why: String) -> TransportError {
-    TransportError::NotReached { server: server.name().to_owned(), why }
+fn not_reached(server: &Server, why: &str) -> TransportError {
+    server.error(|server, why| TransportError::NotReached { server, why }, why)
 }
 
 fn of_task<const N: usize>(task: &str, more: [(&str, Value); N]) -> Map<String, Value> {

@@ -85,6 +85,10 @@ fn read(namespace: ToolNamespace, server: &str, tool: &Value) -> Result<Offered,
         }
         None => return Err("it has no name".to_owned()),
     };
+    // A name cannot be said otherwise, and a call would have to.
+    if name.tool.contains("[secret ") {
+        return Err("its name contains a secret".to_owned());
+    }
     if let Some(why) = not_offerable(&name) {
         return Err(why);
     }

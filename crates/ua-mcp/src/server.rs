@@ -47,8 +47,13 @@ pub(crate) struct Shared {
 }
 
 /// A configured server.
+///
+/// Invariant: nothing that it says about itself gets past here with a secret in it, neither a list nor a refusal: what it said is taken into
+/// [`Known`] and [`Listed`] by [`Server::keep`] alone, and errors are made by [`Server::error`] alone.
 pub(crate) struct Server {
     pub(crate) spec: ServerSpec,
+    /// What takes secrets out of what it says.
+    redactor: Redactor,
     /// The generation of this process that runs; starting and retiring hold the lock, calls do not.
     running: Mutex<Option<Running>>,
     /// What was listed last.
@@ -130,9 +135,10 @@ pub(crate) struct Listed {
 }
 
 impl Server {
-    pub(crate) fn new(spec: ServerSpec) -> Self {
+    pub(crate) fn new(spec: ServerSpec, redactor: Redactor) -> Self {
         Self {
             spec,
+            redactor,
             running: Mutex::new(None),
             listed: std::sync::Mutex::default(),
             expected: std::sync::Mutex::default(),
@@ -144,12 +150,21 @@ impl Server {
         &self.spec.name
     }
 
-    fn not_started(&self, why: impl Into<String>) -> TransportError {
-        TransportError::NotStarted { server: self.spec.name.clone(), why: why.into() }
+    /// An error about it: of its name and why, in which its own words may stand.
+    pub(crate) fn error(&self, of: impl FnOnce(String, String) -> TransportError, why: &str) -> TransportError {
+        of(self.spec.name.clone(), self.redactor.text(why).into_owned())
     }
 
-    fn not_listed(&self, why: impl Into<String>) -> TransportError {
-        TransportError::NotListed { server: self.spec.name.clone(), why: why.into() }
+    fn not_started(&self, why: impl AsRef<str>) -> TransportError {
+        self.error(|server, why| TransportError::NotStarted { server, why }, why.as_ref())
+    }
+
+    pub(crate) fn not_listed(&self, why: impl AsRef<str>) -> TransportError {
+        self.error(|server, why| TransportError::NotListed { server, why }, why.as_ref())
+    }
+
+    fn changed(&self, why: &str) -> TransportError {
+        self.error(|server, why| TransportError::Changed { server, why }, why)
     }
 
     /// The generation that runs, if it need not be started, waited for or listed anew.
@@ -195,7 +210,7 @@ impl Server {
         let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
         if let Some(why) = expected.differs(&connection.dialect(), &tools) {
             // It stays expected, so that nothing goes there however often somebody asks.
-            return Err(TransportError::Changed { server: self.spec.name.clone(), why });
+            return Err(self.changed(&why));
         }
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
@@ -246,14 +261,14 @@ impl Server {
         let Some(known) = self.known().filter(|_| connection.host().take_change()) else { return Ok(()) };
         let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
         let dialect = connection.dialect();
-        let now = as_found(&known.as_found.reach, &dialect.server, &tools);
+        let now = as_found(&known.as_found.reach, &dialect.server, &tools, &self.redactor);
         let found = differences(&known.as_found, &now);
         if found.is_empty() {
             return Ok(());
         }
         connection.host().note_change(); // it stays so
         let why = format!("it changed while the step was running: {}; resume to check it again", found.join("; "));
-        Err(TransportError::Changed { server: self.spec.name.clone(), why })
+        Err(self.changed(&why))
     }
 
     /// A connection to a session that an earlier process began.
@@ -393,20 +408,25 @@ impl Server {
         self.keep(&tools, &connection.dialect())
     }
 
-    /// Takes the tools that can be offered out of a list, as it came.
+    /// Takes the tools that can be offered out of a list, as it came, without the secrets that it repeats.
     fn keep(&self, tools: &[Value], dialect: &Dialect) -> Result<Listed, TransportError> {
         let server = &self.spec.name;
         let reach = self.spec.lock.as_ref().map_or_else(|| reach_digest(&self.spec.reach), |lock| lock.reach.clone());
-        let now = as_found(&reach, &dialect.server, tools);
-        let unlocked = match self.spec.lock.as_ref().map(|lock| checked(lock, &now)) {
+        let now = as_found(&reach, &dialect.server, tools, &self.redactor);
+        let lock = self.spec.lock.as_ref().map(|lock| lock.without_secrets(&self.redactor));
+        let unlocked = match lock.map(|lock| checked(&lock, &now)) {
             None => Vec::new(),
             Some(Ok(new)) => new,
-            Some(Err(why)) => return Err(TransportError::Changed { server: server.clone(), why }),
+            Some(Err(why)) => return Err(self.changed(&why)),
         };
+        let mut tools = tools.to_vec();
+        for tool in &mut tools {
+            self.redactor.json(tool);
+        }
         let mut names = BTreeSet::new();
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
         let mut facts = BTreeMap::new();
-        for listed in offered::read_list(self.spec.namespace, server, tools) {
+        for listed in offered::read_list(self.spec.namespace, server, &tools) {
             names.extend(listed.name.clone());
             let is_remote = matches!(self.spec.reach, Reach::Http { .. });
             let read = listed.offered.and_then(|offered| {
@@ -442,7 +462,8 @@ impl Server {
                 kept.tools.push(resources::spec(name, resource));
             }
         }
-        let (name, version) = dialect.server.clone();
+        let said = |text: &str| self.redactor.text(text).into_owned();
+        let (name, version) = (said(&dialect.server.0), said(&dialect.server.1));
         let about = ServerAbout { revision: dialect.version.clone(), name, version };
         let known = Known { as_found: now, facts, about };
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));

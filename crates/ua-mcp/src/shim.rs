@@ -155,6 +155,7 @@ fn run(args: &ShimArgs) -> Result<i32, Failed> {
     detach()?;
     adopt_orphans()?;
     leave_keys();
+    crate::mark::mark();
     let lock = take_lock(args)?;
     let child = start(args, &lock)?;
     let code = supervise(child, args);

@@ -167,7 +167,7 @@ impl McpTransport {
             logins: config.logins,
             foreteller: config.foreteller,
         };
-        let servers = config.servers.into_iter().map(Server::new).collect();
+        let servers = config.servers.into_iter().map(|server| Server::new(server, shared.redactor.clone())).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
         let secrets = config.secrets.map(JudgedSecrets::new);
         Self {
@@ -374,7 +374,7 @@ impl McpTransport {
     fn destination_key(&self, server: &Server) -> Result<DestinationKey, TransportError> {
         let path = self.shared.locks.destination_key();
         destination_key(&path).map_err(|error| {
-            not_identified(server, format!("the key {} can be neither read nor made: {error}", path.display()))
+            not_identified(server, &format!("the key {} can be neither read nor made: {error}", path.display()))
         })
     }
 
@@ -438,7 +438,7 @@ impl McpTransport {
                 listed.tools.iter().find(|tool| tools.iter().any(|other| other.name.raw == tool.name.raw))
             {
                 let why = format!("another server offers `{}` too; rename one of the servers", tool.name);
-                return Err(TransportError::NotListed { server: server.name().to_owned(), why });
+                return Err(server.not_listed(why));
             }
             let mut notes = listed.notes;
             for tool in &listed.tools {
@@ -512,7 +512,7 @@ impl ToolTransport for McpTransport {
         let Ok(server) = self.server(&tool.server) else { return Ok(None) };
         let logins = server.spec.reach.login_address().zip(self.shared.logins.as_ref());
         let login = logins.map_or(Ok(None), |(address, logins)| logins.identity(address));
-        let login = login.map_err(|error| not_identified(server, error.to_string()))?;
+        let login = login.map_err(|error| not_identified(server, &error.to_string()))?;
         let destination = self.destination_with(server, tool, login)?;
         self.with_secrets(destination, server, arguments)
     }
@@ -569,6 +569,6 @@ impl ToolTransport for McpTransport {
     }
 }
 
-fn not_identified(server: &Server, why: String) -> TransportError {
-    TransportError::NotIdentified { server: server.name().to_owned(), why }
+fn not_identified(server: &Server, why: &str) -> TransportError {
+    server.error(|server, why| TransportError::NotIdentified { server, why }, why)
 }

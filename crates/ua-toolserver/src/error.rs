@@ -55,6 +55,12 @@ pub enum ToolServerError {
 }
 
 impl ToolServerError {
+    /// Whether the input ended before any client said anything.
+    pub fn is_without_client(&self) -> bool {
+        let Self::Handshake { source } = self else { return false };
+        matches!(**source, rmcp::service::ServerInitializeError::ConnectionClosed(_))
+    }
+
     /// The variable of the environment that says what is wrong, its value as it may be shown, and why it cannot be used.
     pub fn variable(&self) -> Option<(String, &str, &str)> {
         match self {

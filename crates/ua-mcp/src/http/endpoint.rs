@@ -72,6 +72,8 @@ impl Failure {
 pub(crate) enum NotLetIn {
     /// There is another token now: the request was not read, and may be made anew.
     Renewed,
+    /// The login has to be renewed, and nobody can be reached who does that: nothing is wrong with it.
+    NotRenewable(String),
     /// Nobody is logged in, or not any more, with the reason.
     LoggedOut(Option<String>),
     /// The login does not allow it; these scopes would.
@@ -87,6 +89,7 @@ impl NotLetIn {
     pub(crate) fn hint(&self, server: &str) -> String {
         match self {
             Self::Renewed => "its login was renewed; try again".to_owned(),
+            Self::NotRenewable(why) => format!("its login could not be renewed: {why}; try again later"),
             Self::LoggedOut(None) => {
                 format!("log in with `ua login {server}`, or give it its token in `headers` of the MCP configuration")
             }
@@ -291,6 +294,7 @@ impl Endpoint {
                     }
                     Ok(true) => Some(NotLetIn::Renewed),
                     Ok(false) => Some(NotLetIn::LoggedOut(None)),
+                    Err(error @ LoginError::Unreachable(_)) => Some(NotLetIn::NotRenewable(error.to_string())),
                     Err(error) => Some(NotLetIn::LoggedOut(Some(error.to_string()))),
                 }
             }

@@ -1,6 +1,6 @@
 //! Reading the answer to one posted request, over as many connections as that takes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -50,7 +50,7 @@ impl HttpConnection {
         match kind.as_str() {
             "application/json" => {
                 let body = whole(response).await?;
-                match self.inner.understand(&body, id)? {
+                match self.inner.understand(&body, id).map_err(|fault| lost(fault.in_words()))? {
                     Some(reply) => Ok(reply),
                     None => Err(lost("it broke the protocol: it answered with a message that is not an answer")),
                 }
@@ -60,7 +60,27 @@ impl HttpConnection {
                     let inner = Arc::clone(&self.inner);
                     async move { inner.resume(&after).await }
                 };
-                follow(&self.inner.env, response, |data| self.inner.understand(data, id), resume).await
+                // What else comes on it may come before the answer, and is passed over, as it is on a pipe.
+                let first_stray = OnceLock::new();
+                let understand = |data: &[u8]| match self.inner.understand(data, id) {
+                    Ok(found) => Ok(found),
+                    Err(stray @ Fault::Stray(_)) => {
+                        tracing::debug!(
+                            server = self.inner.server,
+                            why = stray.in_words(),
+                            "a message on a stream is passed over"
+                        );
+                        first_stray.get_or_init(|| stray.in_words());
+                        Ok(None)
+                    }
+                    Err(fault @ Fault::Answer(_)) => Err(lost(fault.in_words())),
+                };
+                let followed = follow(&self.inner.env, response, understand, resume).await;
+                match (followed, first_stray.get()) {
+                    // It may have been what was meant for the answer.
+                    (Err(Failure::Lost(why)), Some(stray)) => Err(lost(format!("{why}; before that {stray}"))),
+                    (followed, _) => followed,
+                }
             }
             _ => Err(lost(format!("it answered HTTP status {status} with {kind:?} content and no result"))),
         }
@@ -111,6 +131,14 @@ fn answered_all_the_same(status: StatusCode, body: &str, id: i64) -> Option<Repl
         Answer::Result(result) => Some(Reply::Result(result, body.len())),
         Answer::Error { code, message } => (!is_at_the_door(status)).then_some(Reply::Error { code, message }),
     }
+}
+
+/// Whether a refusal says that it does not know the session: by its status, or, from servers that were made before that had one, in words.
+pub(super) fn is_about_session(status: StatusCode, body: &str) -> bool {
+    let said = body.to_ascii_lowercase();
+    let names_it = ["no valid session", "invalid session", "session not found", "unknown session"];
+    status == StatusCode::NOT_FOUND
+        || (status == StatusCode::BAD_REQUEST && names_it.iter().any(|words| said.contains(words)))
 }
 
 /// Whether a status is about who asks, and not about what is asked.
@@ -201,6 +229,21 @@ pub(super) async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
     }
 }
 
+/// What is wrong with a message.
+enum Fault {
+    /// It is not the answer that is waited for, as far as can be told.
+    Stray(String),
+    /// It is that answer, and says nothing.
+    Answer(String),
+}
+
+impl Fault {
+    fn in_words(&self) -> String {
+        let (Self::Stray(why) | Self::Answer(why)) = self;
+        format!("it broke the protocol: {why}")
+    }
+}
+
 /// Why a stream gives no more events.
 pub(super) enum Broken {
     /// The connection; another one may bring the rest.
@@ -278,26 +321,26 @@ impl Inner {
     }
 
     /// Reads one message: the answer to request `id`, or something else, for which `None` is returned once it is dealt
-    /// with. What may have been the answer and cannot be read loses the call.
-    fn understand(self: &Arc<Self>, bytes: &[u8], id: i64) -> Result<Option<Reply>, Failure> {
-        let broken = |why: &str| lost(format!("it broke the protocol: {why}"));
+    /// with.
+    fn understand(self: &Arc<Self>, bytes: &[u8], id: i64) -> Result<Option<Reply>, Fault> {
+        let stray = |why: &str| Fault::Stray(why.to_owned());
         let mut message: Map<String, Value> = match read_message(bytes) {
             Ok(Value::Object(message)) => message,
-            Ok(Value::Array(_)) => return Err(broken("it sent a batch, which nobody asked for")),
-            Ok(_) => return Err(broken("a message is not an object")),
-            Err(error) => return Err(broken(&format!("a message cannot be read: {error}"))),
+            Ok(Value::Array(_)) => return Err(stray("it sent a batch, which nobody asked for")),
+            Ok(_) => return Err(stray("a message is not an object")),
+            Err(error) => return Err(stray(&format!("a message cannot be read: {error}"))),
         };
         if message.contains_key("method") {
             self.answer_request(message, Some(id));
             return Ok(None);
         }
         if answered_id(&message) != Some(id) {
-            return Err(broken("it answered a request that was not made"));
+            return Err(stray("it answered a request that was not made"));
         }
         match answer(&mut message) {
             Ok(Answer::Result(result)) => Ok(Some(Reply::Result(result, bytes.len()))),
             Ok(Answer::Error { code, message }) => Ok(Some(Reply::Error { code, message })),
-            Err(why) => Err(broken(why)),
+            Err(why) => Err(Fault::Answer(why.to_owned())),
         }
     }
 
@@ -326,6 +369,14 @@ mod tests {
     use super::*;
 
     /// What somebody answered who read the request is the answer, whatever the status beside it.
+    #[test]
+    fn a_session_that_is_over_is_said_by_a_status_or_in_words() {
+        let of = |status, body| is_about_session(StatusCode::from_u16(status).unwrap(), body);
+        let words = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
+        assert!(of(404, "") && of(400, words));
+        assert!(!of(400, "Bad Request") && !of(500, words) && !of(403, words));
+    }
+
     #[test]
     fn an_answer_in_the_body_of_a_refusal_is_the_answer() {
         let read = |status: u16, body: Value| {

@@ -173,6 +173,11 @@ impl Relay {
                 Some(NotLetIn::Renewed) => {
                     return Relayed::NotSent(format!("its login had ended (HTTP status {status}) and was renewed"));
                 }
+                Some(NotLetIn::NotRenewable(why)) => {
+                    return Relayed::NotSent(format!(
+                        "its login had ended (HTTP status {status}) and could not be renewed: {why}"
+                    ));
+                }
                 Some(NotLetIn::OwnHeader | NotLetIn::NoToken) | None => {}
                 Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
             }

@@ -1,6 +1,7 @@
 //! How a person logs in: where to, and what is done with what they bring back.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs as _};
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{StatusCode, Url};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::kept::{Around, LoginFacts, Shelf, manager, said};
 use super::{LoginError, Logins, blocking, check_address, check_endpoint, check_metadata};
-use crate::http::Endpoint;
+use crate::http::{Endpoint, is_this_machine};
 
 /// What this program calls itself where it registers.
 const CLIENT_NAME: &str = "ua";
@@ -74,6 +75,10 @@ impl Logins {
     pub async fn begin(&self, request: LoginRequest) -> Result<PendingLogin, LoginError> {
         check_address(&request.address)?;
         let challenge = challenge(&request).await?;
+        // What is read in the clear says where the login page and the token endpoint are.
+        if let Some(named) = challenge.as_deref().and_then(|words| metadata_named_in(words, &request.address)) {
+            check_endpoint("description of its logins", &named)?;
+        }
         let mut manager = manager(&request.address, request.private_network).await?;
         let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
         let found = found.map_err(|error| said(&error))?;
@@ -86,6 +91,7 @@ impl Logins {
         let also_offline = found.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE);
         let reads_documents =
             found.metadata.additional_fields.get("client_id_metadata_document_supported") == Some(&json!(true));
+        let registration = found.metadata.registration_endpoint.clone();
         manager.set_metadata(found.metadata);
         let scopes = self.scopes(&manager, &request, also_offline).await?;
         let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -93,16 +99,14 @@ impl Logins {
         let document = document.map(|id| OwnClient { id, secret: None });
         let (id, secret) = if let Some(own) = request.client.clone().or(document) {
             self.vault.learn(own.secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
-            let mut config = OAuthClientConfig::new(&own.id, &request.redirect_uri).with_scopes(scopes.clone());
-            if let Some(secret) = &own.secret {
-                config = config.with_client_secret(secret);
-            }
-            manager.configure_client(config).map_err(|error| said(&error))?;
+            configure(&mut manager, &request, &own.id, own.secret.as_deref(), &scopes)?;
             (own.id, own.secret)
         } else {
-            let registered = manager.register_client(CLIENT_NAME, &request.redirect_uri, &named).await;
-            let registered = registered.map_err(|error| cannot_register(&said(&error)))?;
-            (registered.client_id, registered.client_secret)
+            let (id, secret) =
+                register(&request, registration.as_deref(), &named).await.map_err(|error| cannot_register(&error))?;
+            self.vault.learn(secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
+            configure(&mut manager, &request, &id, secret.as_deref(), &scopes)?;
+            (id, secret)
         };
         tracing::debug!(client = id, "registered where a tool server has its logins made");
         let drawn = ua_files::unguessable();
@@ -146,6 +150,118 @@ impl Logins {
 
 /// The scope that makes some servers hand out what a login is renewed with.
 const OFFLINE: &str = "offline_access";
+
+/// The address that a refusal names for the description of the logins of the resource at `base`.
+fn metadata_named_in(challenge: &str, base: &str) -> Option<String> {
+    const NAME: &str = "resource_metadata";
+    let at = challenge.to_ascii_lowercase().find(NAME)? + NAME.len();
+    let value = challenge[at..].trim_start().strip_prefix('=')?.trim_start();
+    let named = match value.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next()?,
+        None => value.split([',', ' ']).next()?,
+    };
+    Url::parse(base).ok()?.join(named).ok().map(|url| url.to_string())
+}
+
+/// Has the logins that are made from here on be those of this client.
+fn configure(
+    manager: &mut AuthorizationManager,
+    request: &LoginRequest,
+    id: &str,
+    secret: Option<&str>,
+    scopes: &[String],
+) -> Result<(), LoginError> {
+    let mut config = OAuthClientConfig::new(id, &request.redirect_uri).with_scopes(scopes.to_vec());
+    if let Some(secret) = secret {
+        config = config.with_client_secret(secret);
+    }
+    manager.configure_client(config).map_err(|error| said(&error))
+}
+
+/// As much of an answer to a registration is read.
+const MOST_OF_AN_ANSWER: usize = 64 * 1024;
+
+/// Registers this program as a client, and returns its id and its secret, if it gets one. The client library would follow redirects with it,
+/// also to another machine and in the clear (RFC 7591).
+async fn register(
+    request: &LoginRequest,
+    endpoint: Option<&str>,
+    scopes: &[&str],
+) -> Result<(String, Option<String>), LoginError> {
+    let refused = |why: &str| LoginError::Refused(why.to_owned());
+    let address = endpoint.ok_or_else(|| refused("it registers nobody"))?;
+    check_endpoint("registration endpoint", address)?;
+    if !request.private_network {
+        check_is_public(address, &request.address).await?;
+    }
+    let mut said = json!({
+        "client_name": CLIENT_NAME, "redirect_uris": [request.redirect_uri], "grant_types": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_method": "none", "response_types": ["code"], "application_type": "native",
+    });
+    if !scopes.is_empty() {
+        said["scope"] = json!(scopes.join(" "));
+    }
+    let user_agent = concat!("ua/", env!("CARGO_PKG_VERSION"));
+    let endpoint = Endpoint::new(address, &BTreeMap::new(), user_agent, None).map_err(LoginError::Refused)?;
+    let response = endpoint.post(HeaderMap::new(), said.to_string().into_bytes()).await;
+    let mut response = response.map_err(|failure| LoginError::Unreachable(failure.into_why()))?;
+    let status = response.status();
+    if status.is_redirection() {
+        return Err(refused("it sends the registration on to another address, which is not followed"));
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| LoginError::Unreachable(error.to_string()))? {
+        if body.len() + piece.len() > MOST_OF_AN_ANSWER {
+            return Err(refused("its answer is too long"));
+        }
+        body.extend_from_slice(&piece);
+    }
+    if !status.is_success() {
+        let words: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+        return Err(refused(&format!("HTTP status {status}: {words}")));
+    }
+    let client: serde_json::Value = serde_json::from_slice(&body).map_err(|_| refused("its answer is not JSON"))?;
+    let text = |field: &str| client[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let id = text("client_id").ok_or_else(|| refused("its answer has no client id"))?;
+    Ok((id, text("client_secret")))
+}
+
+/// Refuses an address in a private network that a server names which is not there itself.
+async fn check_is_public(address: &str, of: &str) -> Result<(), LoginError> {
+    let parsed = |address: &str| Url::parse(address).map_err(|error| LoginError::Refused(error.to_string()));
+    let (url, of) = (parsed(address)?, parsed(of)?);
+    if is_this_machine(&of) {
+        return Ok(());
+    }
+    let (Some(host), Some(port)) = (url.host_str().map(str::to_owned), url.port_or_known_default()) else {
+        return Ok(());
+    };
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let found = tokio::task::spawn_blocking(move || {
+        (host.as_str(), port).to_socket_addrs().map(|found| found.map(|at| at.ip()).collect::<Vec<_>>())
+    });
+    let found = found.await.map_err(|error| LoginError::Unreachable(error.to_string()))?;
+    let found = found.map_err(|error| LoginError::Unreachable(format!("{address}: {error}")))?;
+    if found.into_iter().any(is_private) {
+        return Err(LoginError::Refused("its registration endpoint is in a private network".to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether an address is of this machine or of a network that is nobody else's business.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            address.is_private() || address.is_loopback() || address.is_link_local() || address.is_unspecified()
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.is_unspecified()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+        }
+    }
+}
 
 fn cannot_register(error: &LoginError) -> LoginError {
     LoginError::Refused(format!(
@@ -211,5 +327,44 @@ impl PendingLogin {
         drop(tokens);
         let facts = self.logins.facts(&self.server).await?;
         facts.ok_or_else(|| LoginError::Vault("the login was not kept".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_of_logins_is_not_read_in_the_clear_from_another_machine() {
+        let of = |named: &str| {
+            let challenge = format!("Bearer resource_metadata=\"{named}\", scope=\"x\"");
+            let named = metadata_named_in(&challenge, "https://tools.example/mcp").unwrap();
+            check_endpoint("description of its logins", &named).is_ok()
+        };
+        assert!(of("https://tools.example/.well-known/x") && of("/.well-known/x") && of("http://127.0.0.1:8951/x"));
+        for address in ["http://192.0.2.2:8951/x", "http://tools.example/x", "http://127.0.0.1@evil.example/x"] {
+            assert!(!of(address), "{address}");
+        }
+        assert_eq!(metadata_named_in("Bearer scope=\"x\"", "https://tools.example/mcp"), None);
+    }
+
+    #[test]
+    fn addresses_of_private_networks_are_known() {
+        for address in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.16.0.1",
+            "169.254.1.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_private(address.parse().unwrap()), "{address}");
+        }
+        for address in ["192.0.2.2", "8.8.8.8", "2001:db8::1"] {
+            assert!(!is_private(address.parse().unwrap()), "{address}");
+        }
     }
 }

@@ -206,6 +206,13 @@ fn call(seen: &Seen) -> Answer {
         "web_page" => Answer::Whole(response("200 OK", "content-type: text/html\r\n", "<p>Please log in</p>")),
         "wrong_id" => Answer::Whole(json_response(&done(&json!(4711)))),
         "batch" => Answer::Whole(json_response(&json!([done(id)]))),
+        "strays_before" => {
+            let (other, asked) = (done(&json!(4711)), "\"jsonrpc\"");
+            let strays = ["Starting up ...", "{\"jsonrpc\": ", "7", "[]", &other.to_string(), asked]
+                .map(|stray| format!("data: {stray}\n\n"));
+            Answer::Cut(stream(&format!("{}data: {answer}\n\n", strays.concat())))
+        }
+        "strays_alone" => Answer::Cut(stream("data: Starting up ...\n\ndata: 7\n\n")),
         "no_answer" => Answer::Whole(json_response(&json!({"jsonrpc": "2.0", "id": id}))),
         "broken_json" => Answer::Cut(stream(&format!("data: {}\n\n", &answer[..answer.len() - 2]))),
         "no_last_line" => Answer::Cut(stream(&format!("event: message\ndata: {answer}"))),

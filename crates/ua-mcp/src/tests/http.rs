@@ -104,6 +104,10 @@ async fn a_broken_answer_loses_the_call_and_never_sends_it_again() {
         ("batch", "it broke the protocol: it sent a batch"),
         ("no_answer", "it broke the protocol: an answer has neither a result nor an error"),
         ("broken_json", "it broke the protocol: a message cannot be read"),
+        (
+            "strays_alone",
+            "the stream ended before the answer came; before that it broke the protocol: a message cannot be read",
+        ),
         ("cut_in_last_line", "the stream ended before the answer came"),
         ("stream_without_ids", "the stream ended before the answer came"),
         ("stream_stuck", "5 attempts to take it up again brought nothing new"),
@@ -114,6 +118,14 @@ async fn a_broken_answer_loses_the_call_and_never_sends_it_again() {
     }
     let initializations = peer.hostile.seen().iter().filter(|seen| seen.method() == "initialize").count();
     assert_eq!(initializations, 1, "a lost call does not end the session");
+}
+
+#[tokio::test]
+async fn what_else_comes_on_a_stream_before_the_answer_is_passed_over() {
+    let peer = Peer::new().await;
+    let outcome = peer.call("strays_before", json!({})).await;
+    assert_eq!(text(outcome), "done");
+    assert_eq!(peer.hostile.calls("strays_before").len(), 1);
 }
 
 #[tokio::test]

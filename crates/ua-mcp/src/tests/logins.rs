@@ -58,6 +58,8 @@ struct State {
     made: Mutex<u32>,
     /// How long tokens last, in seconds.
     lasts: Mutex<u64>,
+    /// How many requests for tokens fail from now on, for no reason of theirs.
+    failing: Mutex<u32>,
     /// What the metadata of the authorization server says otherwise.
     metadata: Mutex<serde_json::Map<String, Value>>,
 }
@@ -168,6 +170,7 @@ impl State {
                     json!({"client_id": "client-of-ua", "client_secret": "cs-canary-012345678", "redirect_uris": redirects}),
                 )
             }
+            "/moved" => ("307 Temporary Redirect", format!("location: {base}/register\r\n"), String::new()),
             "/authorize" => {
                 let code = format!("code-canary-{}", self.number());
                 self.challenges.lock().unwrap().insert(code.clone(), seen.field("code_challenge").unwrap());
@@ -177,11 +180,19 @@ impl State {
                 );
                 ("302 Found", format!("location: {}\r\n", back.unwrap()), String::new())
             }
+            "/token" if self.fails() => ("500 Internal Server Error", String::new(), "out of order".to_owned()),
             "/token" => self
                 .token(seen)
                 .map_or_else(|error| ("400 Bad Request", json_type.clone(), json!({"error": error}).to_string()), ok),
             _ => ("404 Not Found", String::new(), String::new()),
         }
+    }
+
+    fn fails(&self) -> bool {
+        let mut failing = self.failing.lock().unwrap();
+        let fails = *failing > 0;
+        *failing = failing.saturating_sub(1);
+        fails
     }
 
     fn number(&self) -> u32 {
@@ -608,4 +619,40 @@ async fn s10_a_login_opens_and_asks_nothing_but_https_and_this_machine() {
     let refused = logins.token(&site.url).await.unwrap_err();
     assert!(refused.to_string().contains("must be https, or http on this machine"), "{refused}");
     assert_eq!(site.seen("/token").len(), before);
+}
+
+/// What is sent to register goes where the metadata says, and nowhere else.
+#[tokio::test]
+async fn s10_a_registration_follows_no_redirect() {
+    let site = Site::start().await;
+    let moved = format!("{}/moved", site.state.base.lock().unwrap());
+    site.state.metadata.lock().unwrap().insert("registration_endpoint".to_owned(), moved.into());
+    let refused = logins(&Arc::default()).begin(site.request()).await.unwrap_err();
+    assert!(refused.to_string().contains("which is not followed"), "{refused}");
+    assert_eq!((site.seen("/moved").len(), site.seen("/register").len()), (1, 0));
+}
+
+/// What is out of order for a moment ends no login and asks nobody; what is refused is not asked again.
+#[tokio::test]
+async fn a_login_is_renewed_also_while_its_server_fails_for_a_moment() {
+    let site = Site::start().await;
+    site.let_tokens_last(1);
+    let env = ua_core::Env::simulated(1);
+    let logins = Logins::new(Arc::<Shelves>::default(), env.clone());
+    site.log_in(&logins, site.request()).await.unwrap();
+    // The client library goes by the clock on the wall. By this one each of its tokens has ended.
+    env.clock.sleep(Duration::from_hours(100 * 365 * 24)).await;
+    for failures in [1, 3] {
+        let before = site.seen("/token").len();
+        *site.state.failing.lock().unwrap() = failures;
+        assert!(logins.token(&site.url).await.unwrap().is_some());
+        assert_eq!(site.seen("/token").len() - before, failures as usize + 1);
+    }
+    *site.state.failing.lock().unwrap() = u32::MAX;
+    assert!(matches!(logins.token(&site.url).await, Err(LoginError::Unreachable(_))));
+    *site.state.failing.lock().unwrap() = 0;
+    site.revoke(true);
+    let before = site.seen("/token").len();
+    assert!(matches!(logins.token(&site.url).await, Err(LoginError::Ended(_))));
+    assert_eq!(site.seen("/token").len() - before, 1);
 }

@@ -150,7 +150,7 @@ impl Run {
         let ledger = Ledger::new(
             Arc::new(Outbox::new(store, lease.clone())),
             lease,
-            Lineage { database: "d".to_owned(), root: run_id },
+            Lineage { database: "d".to_owned(), root: run_id, mark: None },
             LedgerConfig::default(),
             env.clone(),
             trace,

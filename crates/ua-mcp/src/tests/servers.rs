@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use ua_core::{Env, Outcome, RawReply, RunId, ToolNamespace};
+use ua_core::{Env, Outcome, RawReply, Redactor, RunId, ToolNamespace};
 use ua_dispatch::{Fence, ToolTransport, TransportError};
 
 use super::{example, is_alive, wait_for_async};
@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::exchange::Sending;
 use crate::http::Horizon;
 use crate::server::{Server, Shared};
-use crate::{LockDir, McpTransport, McpTransportConfig, ProgressWatcher, Protocol, ShimCommand};
+use crate::{DefinitionLock, LockDir, McpTransport, McpTransportConfig, ProgressWatcher, Protocol, ShimCommand};
 
 pub(super) fn spec(name: &str, args: &[&str]) -> ServerSpec {
     command(name, example("fake_server").to_str().unwrap(), args)
@@ -62,11 +62,11 @@ impl ServerBed {
             client: rmcp::model::Implementation::new("test", "1"),
             stderr_log: config.stderr_log,
             progress,
-            redactor: ua_core::Redactor::default(),
+            redactor: Redactor::default(),
             logins: None,
             foreteller: None,
         };
-        Self { dir, shared, server: Server::new(spec) }
+        Self { dir, shared, server: Server::new(spec, Redactor::default()) }
     }
 
     fn fake() -> Self {
@@ -482,4 +482,80 @@ async fn ids_of_generations_come_from_the_environment() {
     let locks = |seed| LockDir::new(dir.path(), RunId::parse("run").unwrap(), Env::simulated(seed)).unwrap();
     assert_eq!(locks(1).begin("a").unwrap(), locks(1).begin("a").unwrap());
     assert_ne!(locks(1).begin("a").unwrap(), locks(2).begin("a").unwrap());
+}
+
+/// A server of a few lines that says of itself what its two arguments are: what `initialize` answers, and the end of what `tools/list` does.
+const SAYS: &str = r#"
+printf '%s\n' "$3" >&2
+while read -r line; do
+    id=${line##*'"id":'}; id=${id%%[!0-9]*}
+    case $line in
+        *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1" ;;
+        *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$2" ;;
+    esac
+done"#;
+
+/// Wherever a server repeats a secret in what it says about itself, and whoever asks: list, facts, lock, notes and errors are without it.
+#[tokio::test]
+async fn nothing_that_a_server_says_about_itself_has_a_secret_in_it() {
+    let secret = "nzQ7-kk31-secret-canary";
+    let tool = json!({"name": "TOOL", "title": "TITLE", "description": "DESCRIPTION", "annotations": {"title": "HINT"},
+        "inputSchema": {"type": "object", "properties": {"PROPERTY": {"description": "PART", "enum": ["VALUE"]}}}});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "NAME", "version": "VERSION"}, "instructions": "WORDS"});
+    let plain = json!({"tools": [tool]});
+    let answer = format!("\"result\":{plain}");
+    let refusal = "\"error\":{\"code\":-32000,\"message\":\"REFUSAL\"}".to_owned();
+    let places = [
+        "TOOL",
+        "TITLE",
+        "DESCRIPTION",
+        "HINT",
+        "PROPERTY",
+        "PART",
+        "VALUE",
+        "NAME",
+        "VERSION",
+        "WORDS",
+        "REFUSAL",
+        "STDERR",
+        "2025-06-18",
+    ];
+    for (place, answer) in places.iter().flat_map(|place| [(*place, &answer), (*place, &refusal)]) {
+        let with = |text: &str| text.replace(place, &format!("x-{secret}"));
+        let dir = tempfile::tempdir().unwrap();
+        let (hello, answer, words) = (with(&hello.to_string()), with(answer), with("STDERR"));
+        let server = command("says", "/bin/sh", &["-c", SAYS, "says", &hello, &answer, &words]);
+        let redactor = Redactor::new([("TOK".to_owned(), secret.to_owned())]);
+        let locked = |lock| {
+            let server = ServerSpec { lock, ..server.clone() };
+            McpTransport::new(McpTransportConfig { redactor: redactor.clone(), ..config(dir.path(), vec![server]) })
+        };
+        let transport = locked(None);
+        let listed = transport.list().await;
+        let said = format!("{listed:?} {:?} {:?}", transport.about(), transport.notes());
+        let lock = transport.definitions();
+        transport.shutdown().await;
+        for text in [&said, &lock.to_text(), &lock.changes_since(None).concat()] {
+            assert!(!text.contains(secret), "{place}: {text}");
+        }
+        let is_quoted = listed.is_err() || !matches!(place, "REFUSAL" | "WORDS" | "STDERR" | "TITLE" | "HINT");
+        assert!(
+            !is_quoted || said.contains("[secret TOK]") || place == "TOOL" || answer.contains("error"),
+            "{place}: {said}"
+        );
+        // What was locked is what is there, and a lock of another server says so in clean words.
+        let known = DefinitionLock::parse(&lock.to_text()).unwrap();
+        if listed.is_ok() {
+            let again = locked(Some(known.of("says", &server.reach)));
+            assert!(again.list().await.is_ok(), "{place}");
+            again.shutdown().await;
+            let other =
+                DefinitionLock::parse(&lock.to_text().replacen("\"name\": \"", "\"name\": \"other-", 1)).unwrap();
+            let other = locked(Some(other.of("says", &server.reach)));
+            let error = other.list().await.unwrap_err().to_string();
+            other.shutdown().await;
+            assert!(error.contains("other-") && !error.contains(secret), "{place}: {error}");
+        }
+    }
 }

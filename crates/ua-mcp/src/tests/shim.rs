@@ -57,6 +57,17 @@ impl ServerBed {
     }
 }
 
+/// What a server starts is known by a limit where its ancestors are hidden.
+#[test]
+fn what_a_shim_starts_is_marked() {
+    let world = ServerBed::new();
+    let limits = world.shim(200, "cat", &["/proc/self/limits"]).stdin(Stdio::null()).output().unwrap();
+    let limits = String::from_utf8(limits.stdout).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max msgqueue size")).unwrap();
+    let hard: u64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    assert!(hard < 819_200, "{line}");
+}
+
 /// A stand-in for the runner: the only process that holds the writing end of the shim's input.
 fn runner() -> (Child, Stdio) {
     let mut runner = Command::new("sleep").arg("1000").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();

@@ -12,6 +12,9 @@
 //! - **Changes of modes, owners, times and attributes** are not the program's to make where the mounts could not be closed: no filter sees whose
 //!   file a path means, and a descriptor that reads is enough for them. They are handed to the keeper where it can trace the program
 //!   ([`super::traced`]), but for attributes, and else refused altogether.
+//! - **Children that nobody traces.** What holds a program without namespaces is its keeper, by tracing it and what it starts. A flag of `clone`
+//!   would start something untraced, which outlives the call and the keeper; so it is refused, and `clone3`, whose flags no filter sees, is not
+//!   there (whoever tries it goes back to `clone`).
 //! - **Other processes** that no namespace keeps away are not the program's to limit, to schedule or to share memory with ([`super::others`]).
 //!
 //! The filter is written by hand, a few instructions of classic BPF, because the tables of a 32-bit or x32 program have other numbers for the
@@ -73,6 +76,7 @@ struct Numbers {
     socket: u32,
     socketpair: u32,
     ioctl: u32,
+    clone: u32,
     keys: [u32; 3],
     /// `mount`, `umount2`, `pivot_root`.
     mounts: [u32; 3],
@@ -88,6 +92,7 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
         socket: 41,
         socketpair: 53,
         ioctl: 16,
+        clone: 56,
         keys: [248, 249, 250],
         mounts: [165, 166, 155],
         attributes_by_path: [191, 192, 194, 195],
@@ -104,6 +109,7 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
         socket: 198,
         socketpair: 199,
         ioctl: 29,
+        clone: 220,
         keys: [217, 218, 219],
         mounts: [40, 39, 41],
         attributes_by_path: [8, 9, 11, 12],
@@ -120,6 +126,7 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
 
 // The same numbers on every processor.
 const IO_URING: [u32; 3] = [425, 426, 427];
+const CLONE3: u32 = 435;
 /// `open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`, `mount_setattr`, `open_tree_attr`.
 const MOUNTS: [u32; 8] = [428, 429, 430, 431, 432, 433, 442, 467];
 /// `getxattrat`, `listxattrat`.
@@ -139,6 +146,8 @@ const X32: u32 = 0x4000_0000;
 /// The kinds of sockets that stay with the one they are connected to.
 const STREAM: u32 = 1;
 const SEQPACKET: u32 = 5;
+/// The flag of `clone` by which a child is traced by nobody.
+const CLONE_UNTRACED: u32 = 0x0080_0000;
 /// What of a kind is no flag (`SOCK_TYPE_MASK`).
 const KIND: u32 = 0xF;
 
@@ -191,8 +200,13 @@ const HANDED: &[u32] = super::traced::CALLS;
 #[cfg(not(target_arch = "x86_64"))]
 const HANDED: &[u32] = &[];
 
+/// Whether what a program starts may be held by nothing but its tracer.
+fn is_held_by_a_tracer(who: Changes, others: Others) -> bool {
+    who == Changes::Handed || others == Others::InReach
+}
+
 pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<sock_filter>> {
-    let Numbers { arch, socket, socketpair, ioctl, keys, mounts, attributes_by_path, changes } = NUMBERS?;
+    let Numbers { arch, socket, socketpair, ioctl, clone, keys, mounts, attributes_by_path, changes } = NUMBERS?;
     let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
     if cfg!(target_arch = "x86_64") {
         program.extend([sock_filter { code: IF_AT_LEAST, jt: 0, jf: 1, k: X32 }, end(ERRNO | ENOSYS)]);
@@ -207,6 +221,11 @@ pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<
         program.extend([if_equal(number), end(ERRNO | EOPNOTSUPP)]);
     }
     let mut judged = Vec::new();
+    if is_held_by_a_tracer(who, others) {
+        program.extend([if_equal(CLONE3), end(ERRNO | ENOSYS)]);
+        let untraced = sock_filter { code: AND, jt: 0, jf: 0, k: CLONE_UNTRACED };
+        judged.push((clone, vec![load(FIRST_ARGUMENT), untraced, if_equal(0), end(ALLOW), end(ERRNO | EPERM)]));
+    }
     if who != Changes::Open {
         for number in changes.iter().copied().chain(CHANGES) {
             program.extend([if_equal(number), end(who.says_to(number))]);
@@ -324,6 +343,32 @@ pub(super) mod tests {
             assert_eq!(verdict(&program, 0x4000_0003, socket, [AF_INET, STREAM]), KILL);
             if cfg!(target_arch = "x86_64") {
                 assert_eq!(says(X32 | socket, AF_INET), ERRNO | ENOSYS);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_started_untraced_where_a_tracer_holds_what_is_started() {
+        let Some(Numbers { arch, clone, .. }) = NUMBERS else { return };
+        for who in [Changes::Open, Changes::Handed, Changes::Refused] {
+            for others in [Others::Apart, Others::InReach] {
+                let program = filter(7, who, others).unwrap();
+                let is_held = is_held_by_a_tracer(who, others);
+                assert_eq!(is_held, others == Others::InReach || who == Changes::Handed);
+                let says = |number, flags| verdict(&program, arch, number, [flags, 0]);
+                assert_eq!(says(CLONE3, 0), if is_held { ERRNO | ENOSYS } else { ALLOW });
+                // Each flag alone, with a signal at the end, and beside the others.
+                for bit in 0..32 {
+                    for rest in [0, 17, 0x0000_8011, 0x003d_0f00] {
+                        let flags = 1 << bit | rest;
+                        let refused = is_held && flags & CLONE_UNTRACED != 0;
+                        assert_eq!(
+                            says(clone, flags),
+                            if refused { ERRNO | EPERM } else { ALLOW },
+                            "{who:?} {others:?} {flags:x}"
+                        );
+                    }
+                }
             }
         }
     }
