@@ -54,10 +54,11 @@ use crate::still::Still;
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
-    if cli.global.root.is_some() && only_looks(&cli.command) && ua_host::paths::is_missing(home.root()) {
+    let named_in = cli.global.root.as_ref().map(|_| "--root").or(home.variable_of_root());
+    if let Some(place) = named_in.filter(|_| only_looks(&cli.command) && ua_host::paths::is_missing(home.root())) {
         // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
         crate::output::tell(format!(
-            "note: the folder {} does not exist; check the spelling of --root",
+            "note: the folder {} does not exist; check the spelling of {place}",
             home.root().display()
         ));
     }
@@ -100,6 +101,11 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
             end_with_the_shim();
             match ua_toolserver::serve(*server).await {
                 Ok(()) => Ok(crate::error::OK),
+                // Nobody is there: a person who gave the command to look what it is, or a client that left.
+                Err(error) if error.is_without_client() => {
+                    Err(HostError::usage("standard input ended before an MCP client said anything")
+                        .hint("`ua toolserver` is started by an MCP client, for example by `ua job`, and speaks MCP with it; `--help` says more"))
+                }
                 Err(error) => Err(HostError::failed(crate::error::chain(&error))),
             }
         }
@@ -119,6 +125,7 @@ fn only_looks(command: &Command) -> bool {
             | Command::Queue(fleet::QueueCommand::List { .. } | fleet::QueueCommand::Depth { .. })
             | Command::Workers(fleet::WorkersCommand::List { .. })
             | Command::Schedule(schedule::ScheduleCommand::List { .. })
+            | Command::Doctor(_)
     )
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn code(error: &HostError) -> u8 {
         Kind::Usage => USAGE,
         Kind::Provider => PROVIDER,
         Kind::Storage => STORAGE,
-        Kind::Waiting => WAITING,
+        Kind::Waiting | Kind::Left => WAITING,
         Kind::Failed => FAILED,
         Kind::Interrupted => INTERRUPTED,
     }
@@ -101,7 +101,14 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
     let has_color = crate::terminal::err_has_color();
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
     let told = |text: &str, indent| crate::output::wrapped_told(&hanging(text, indent), indent);
-    crate::output::tell(word("error:", AnsiColor::Red).then(told(&crate::ids::in_sentence(error.message()), 7)));
+    let message = crate::ids::in_sentence(error.message());
+    match error.kind() {
+        // Somebody meant it so.
+        Kind::Left | Kind::Interrupted => crate::output::tell(told(&message, 0)),
+        Kind::Usage | Kind::Provider | Kind::Storage | Kind::Waiting | Kind::Failed => {
+            crate::output::tell(word("error:", AnsiColor::Red).then(told(&message, 7)));
+        }
+    }
     if let Some(hint) = error.hint_text() {
         crate::output::tell(word("hint:", AnsiColor::Cyan).then(told(&crate::ids::in_sentence(&with_pages(hint)), 6)));
     }

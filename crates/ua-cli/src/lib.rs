@@ -39,6 +39,7 @@ mod stray;
 mod table;
 mod telemetry;
 mod terminal;
+mod used;
 mod view;
 
 use std::ffi::OsString;

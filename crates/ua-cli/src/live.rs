@@ -7,19 +7,15 @@ use std::time::{Duration, Instant};
 
 use ua_core::{Budgets, Costs, Money};
 use ua_dispatch::CallProgress;
-use ua_host::progress::clock;
 use ua_runner::RunEvent;
 
 use crate::output::line;
 use crate::screen::Display;
 use crate::shown::Shown;
+use crate::used::{Allowed, Part, Used, part};
 
 /// What a run does whose call, or whose tool, asks somebody.
 const FOR_A_PERSON: &str = "waiting for a person";
-/// What stands in front of the budgets on their line.
-const INDENT: usize = 2;
-/// How many cells a budget's bar has.
-const CELLS: u8 = 10;
 
 /// The display. It goes away when this is dropped.
 #[derive(Debug)]
@@ -27,6 +23,9 @@ pub(crate) struct Live {
     began: Instant,
     state: Mutex<State>,
 }
+
+/// The most columns in front of what is being done: the spinner, and how long it takes.
+const CLOCK: usize = 12;
 
 /// Where a run stands that another process drives.
 #[derive(Debug)]
@@ -80,7 +79,7 @@ impl Live {
         let live = Self { began: Instant::now(), state: Mutex::default() };
         // Nothing is known yet, and a spinner beside nothing says less than this.
         let doing = State::default().doing_text();
-        crate::terminal::show(Display { began: live.began, doing, used: String::new() });
+        crate::terminal::show(Display { began: live.began, doing, used: Used::default() });
         live
     }
 
@@ -125,11 +124,10 @@ impl Live {
         let room = crate::terminal::err_width();
         let doing =
             room.map_or_else(|| state.doing_text(), |room| line(&state.doing_text(), room.saturating_sub(CLOCK)));
-        let used = state.used_text(self.began.elapsed(), room);
         crate::terminal::show(Display {
             began: self.began,
             doing: Shown::from(doing).as_str().to_owned(),
-            used: Shown::from(used).as_str().to_owned(),
+            used: state.used(),
         });
     }
 
@@ -198,6 +196,7 @@ impl State {
             | RunEvent::Text { .. }
             | RunEvent::Accepted { .. }
             | RunEvent::ToolLeftOut { .. }
+            | RunEvent::ImagesLeftOut { .. }
             | RunEvent::HistoryCut { .. }
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }
@@ -234,78 +233,32 @@ impl State {
         if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
     }
 
-    /// What was used of each budget, as a terminal of so many columns has room for it: what gives way first are the bars, which say nothing
-    /// that the numbers do not.
-    fn used_text(&self, elapsed: Duration, room: Option<usize>) -> String {
-        let with_bars = self.used_in(elapsed, |used| format!("{} ", bar(used)));
-        let fits = |text: &str| room.is_none_or(|room| text.chars().count() + INDENT <= room);
-        let whole = with_bars.join(BETWEEN);
-        if fits(&whole) {
-            return whole;
-        }
-        let parts = self.used_in(elapsed, |_| String::new());
-        let whole = parts.join(BETWEEN);
-        if fits(&whole) {
-            return whole;
-        }
-        // What is left of a number would be another number.
-        let mut some = (1..parts.len()).rev().map(|count| format!("{}{BETWEEN}…", parts[..count].join(BETWEEN)));
-        some.find(|some| fits(some)).unwrap_or_else(|| "…".to_owned())
-    }
-
-    fn used_in(&self, elapsed: Duration, bar: impl Fn(f64) -> String) -> Vec<String> {
-        let calls = match self.max_tool_calls {
-            Some(max) => format!("calls {}{}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
-            None => format!("calls {}", self.tool_calls),
+    /// What was used of each budget.
+    fn used(&self) -> Used {
+        let share = |used: u64, max: Option<u64>| max.map(|max| (part(used, max), format!("{used}/{max}")));
+        let of = |name, used: u64, max| match share(used, max) {
+            Some((share, text)) => Part { name, share: Some(share), text },
+            None => Part { name, share: None, text: used.to_string() },
         };
-        let tokens = match self.max_tokens {
-            Some(max) => format!("tokens {}{}/{max}", bar(part(self.tokens, max)), self.tokens),
-            None => format!("tokens {}", self.tokens),
-        };
+        let calls = of("calls", self.tool_calls.into(), self.max_tool_calls.map(u64::from));
+        let tokens = of("tokens", self.tokens, self.max_tokens);
         let known = [(calls, self.calls_are_unknown), (tokens, self.tokens_are_unknown)];
-        let mut parts: Vec<String> = known.into_iter().filter(|(_, unknown)| !unknown).map(|(part, _)| part).collect();
-        match self.cost_part {
-            Some(used) => parts.push(format!("cost {}{}", bar(used), self.cost)),
-            None if !self.cost.is_empty() => parts.push(format!("cost {}", self.cost)),
-            None => {}
+        let mut parts: Vec<Part> = known.into_iter().filter(|(_, unknown)| !unknown).map(|(part, _)| part).collect();
+        if !self.cost.is_empty() {
+            parts.push(Part { name: "cost", share: self.cost_part, text: self.cost.clone() });
         }
-        let held = self.held + elapsed;
-        if let Some(minutes) = self.max_minutes {
-            let used = part(held.as_secs(), minutes.saturating_mul(60));
-            parts.push(format!("time {}{}/{minutes} min", bar(used), clock(held)));
-        }
-        parts
+        let time = self.max_minutes.map(|minutes| Allowed { held: self.held, minutes });
+        Used { parts, time }
     }
-}
-
-/// What stands between the parts of a line.
-const BETWEEN: &str = " · ";
-/// The most columns in front of what is being done: the spinner, and how long it takes.
-const CLOCK: usize = 12;
-
-/// How much of `max` is used.
-#[expect(clippy::cast_precision_loss, reason = "ten cells need no precision")]
-fn part(used: impl TryInto<u128>, max: impl TryInto<u128>) -> f64 {
-    let (used, max) = (used.try_into().unwrap_or(0), max.try_into().unwrap_or(0));
-    if max == 0 { 1.0 } else { used as f64 / max as f64 }
-}
-
-/// A bar of ten cells.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and ten")]
-fn bar(used: f64) -> String {
-    let full = ((used.clamp(0.0, 1.0) * f64::from(CELLS)).round() as u8).min(CELLS);
-    format!("[{}{}]", "█".repeat(full.into()), "░".repeat((CELLS - full).into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::used::INDENT;
 
     #[test]
     fn budgets_are_bars() {
-        assert_eq!(bar(part(0_u32, 250_u32)), "[░░░░░░░░░░]");
-        assert_eq!(bar(part(125_u32, 250_u32)), "[█████░░░░░]");
-        assert_eq!(bar(part(300_u64, 250_u64)), "[██████████]");
         let state = State {
             turn: 3,
             doing: "thinking".to_owned(),
@@ -323,9 +276,9 @@ mod tests {
         assert_eq!(resumed.doing_text(), "turn 1 · resuming");
         // What an earlier process used is not nothing.
         resumed.began_before(Duration::from_mins(1));
-        assert_eq!(resumed.used_text(Duration::ZERO, None), "");
+        assert_eq!(resumed.used().text(Duration::ZERO, None), "");
         resumed.charged(1200, &Costs::default(), None, None);
-        assert_eq!(resumed.used_text(Duration::ZERO, None), "tokens 1200");
+        assert_eq!(resumed.used().text(Duration::ZERO, None), "tokens 1200");
         let whole = "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min";
         for (room, wanted) in [
             (None, whole),
@@ -336,7 +289,7 @@ mod tests {
             (Some(20), "calls 5/10 · …"),
             (Some(8), "…"),
         ] {
-            assert_eq!(state.used_text(Duration::from_mins(9), room), wanted, "{room:?}");
+            assert_eq!(state.used().text(Duration::from_mins(9), room), wanted, "{room:?}");
         }
     }
 }

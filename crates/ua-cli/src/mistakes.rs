@@ -40,7 +40,7 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     } else if typed.starts_with('-') {
         format!("`{whole}` has no option `{}`", output::line(&typed, 60))
     } else {
-        format!("`{whole}` does not take so many words: `{}` is one too many", output::line(&typed, 60))
+        format!("unexpected argument `{}` of `{whole}`", output::line(&typed, 60))
     };
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.into_iter().find_map(|kind| first_of(error, kind));
@@ -114,7 +114,7 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
     let failure = |below: &str, meant: &str| {
         let help = if below.is_empty() { "ua --help".to_owned() } else { format!("ua {below}--help") };
         HostError::usage(format!("there is no command `{}`", output::line(&format!("{below}{word}"), 60)))
-            .hint(format!("`{meant}` does that; `{help}` lists the commands"))
+            .hint(format!("did you mean `{meant}`? `{help}` lists the commands"))
     };
     // Of `ua` itself, or below a command: there are other words there. `ua help` takes the same words as `ua`.
     let mut top = Cli::command();
@@ -147,17 +147,21 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
     }
 }
 
-/// A word in the place of a command below another one, to which one of these is near.
+/// A word in the place of a command below another one, which has some; the one that is near is named.
 fn misspelt_below(word: &str, words: &[String]) -> Option<HostError> {
     let command = stray::command_of(words);
     let mut top = Cli::command();
     top.build();
     let group = command.split(' ').try_fold(&top, |at, name| at.find_subcommand(name))?;
     let names = group.get_subcommands().filter(|below| !below.is_hide_set()).map(clap::Command::get_name);
-    let meant = ua_core::nearest(word, names)?;
+    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+    if names.is_empty() {
+        return None;
+    }
+    let meant = ua_core::nearest(word, names).map(|meant| format!("did you mean `ua {command} {meant}`? "));
     Some(
         HostError::usage(format!("there is no command `{}`", output::line(&format!("{command} {word}"), 60)))
-            .hint(format!("did you mean `ua {command} {meant}`? `ua {command} --help` lists the commands")),
+            .hint(format!("{}`ua {command} --help` lists the commands", meant.unwrap_or_default())),
     )
 }
 
@@ -198,11 +202,7 @@ mod tests {
                 "`ua job` has no option `--polciy`",
                 "did you mean `--policy`? `ua job --help` says what it takes",
             ),
-            (
-                "ua job x y",
-                "`ua job` does not take so many words: `y` is one too many",
-                "`ua job --help` says what it takes",
-            ),
+            ("ua job x y", "unexpected argument `y` of `ua job`", "`ua job --help` says what it takes"),
             (
                 "ua worker --concurrency x",
                 "invalid value 'x' for '--concurrency <N>': invalid digit found in string",
@@ -243,6 +243,16 @@ mod tests {
             assert_eq!(failure.message(), message, "{line}");
             let hint = failure.hint_text().unwrap_or_default();
             assert!(hint.starts_with(&format!("did you mean {meant}?")), "{line}: {hint}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_near_no_command_is_told_as_one_that_is() {
+        for group in ["db", "runs", "config", "gateway"] {
+            let line = format!("ua {group} qqqqqq");
+            let failure = told_apart(&said(&line), &words(&line)).unwrap();
+            assert_eq!(failure.message(), format!("there is no command `{group} qqqqqq`"));
+            assert_eq!(failure.hint_text(), Some(format!("`ua {group} --help` lists the commands").as_str()));
         }
     }
 

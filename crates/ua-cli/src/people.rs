@@ -30,7 +30,7 @@ use crate::still::Still;
 /// Whoever sits at this terminal, or reads what it shows.
 #[derive(Debug, Default)]
 pub(crate) struct AtTerminal {
-    /// Print nothing but errors and the final summary.
+    /// Print nothing but errors, warnings and the final summary.
     pub(crate) quiet: bool,
     /// Never ask here.
     pub(crate) no_input: bool,
@@ -239,7 +239,7 @@ impl People for AtTerminal {
             }
         };
         let again = move || end_at_once(again);
-        Interrupts::watch(stop.clone(), DrainTimes::default(), env.clone(), first, again)
+        Interrupts::watch(stop.clone(), DrainTimes::default(), env.clone(), crate::terminal::hang_up(), first, again)
             .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
         crate::prompt::leave_signals_to_others();
         Ok(stop)
@@ -314,13 +314,25 @@ impl People for AtTerminal {
         crate::error::print(error);
     }
 
+    fn left(&self, what: &HostError) {
+        // What is shown at the end names the question, and how to come back to it.
+        if !crate::terminal::is_read_by_person() {
+            self.report(what);
+        }
+    }
+
     async fn ask(&self, question: &QuestionRecord, beside: &Beside) -> Result<Option<Answer>, HostError> {
         lock(&self.told).asked.insert(question.question_id.clone());
         ask::put(question, beside).await
     }
 
-    async fn ask_which_run(&self, unfinished: &RunRecord, standing: &Standing) -> Result<WhichRun, HostError> {
-        ask::which_run(unfinished, standing).await
+    async fn ask_which_run(
+        &self,
+        unfinished: &RunRecord,
+        standing: &Standing,
+        is_in_doubt: bool,
+    ) -> Result<WhichRun, HostError> {
+        ask::which_run(unfinished, standing, is_in_doubt).await
     }
 
     async fn ask_to_trust(&self, file: &Path, servers: &[ServerReview]) -> Result<bool, HostError> {

@@ -4,7 +4,7 @@
 //! A job may run programs (`run_command`), and a model could have one of them answer its own question, or start a job that nobody asks about.
 //! Tool servers live below a shim; a command that finds the shim among its ancestors was started by one. A shim is the parent of whatever
 //! loses its own below it, so a daemon finds it, too, and ends with it. Where the ancestors cannot be told, nobody speaks: `/proc` has to be
-//! the kernel's own, with nothing mounted over a part of it, whoever drives a run of this root has to be seen in it, and it may not be a process
+//! the kernel's own, with nothing mounted over a part of it (where it hides processes, what a shim starts is known by a limit), whoever drives a run of this root has to be seen in it, and it may not be a process
 //! namespace of somebody's own making ([`ua_host::Standpoint`]).
 //!
 //! This is no wall against code that runs with the user's rights: it could have another program of the user start `ua` (a terminal multiplexer,
@@ -106,7 +106,7 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         Command::Db(db) => match db {
             DbCommand::Check { .. } => None,
             DbCommand::Migrate => Some("migrate the database"),
-            DbCommand::Copy => Some("move the database"),
+            DbCommand::Copy { .. } => Some("move the database"),
             DbCommand::Backup { .. } => Some("copy the database"),
             DbCommand::Restore { .. } => Some("restore the database"),
             DbCommand::Accept { .. } => Some("accept what the database does not know"),
@@ -167,6 +167,20 @@ fn place(host: &Host) -> Place {
     }
     here.note(notes());
     Place::Outside
+}
+
+/// What is known where a process on the way is hidden: another user's, unless this process has the mark of those below a shim. The system's
+/// administrator sees every process and can take the mark off, so for that user somebody has hidden it.
+#[cfg(any(target_os = "linux", test))]
+fn hidden(is_marked: bool, is_administrator: bool) -> Result<bool, String> {
+    let hides = "processes above it are hidden (/proc with hidepid)";
+    if is_administrator {
+        return Err(format!("{hides}, which root sees where nobody takes that away"));
+    }
+    if is_marked {
+        return Err(format!("{hides}, and it has the limits of what a tool server starts"));
+    }
+    Ok(false)
 }
 
 /// Whether the command line of a process, as the kernel shows it, is a shim's: `ua __shim …`.
@@ -245,8 +259,14 @@ mod system {
             let mut seen = BTreeSet::new();
             while seen.insert(process) {
                 let Some(parent) = self.parent_of(process)? else {
-                    // Processes of others are hidden altogether where the first one is: what stands there is another user's.
-                    return if self.read(1, "stat")?.is_none() { Ok(Some(false)) } else { Ok(None) };
+                    return match self.read(1, "stat")? {
+                        Some(_) => Ok(None),
+                        // Processes of others are hidden altogether where the first one is, and so is a shim, though it is this user's. What
+                        // it starts is marked.
+                        None => {
+                            super::hidden(ua_mcp::may_be_below_a_shim(), rustix::process::geteuid().is_root()).map(Some)
+                        }
+                    };
                 };
                 if parent == 0 {
                     return Ok(Some(false));
@@ -343,6 +363,14 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+
+    #[test]
+    fn where_processes_are_hidden_the_mark_decides() {
+        assert_eq!(hidden(false, false), Ok(false));
+        for (is_marked, is_administrator) in [(true, false), (false, true), (true, true)] {
+            assert!(hidden(is_marked, is_administrator).unwrap_err().contains("hidepid"));
+        }
+    }
 
     #[test]
     fn a_shim_is_told_by_its_second_word() {

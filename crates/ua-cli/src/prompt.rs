@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use ua_host::Kind;
+use ua_runner::HangUp;
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -56,19 +57,21 @@ pub(crate) struct Left {
     pub(crate) what: String,
     /// How to come back to it.
     pub(crate) back: String,
+    /// Whether something waits for an answer now. A command that only asked whether it is meant was interrupted.
+    pub(crate) waits: bool,
 }
 
 impl Left {
     /// Of a command that does nothing before somebody agreed to it.
     pub(crate) fn undone(what: &str) -> Self {
-        Self { what: what.to_owned(), back: "the same command asks again".to_owned() }
+        Self { what: what.to_owned(), back: "the same command asks again".to_owned(), waits: false }
     }
 
     /// The same as the failure that a command ends with which a signal takes from a prompt.
     fn by(&self, signal: Signalled) -> HostError {
         let kind = match signal {
-            Signalled::Key => Kind::Waiting,
-            Signalled::End => Kind::Interrupted,
+            Signalled::Key if self.waits => Kind::Left,
+            Signalled::Key | Signalled::End => Kind::Interrupted,
         };
         HostError::new(kind, &self.what).hint(&self.back)
     }
@@ -87,23 +90,31 @@ enum Signalled {
 struct Signals {
     int: Signal,
     term: Signal,
-    hup: Signal,
+    /// `None` in a process that was started to outlive its terminal.
+    hup: Option<Signal>,
 }
 
 impl Signals {
     fn listen() -> io::Result<Self> {
+        let hup = (crate::terminal::hang_up() == HangUp::Stops).then(|| signal(SignalKind::hangup()));
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
-            hup: signal(SignalKind::hangup())?,
+            hup: hup.transpose()?,
         })
     }
 
     async fn next(&mut self) -> Signalled {
+        let hung_up = async {
+            match &mut self.hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.int.recv() => Signalled::Key,
             _ = self.term.recv() => Signalled::End,
-            _ = self.hup.recv() => Signalled::End,
+            _ = hung_up => Signalled::End,
         }
     }
 }
@@ -169,8 +180,10 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
     let _held = crate::terminal::hold();
     let mut standing = Standing::new();
     let ask = wrapped_to(&plain(ask), 0, crate::terminal::err_width());
-    let read = {
-        let turn = turn.clone();
+    let mut continued = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))
+        .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+    let mut read = {
+        let (turn, ask) = (turn.clone(), ask.clone());
         tokio::task::spawn_blocking(move || {
             put(&ask, began);
             let read = read_line(began);
@@ -178,19 +191,27 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
             read
         })
     };
-    let typed = tokio::select! {
-        typed = read => typed.map_err(|e| HostError::failed(format!("cannot ask on this terminal: {e}")))?,
-        signal = signals.next() => {
-            standing.is_left = true;
-            return Err(left.by(signal));
+    let typed = loop {
+        tokio::select! {
+            typed = &mut read => break typed.map_err(|e| HostError::failed(format!("cannot ask on this terminal: {e}")))?,
+            signal = signals.next() => {
+                standing.is_left = true;
+                return Err(left.by(signal));
+            }
+            // Ctrl-Z and `fg`: what a shell wrote in between stands where the question stood.
+            _ = continued.recv() => crate::terminal::write_prompt(&format!("\n{}", ask.trim_start_matches('\n'))),
         }
     };
     match typed {
-        Ok(Some(line)) => {
+        Ok(Read::Line(line)) => {
             standing.is_ended = true;
             Ok(Some(line.trim().to_owned()))
         }
-        Ok(None) => Ok(None),
+        Ok(Read::Ended) => Ok(None),
+        Ok(Read::HungUp) => {
+            standing.is_left = true;
+            Err(left.by(Signalled::End))
+        }
         Err(error) => Err(HostError::failed(format!("cannot ask on this terminal: {error}"))
             .hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
     }
@@ -210,14 +231,26 @@ fn put(ask: &str, began: u64) {
     crate::terminal::write_prompt(ask);
 }
 
+/// How a prompt ends.
+enum Read {
+    /// With what was typed.
+    Line(String),
+    /// Without: somebody ended the input (Ctrl-D), or it is not wanted any more.
+    Ended,
+    /// The terminal went away. That is a signal as well, which may be heard later, and means the same.
+    HungUp,
+}
+
 /// Reads up to the end of a line, as the terminal hands it over.
-fn read_line(began: u64) -> io::Result<Option<String>> {
+fn read_line(began: u64) -> io::Result<Read> {
     let stdin = io::stdin();
+    // One that went away is none any more.
+    let is_terminal = stdin.is_terminal();
     let mut typed = Vec::new();
     let mut buffer = [0_u8; 4096];
     loop {
         if CALLED_OFF.load(Ordering::SeqCst) != began {
-            return Ok(None);
+            return Ok(Read::Ended);
         }
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, Some(&LOOK_EVERY)) {
@@ -225,14 +258,16 @@ fn read_line(began: u64) -> io::Result<Option<String>> {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
+        let is_gone = is_terminal && ready[0].revents().contains(PollFlags::HUP);
         match rustix::io::read(&stdin, &mut buffer) {
-            Ok(0) => return Ok(None),
+            Ok(0) | Err(rustix::io::Errno::IO) if is_gone => return Ok(Read::HungUp),
+            Ok(0) => return Ok(Read::Ended),
             Ok(count) => typed.extend_from_slice(&buffer[..count]),
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
         if let Some(end) = typed.iter().position(|byte| *byte == b'\n') {
-            return Ok(Some(String::from_utf8_lossy(&typed[..end]).into_owned()));
+            return Ok(Read::Line(String::from_utf8_lossy(&typed[..end]).into_owned()));
         }
     }
 }

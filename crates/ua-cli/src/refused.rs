@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_value_is_refused_without_the_words_of_a_parser() {
         let cases: [(&[&str], &str); 6] = [
-            (&["runs", "list", "--limit", "-1"], "invalid value `-1` for `--limit`: it must be 0 or more"),
+            (&["runs", "list", "--limit", "-1"], "invalid value `-1` for `--limit`: it must be 1 or more"),
             (&["runs", "list", "--limit", "x"], "invalid value `x` for `--limit`: it must be a whole number"),
             (&["turns", "show", "last", "x"], "invalid value `x` for `[N]`: it must be a whole number"),
             (&["worker", "--concurrency", "0"], "invalid value `0` for `--concurrency`: it must be from 1 to 1024"),

@@ -84,6 +84,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::DbChecked>("db check", Shape::One),
     entry::<view::DbMigrated>("db migrate", Shape::One),
     entry::<view::DbMoved>("db copy", Shape::One),
+    entry::<view::DbTakenBack>("db copy --undo", Shape::One),
     entry::<view::DbCopied>("db backup", Shape::One),
     entry::<view::DbRestored>("db restore", Shape::One),
     entry::<view::DbAccepted>("db accept", Shape::One),

@@ -11,20 +11,22 @@ use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::used::{INDENT, Used};
+
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
 /// The spinner.
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// What a live display shows below the lines of what happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Display {
     /// Since when it has been there.
     pub(crate) began: Instant,
     /// What is being done.
     pub(crate) doing: String,
-    /// What was used; no line where this is empty.
-    pub(crate) used: String,
+    /// What was used; no line where nothing is known.
+    pub(crate) used: Used,
 }
 
 /// Where the thread that writes is told what to write.
@@ -202,8 +204,9 @@ impl Display {
         let frame = elapsed.as_millis() / TICK.as_millis();
         let frame = usize::try_from(frame).unwrap_or_default() % FRAMES.len();
         let mut lines = vec![cut(&format!("{} {} · {}", FRAMES[frame], in_short(elapsed), self.doing), room)];
-        if !self.used.is_empty() {
-            lines.push(cut(&format!("  {}", self.used), room));
+        let used = self.used.text(elapsed, room);
+        if !used.is_empty() {
+            lines.push(cut(&format!("{:INDENT$}{used}", ""), room));
         }
         lines
     }
@@ -241,6 +244,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::used::Part;
 
     /// How many writes there were, what they wrote, and what was lost.
     type Written = (usize, Vec<u8>, Vec<u8>);
@@ -274,7 +278,8 @@ mod tests {
     fn display(doing: &str) -> Display {
         #[expect(clippy::disallowed_methods, reason = "a display begins")]
         let began = Instant::now();
-        Display { began, doing: doing.to_owned(), used: "calls 1/4".to_owned() }
+        let calls = Part { name: "calls", share: None, text: "1/4".to_owned() };
+        Display { began, doing: doing.to_owned(), used: Used { parts: vec![calls], time: None } }
     }
 
     /// Everything that is done with a screen, waited for after each step.

@@ -64,7 +64,7 @@ pub(crate) fn is_close(typed: &str, option: &str) -> bool {
 
 /// Options that other programs have, or other commands here: the commands they were typed behind (all, where there is none), and what does it
 /// here.
-const OPTIONS: [(&[&str], &[&str], &str); 15] = [
+const OPTIONS: [(&[&str], &[&str], &str); 17] = [
     (
         &["-f", "--force", "--overwrite"],
         &["init"],
@@ -104,6 +104,8 @@ const OPTIONS: [(&[&str], &[&str], &str); 15] = [
         "`ua job --check FILE` says what a start would do, and starts nothing",
     ),
     (&["-d", "--detach", "--background"], &["job"], "`ua submit FILE` stores the job, and `ua worker` runs it"),
+    (&["--text", "-m", "--message"], &["calls resolve"], "`--reason TEXT` says why"),
+    (&["--reason", "-m", "--message"], &["answer"], "`--text TEXT` says more to the model, or why"),
     (&["--name", "--id"], &["job", "submit"], "`--run-id ID` names the run"),
     (
         &["--at", "--schedule", "--cron"],
@@ -239,7 +241,7 @@ mod tests {
         let top = Cli::command();
         for (options, commands, _) in OPTIONS {
             for command in commands {
-                let command = top.find_subcommand(command).unwrap();
+                let command = command.split(' ').try_fold(&top, |at, name| at.find_subcommand(name)).unwrap();
                 let is_its = |option: &&&str| {
                     command
                         .get_arguments()

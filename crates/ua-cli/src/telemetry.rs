@@ -10,17 +10,13 @@ mod exporter;
 mod ids;
 mod metrics;
 mod parents;
+mod sentence;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, Targets};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 use ua_core::{CurrentSpan, Trace};
@@ -33,6 +29,7 @@ pub(crate) use self::parents::adopt_parent;
 
 use self::export_filter::ExportFilter;
 use self::exporter::Exporter;
+use self::sentence::AsSentence;
 use self::settings::Exported;
 use crate::args::{Cli, Command, LogFormat};
 
@@ -152,22 +149,6 @@ fn log(format: LogFormat, settings: &Settings) -> BoxedLayer {
         // Without the spans around an event: their fields would hide it.
         LogFormat::Text => lines.without_time().with_filter(filter.and(events_only())).boxed(),
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
-    }
-}
-
-/// Events as the rest of the program says things: `warning: the run could not be given back: …`, without the name of a module. An error is what
-/// a command ends with.
-struct AsSentence;
-
-impl<S, N> FormatEvent<S, N> for AsSentence
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        writer.write_str("warning: ")?;
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
     }
 }
 

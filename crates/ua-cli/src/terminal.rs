@@ -14,8 +14,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::styling::AnsiColor;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use tokio::signal::unix::SignalKind;
 use ua_core::Redactor;
 use ua_host::{Settings, redaction};
+use ua_runner::HangUp;
 
 use crate::screen::{Display, Screen, standard_error};
 use crate::shown::Shown;
@@ -260,6 +262,12 @@ pub(crate) fn restore_echo() {
 /// nobody who reads it.
 pub(crate) fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
+}
+
+/// What it means to this process that its terminal goes away. Asked before anything listens for it: whoever listened once ignores it no more.
+pub(crate) fn hang_up() -> HangUp {
+    let is_ignored = ua_mcp::is_ignored(SignalKind::hangup().as_raw_value());
+    if is_ignored { HangUp::IsIgnored } else { HangUp::Stops }
 }
 
 fn is_in_foreground() -> bool {

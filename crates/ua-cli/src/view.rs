@@ -35,9 +35,9 @@ pub(crate) use gateway::{
     GatewayStopped, GatewayToken,
 };
 pub(crate) use installation::{
-    AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,
-    DoctorReport, Level, LoggedOut, LoginRow, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow,
-    ToolsLocked, TrustRow,
+    AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DbTakenBack,
+    DoctorFinding, DoctorReport, Level, LoggedOut, LoginRow, ModelPriceShown, ModelRow, ModelShown, PackRow,
+    SettingRow, ToolRow, ToolsLocked, TrustRow,
 };
 
 /// A stored row, as it is.
@@ -356,6 +356,8 @@ pub(crate) struct RunDeleted {
     /// Runs of its lineage for which the database keeps what it did.
     #[schemars(with = "Vec<String>")]
     pub(crate) kept_for: Vec<ua_core::RunId>,
+    /// What it sent and nobody knows the end of, in sentences: the same job would do it again.
+    pub(crate) may_have_happened: Vec<String>,
     /// Whether it sent anything that has an effect outside.
     #[serde(skip)]
     pub(crate) had_effects: bool,
@@ -496,6 +498,9 @@ pub(crate) struct CallShown {
     /// Its newest receipt.
     #[schemars(with = "Option<Row>")]
     pub(crate) receipt: Option<ReceiptRecord>,
+    /// Answers that the database did not take when they came, and that are kept beside it, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) late_replies: Vec<ua_store::LateReply>,
     /// Its changes, oldest first.
     #[schemars(with = "Vec<Row>")]
     pub(crate) events: Vec<EventRecord>,

@@ -6,12 +6,13 @@
 //! connected; there the same word is the answer to its question, which the broker alone acts on, so that the call is settled once.
 
 use crate::Database;
-use ua_core::{CallStatus, CorrectedTo, Trace};
+use ua_core::{CallStatus, CorrectedTo, Trace, on_one_line};
 use ua_dispatch::{Fence, ToolTransport as _};
-use ua_runner::{LockError, RunLock, owner_stamp};
+use ua_ledger::LateReplies as _;
+use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
 use ua_store::{
-    Answer, CallRecord, Choice, Correction, LedgerStore as _, QuestionRecord, RunQuery, RunRecord, RunStore as _,
-    Store, StoreError,
+    Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, RunQuery, RunRecord,
+    RunStore as _, Store, StoreError,
 };
 
 use crate::error::HostError;
@@ -115,6 +116,19 @@ pub async fn correct(
             .hint("check again after that time; until then it cannot be ruled out"));
         }
     }
+    let kept = kept_beside(host, store, call).await?;
+    if let Some(late) = kept.as_ref().filter(|_| is_open && said.outcome != CorrectedTo::Happened) {
+        return Err(HostError::usage(format!(
+            "call {} was answered at {}, and the database did not take the answer then: {}",
+            call.call_id,
+            late.at,
+            on_one_line(&ua_ledger::said(&late.reply))
+        ))
+        .hint(format!(
+            "{}, or `ua runs cancel {top}`, stores it; correct the record behind that, if the answer is wrong",
+            crate::restart::how_to_resume(store, &top).await?
+        )));
+    }
     let correction = Correction {
         outcome: said.outcome,
         was: call.status,
@@ -135,6 +149,16 @@ pub async fn correct(
     };
     let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
     Ok((Taken::Recorded(Box::new(corrected)), then))
+}
+
+/// The answer to a call that was kept beside the database and says what came of it.
+async fn kept_beside(host: &Host, store: &Database, call: &CallRecord) -> Result<Option<LateReply>, HostError> {
+    let late = LateFile::at(host.home().late_replies()).about(&call.call_id);
+    if late.is_empty() {
+        return Ok(None);
+    }
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+    Ok(ua_ledger::kept_answer(call, &attempts, &late).cloned())
 }
 
 /// The same as an answer to the question about the call.

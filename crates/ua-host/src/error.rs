@@ -20,6 +20,8 @@ pub enum Kind {
     Waiting,
     /// It was tried and did not work.
     Failed,
+    /// Somebody who was asked something left it for later. Nothing failed.
+    Left,
     /// A signal asked this process to end while somebody was asked something.
     Interrupted,
 }
@@ -41,10 +43,28 @@ impl std::fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
+/// A text without the numbers that the standard library puts behind what the system says: the words say it already.
+fn without_numbers(text: String) -> String {
+    const BEGIN: &str = " (os error ";
+    if !text.contains(BEGIN) {
+        return text;
+    }
+    let mut parts = text.split(BEGIN);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')');
+        match rest.filter(|_| part.starts_with(|c: char| c.is_ascii_digit())) {
+            Some(rest) => out.push_str(rest),
+            None => out.extend([BEGIN, part]),
+        }
+    }
+    out
+}
+
 impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, detail: None }
+        Self { kind, message: without_numbers(message.into()), hint: None, detail: None }
     }
 
     /// A [`Kind::Usage`].
@@ -94,7 +114,7 @@ impl HostError {
     /// Says what to do about it, in place of what was said before.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(without_numbers(hint.into()));
         self
     }
 
@@ -278,9 +298,8 @@ impl From<LockError> for HostError {
             LockError::Held { run, .. } => Self::waiting(message).hint(format!(
                 "wait for it, or let `ua resume {run} --take-over` end that process and take its place; nothing was changed"
             )),
-            LockError::Io { .. } => {
-                Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
-            }
+            LockError::Io { source, .. } => Self::storage(message)
+                .hint(format!("{}, then give the command again; nothing was changed", crate::paths::mend_folder(&source))),
         }
     }
 }

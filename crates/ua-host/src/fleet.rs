@@ -6,6 +6,7 @@
 //! Proved by: `ua_store::conformance::fleet` (the queue), the end-to-end tests `fleet` (processes that are killed and told to stop).
 
 mod cron;
+mod due;
 mod fits;
 mod health;
 mod queues;

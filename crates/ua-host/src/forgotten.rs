@@ -6,6 +6,8 @@ use crate::error::HostError;
 
 /// The kind of error that only a person can lift, once they have looked.
 pub(crate) const WENT_BACK: &str = "database_went_back";
+/// The same, of a run that is in two copies of its database.
+pub(crate) const TWO_COPIES: &str = "two_copies";
 
 impl From<&PastError> for HostError {
     fn from(error: &PastError) -> Self {

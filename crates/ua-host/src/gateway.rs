@@ -298,6 +298,14 @@ pub fn check(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
     Said::read(host, &root(host.settings(), named)?).map(drop)
 }
 
+/// Whether the broker, as it would be started now, has an address for clients over HTTP.
+///
+/// # Errors
+/// What is wrong with `gateway.toml`.
+pub fn listens_over_http(host: &Host, named: Option<&Path>) -> Result<bool, HostError> {
+    Ok(Said::read(host, &root(host.settings(), named)?)?.config.listen.is_some())
+}
+
 /// Serves as the broker, until nobody needs it.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use ua_runner::LateFile;
 use ua_store_postgres::{Place, PostgresConfig};
 
 mod copies;
+mod elsewhere;
 mod opening;
 mod workspaces;
 
@@ -40,6 +41,8 @@ pub struct Home {
     roots: Roots,
     /// Where the root is named: a variable, or a file and its line; `None` where a flag names it, or nothing.
     root_is_said_in: Option<String>,
+    /// Where the database is named, if it is not simply in the root.
+    database_is_said_in: Option<String>,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
 }
@@ -114,6 +117,7 @@ impl Home {
             is_default,
             roots,
             root_is_said_in,
+            database_is_said_in: settings.var("UA_RUNTIME_DB_PATH").map(|_| settings.said_as("UA_RUNTIME_DB_PATH")),
             root_is_named,
         })
     }
@@ -121,6 +125,20 @@ impl Home {
     /// How another folder is chosen, as the end of a hint: where this one was named, or by the flag that is stronger.
     pub fn another_root(&self) -> String {
         another_root(self.root_is_said_in.as_deref())
+    }
+
+    /// The variable of the environment that names the root, if that is what does.
+    pub fn variable_of_root(&self) -> Option<&str> {
+        // What a file says stands with its line.
+        self.root_is_said_in.as_deref().filter(|place| !place.starts_with('`'))
+    }
+
+    /// How another database is chosen: with the root that it is in, unless it is named itself.
+    pub(crate) fn another_database(&self) -> String {
+        match &self.database_is_said_in {
+            Some(place) => format!("name another file in {place}, or none there for the one in the root"),
+            None => self.another_root(),
+        }
     }
 
     /// The same, taken for this user's own whoever made it.
@@ -154,7 +172,7 @@ impl Home {
     pub fn place(&self) -> Result<Place, HostError> {
         Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
             HostError::storage(format!("cannot create files in {}: {e}", self.locks().display()))
-                .hint("make that folder writable; nothing was started")
+                .hint(format!("{}; nothing was started", crate::paths::mend_folder(&e)))
         })
     }
 

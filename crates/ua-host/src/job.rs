@@ -18,7 +18,7 @@ pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
 pub use self::unfinished::left_as;
 pub(crate) use self::unfinished::{Foretold, refusal};
-use self::unfinished::{LOOKED_AT, unfinished};
+use self::unfinished::{LOOKED_AT, ended_in_doubt, in_doubt, unfinished};
 use crate::alert::Alerts;
 use crate::consent;
 use crate::error::{HostError, Kind};
@@ -26,7 +26,7 @@ use crate::home;
 use crate::host::Host;
 use crate::input_files;
 use crate::job_file::{parse, read};
-use crate::launch::{Launch, LaunchOptions};
+use crate::launch::{Configured, Launch, LaunchOptions};
 use crate::mcp_files;
 use crate::people::{People, Presence, WhichRun};
 use crate::resume::{self, Changes};
@@ -56,6 +56,9 @@ pub struct JobRequest {
     pub iterations: Option<Iterations>,
     /// How to start it.
     pub launch: LaunchOptions,
+    /// How it is started, as it was configured elsewhere; instead of `launch` and of what is configured here. Whoever drives the run looks whether
+    /// all of it is there.
+    pub configured: Option<Configured>,
 }
 
 /// How a job is done in several contexts; what is not given is as the job file says.
@@ -240,7 +243,8 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             if is_here && let Some(others) = foretold.others_in_words() {
                 people.tell(&format!("there is more than one run of this job: {others}"));
             }
-            let answer = if is_here { people.ask_which_run(left, &standing).await? } else { WhichRun::Neither };
+            let doubt = foretold.is_in_doubt;
+            let answer = if is_here { people.ask_which_run(left, &standing, doubt).await? } else { WhichRun::Neither };
             match answer {
                 WhichRun::Resume => return Ok(Found::Left(store, left.clone())),
                 WhichRun::New => {
@@ -252,7 +256,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         }
         Fate::Start { earlier } => earlier,
     };
-    if earlier.is_none() {
+    if earlier.is_none() && request.configured.is_none() {
         selectors::check(host, people.as_ref(), &launch, &spec).await?;
     }
     let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
@@ -277,6 +281,13 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
+    if request.run_id.is_none()
+        && !request.new
+        && !request.again
+        && let Some(ended) = ended_in_doubt(host, &store, &run.spec, earlier.as_ref()).await?
+    {
+        return Err(in_doubt(request, &ended));
+    }
     // Whoever names the run, or asks for a new one, knows that it is another one.
     if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
         tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
@@ -351,14 +362,21 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     if let Some(key) = &request.job_key {
         spec.job_key = Some(key.clone());
     }
-    let launch = Launch::new(host.settings(), &request.file, &spec, &request.launch)?;
-    consent::ask_about(host, people, &launch, &spec).await?;
-    consent::tell_untrusted_policies(host, people, &launch);
-    launch.check(host, &spec)?;
-    mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
+    let launch = match &request.configured {
+        Some(configured) => Launch::of(host.settings(), &request.file, &spec, configured.clone())?,
+        None => Launch::new(host.settings(), &request.file, &spec, &request.launch)?,
+    };
+    if request.configured.is_none() {
+        consent::ask_about(host, people, &launch, &spec).await?;
+        consent::tell_untrusted_policies(host, people, &launch);
+        launch.check(host, &spec)?;
+        mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
+    }
     refuse_secrets(host, &spec)?;
-    // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
-    Alerts::from_settings(host.settings(), host.home())?;
+    if request.configured.is_none() {
+        // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
+        Alerts::from_settings(host.settings(), host.home())?;
+    }
     let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
     launch.check_files(&spec)?;
     Ok(Prepared { spec, launch, files })

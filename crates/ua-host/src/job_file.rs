@@ -23,7 +23,7 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         let failure = cannot_read("the job file", file, &e);
         let kind = e.kind();
         if kind == ErrorKind::NotFound {
-            failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
+            failure.hint("a job file is JSON: `ua job --help` shows one, `ua init` writes one")
         } else if kind == ErrorKind::InvalidData {
             failure.hint("a job file is JSON, in UTF-8 text; nothing was started")
         } else {

@@ -126,19 +126,45 @@ pub struct Launch {
     provider_sessions: bool,
 }
 
-impl Launch {
-    /// Reads what the options, the job and the settings say, in this order.
-    pub fn new(settings: &Settings, job: &Path, spec: &RunSpec, options: &LaunchOptions) -> Result<Self, HostError> {
-        let job_dir = job_dir(settings, job)?;
-        let provider = options.provider.clone().or_else(|| spec.model.provider.clone());
-        let provider = provider.unwrap_or_else(|| providers::default_provider(settings));
+/// What is said about how a job is started by whoever asks for it, and by the place where that is done: all of it but the job itself. A
+/// schedule keeps it, so that its job is started in the same way wherever an instant of it is submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Named by whoever asks; stronger than the job.
+    provider: Option<String>,
+    /// Named by whoever asks; stronger than the job.
+    model: Option<String>,
+    /// The provider of a job that names none.
+    default_provider: String,
+    /// The model of a job that names none, for the provider that it had then.
+    default_model: Option<(String, String)>,
+    mcp_config: Option<PathBuf>,
+    mcp_config_is_found: bool,
+    policies: Vec<PathBuf>,
+    folder: PathBuf,
+    allow_private_addresses: bool,
+    pricing: Option<PathBuf>,
+    pricing_is_the_projects: bool,
+    cassette: Option<PathBuf>,
+    record: Option<PathBuf>,
+    /// Whether the provider may keep the conversation of a job that says nothing about it.
+    provider_sessions: bool,
+}
+
+impl Configured {
+    /// What the options and the settings say now, in this order; `spec` is the job that is to be started.
+    ///
+    /// # Errors
+    /// A path or a cassette cannot be used.
+    pub fn now(settings: &Settings, spec: &RunSpec, options: &LaunchOptions) -> Result<Self, HostError> {
+        let default_provider = providers::default_provider(settings);
+        let provider = options.provider.as_ref().or(spec.model.provider.as_ref()).unwrap_or(&default_provider);
         let cassette = providers::cassette_file(settings, options.cassette.as_deref())?;
-        let model = match options.model.clone().or_else(|| spec.model.name.clone()) {
-            Some(model) => model,
-            None => match providers::default_model(settings, &provider, cassette.as_deref())? {
-                Some(model) => model,
-                None => return Err(no_model(&provider)),
-            },
+        let is_named = options.model.is_some() || spec.model.name.is_some();
+        let default_model = if is_named {
+            None
+        } else {
+            providers::default_model(settings, provider, cassette.as_deref())?.map(|model| (provider.clone(), model))
         };
         let mcp_config = mcp_config_file(settings, options.mcp_config.as_deref());
         let mut policies = Vec::new();
@@ -147,24 +173,66 @@ impl Launch {
         }
         policies.extend(policies::configured(settings)?);
         Ok(Self {
-            job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
-            folder: Some(settings.absolute(Path::new("."))?),
-            model_facts: models::facts(settings, &provider, &model)?,
-            model,
-            cassette,
-            record: options.record.as_deref().map(|file| providers::cassette_to_record(settings, file)).transpose()?,
-            script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
+            provider: options.provider.clone(),
+            model: options.model.clone(),
+            default_model,
+            default_provider,
             mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
             mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
             policies,
-            job_dir,
+            folder: settings.absolute(Path::new("."))?,
             allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
             pricing: pricing::file(settings, options.pricing.as_deref())?,
             pricing_is_the_projects: pricing::is_the_projects(settings, options.pricing.as_deref()),
+            cassette,
+            record: options.record.as_deref().map(|file| providers::cassette_to_record(settings, file)).transpose()?,
+            provider_sessions: settings.is_on("UA_PROVIDER_SESSIONS"),
+        })
+    }
+}
+
+impl Launch {
+    /// Reads what the options, the job and the settings say, in this order.
+    pub fn new(settings: &Settings, job: &Path, spec: &RunSpec, options: &LaunchOptions) -> Result<Self, HostError> {
+        Self::of(settings, job, spec, Configured::now(settings, spec, options)?)
+    }
+
+    /// How a job is started as it was configured, here or elsewhere.
+    ///
+    /// # Errors
+    /// There is no model that it could be started with.
+    pub fn of(settings: &Settings, job: &Path, spec: &RunSpec, configured: Configured) -> Result<Self, HostError> {
+        let job_dir = job_dir(settings, job)?;
+        let provider = configured.provider.or_else(|| spec.model.provider.clone());
+        let provider = provider.unwrap_or(configured.default_provider);
+        let default_model = configured.default_model.filter(|(of, _)| *of == provider).map(|(_, model)| model);
+        let model = match configured.model.or_else(|| spec.model.name.clone()).or(default_model) {
+            Some(model) => model,
+            // The job named one when it was configured.
+            None => match providers::default_model(settings, &provider, configured.cassette.as_deref())? {
+                Some(model) => model,
+                None => return Err(no_model(&provider)),
+            },
+        };
+        Ok(Self {
+            job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
+            folder: Some(configured.folder),
+            model_facts: models::facts(settings, &provider, &model)?,
+            model,
+            cassette: configured.cassette,
+            record: configured.record,
+            script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
+            mcp_config_is_found: configured.mcp_config_is_found,
+            mcp_config: configured.mcp_config,
+            policies: configured.policies,
+            job_dir,
+            allow_private_addresses: configured.allow_private_addresses,
+            pricing: configured.pricing,
+            pricing_is_the_projects: configured.pricing_is_the_projects,
             accept: Vec::new(),
             budgets: Vec::new(),
             system: Some(SYSTEM_PROMPT.to_owned()),
-            provider_sessions: providers::wants_sessions(settings, spec),
+            provider_sessions: spec.settings.provider_sessions.unwrap_or(configured.provider_sessions),
             provider,
         })
     }

@@ -43,6 +43,41 @@ pub(crate) fn what_helps(error: &io::Error, missing: &'static str) -> &'static s
     }
 }
 
+/// What helps against `error` where something is written into a folder.
+pub fn mend_folder(error: &io::Error) -> &'static str {
+    let kind = error.kind();
+    if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        "make room on that disk"
+    } else if kind == io::ErrorKind::ReadOnlyFilesystem {
+        "mount that disk for writing"
+    } else {
+        "make that folder writable"
+    }
+}
+
+/// A folder for this command alone, which goes with it.
+///
+/// # Errors
+/// None can be made where temporary files belong.
+pub fn temporary_folder() -> Result<tempfile::TempDir, HostError> {
+    tempfile::tempdir().map_err(|error| no_temporary_folder(&error))
+}
+
+/// That nothing can be made in the folder of temporary files, and what helps.
+fn no_temporary_folder(error: &io::Error) -> HostError {
+    let folder = std::env::temp_dir();
+    let kind = error.kind();
+    let (why, helps) = if kind == io::ErrorKind::NotFound {
+        ("there is no such folder".to_owned(), "set TMPDIR to a folder that is there, or unset it")
+    } else if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        ("the disk is full".to_owned(), "make room there, or set TMPDIR to a folder on another disk")
+    } else {
+        (io::Error::from(kind).to_string(), "set TMPDIR to a folder that you can write to")
+    };
+    HostError::storage(format!("cannot create a temporary folder in {}: {why}", folder.display()))
+        .hint(format!("{helps}; nothing was started"))
+}
+
 /// Text without the byte order mark that some editors put in front of it; it says nothing about UTF-8, and no parser here takes it.
 pub(crate) fn without_bom(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)

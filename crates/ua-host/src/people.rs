@@ -105,6 +105,11 @@ pub trait People: Send + Sync {
     /// Something failed that does not end the work.
     fn report(&self, _error: &HostError) {}
 
+    /// Somebody who was asked something left it for later, and the end of the run is shown next, with what is open.
+    fn left(&self, what: &HostError) {
+        self.report(what);
+    }
+
     /// Asks a question, with what there is beside its text; `None` leaves it open. Only called while [`Presence::Here`].
     async fn ask(&self, _question: &QuestionRecord, _beside: &Beside) -> Result<Option<Answer>, HostError> {
         Ok(None)
@@ -112,7 +117,12 @@ pub trait People: Send + Sync {
 
     /// Asks whether a job is resumed, of which this run is not finished and stands like this, or started anew. Only called while
     /// [`Presence::Here`].
-    async fn ask_which_run(&self, _unfinished: &RunRecord, _standing: &Standing) -> Result<WhichRun, HostError> {
+    async fn ask_which_run(
+        &self,
+        _unfinished: &RunRecord,
+        _standing: &Standing,
+        _is_in_doubt: bool,
+    ) -> Result<WhichRun, HostError> {
         Ok(WhichRun::Neither)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use ua_classify::{Classifier, JobPolicy, Lists, PolicyRules};
+use ua_classify::{Classifier, JobPolicy, Lists, PolicyError, PolicyRules};
 
 use crate::error::{HostError, chain};
 use crate::mcp_files::mcp_config;
@@ -123,7 +123,18 @@ pub(crate) fn classifier(
     })
 }
 
-fn bad_policy(error: &(dyn std::error::Error + 'static)) -> HostError {
+fn bad_policy(error: &PolicyError) -> HostError {
+    let what = match error {
+        PolicyError::List { list, .. } => {
+            format!("correct the setting `{list}` (`ua config show` says where it is set)")
+        }
+        PolicyError::UnknownPack { .. } => {
+            "`ua tools packs` lists the packs; correct the setting `server_packs`".to_owned()
+        }
+        PolicyError::Syntax { .. } | PolicyError::Field { .. } | PolicyError::DuplicateId { .. } => {
+            "correct the policy file".to_owned()
+        }
+    };
     HostError::usage(chain(error))
-        .hint("correct the policy file; nothing was started, because a wrong rule could let an effect be repeated")
+        .hint(format!("{what}; nothing was started, because a wrong rule could let an effect be repeated"))
 }

@@ -131,7 +131,7 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
     let price = table.find(provider, model).and_then(|facts| facts.price.as_ref());
     price.map_or_else(String::new, |price| {
         let day = table.prices_as_of().unwrap_or("an unknown day");
-        format!("(its list price on {day} was {} and {} dollars; check it)", price.input, price.output)
+        format!(" (its list price on {day} was {} and {} dollars; check it)", price.input, price.output)
     })
 }
 

@@ -74,7 +74,7 @@ impl Progress {
                     (sent, 0) => format!("{} in flight", ua_core::counted(sent, "call")),
                     (sent, unsent) => format!("{} in flight, {unsent} not sent yet", ua_core::counted(sent, "call")),
                 };
-                Some(format!("resuming after turn {turn_index}, {in_flight}"))
+                Some(format!("resuming {}, {in_flight}", ua_resume::after_turn(*turn_index)))
             }
             RunEvent::Accepted { component, changes } if changes.is_empty() => {
                 Some(format!("accepted {component}: what is new is offered from now on"))
@@ -99,6 +99,10 @@ impl Progress {
             RunEvent::ToolLeftOut { turn, tool, why } => Some(format!(
                 "turn {turn} · the provider does not take the tool {}, left out: {}",
                 line(tool, 80),
+                line(why, 160)
+            )),
+            RunEvent::ImagesLeftOut { turn, why } => Some(format!(
+                "turn {turn} · refused, perhaps for images of tools, asking again without them: {}",
                 line(why, 160)
             )),
             RunEvent::HistoryCut { turn, perhaps: false } => {
@@ -323,6 +327,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::ToolLeftOut { turn, tool, why } => {
             json!({"event": "tool_left_out", "turn": turn, "tool": tool, "why": why})
         }
+        RunEvent::ImagesLeftOut { turn, why } => json!({"event": "images_left_out", "turn": turn, "why": why}),
         RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
@@ -380,7 +385,8 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
 
 /// When the model is asked again, for how long, and what it may cost; what ends that first is the run's time, if it is over before.
 fn next_try_in_words(wait: Duration, left: Duration, may_be_billed: bool, ends_in: Option<Duration>) -> String {
-    const TIME: &str = "where `max_wallclock_minutes` is used up";
+    const TIME: &str = "when `max_wallclock_minutes` is used up";
+    const TILL: &str = "until `max_wallclock_minutes` is used up";
     let again = format!("trying again in {}", span_in_words(wait));
     let next = match ends_in {
         Some(ends_in) if ends_in <= wait => {
@@ -391,10 +397,10 @@ fn next_try_in_words(wait: Duration, left: Duration, may_be_billed: bool, ends_i
             );
         }
         Some(ends_in) => {
-            format!("{again}, for up to {} more after that, {TIME}", span_in_words(ends_in.saturating_sub(wait)))
+            format!("{again}, then for up to {} more, {TILL}", span_in_words(ends_in.saturating_sub(wait)))
         }
         None if left.is_zero() => format!("{again}, for the last time"),
-        None => format!("{again}, for up to {} more after that", span_in_words(left)),
+        None => format!("{again}, then for up to {} more", span_in_words(left)),
     };
     if may_be_billed { format!("{next}; each such request may be billed") } else { next }
 }
@@ -443,19 +449,19 @@ mod tests {
                 ends_in.map(Duration::from_secs),
             )
         };
-        assert_eq!(told(100, 1_680, false, None), "trying again in 100 s, for up to 28 min more after that");
-        let time = "where `max_wallclock_minutes` is used up";
+        assert_eq!(told(100, 1_680, false, None), "trying again in 100 s, then for up to 28 min more");
+        let time = "`max_wallclock_minutes` is used up";
         assert_eq!(
             told(100, 1_680, false, Some(57)),
-            format!("a wait of 100 s would follow, and the run stops in 57 s, {time}")
+            format!("a wait of 100 s would follow, and the run stops in 57 s, when {time}")
         );
         assert_eq!(
             told(10, 1_680, false, Some(57)),
-            format!("trying again in 10 s, for up to 47 s more after that, {time}")
+            format!("trying again in 10 s, then for up to 47 s more, until {time}")
         );
         assert_eq!(
             told(10, 1_680, true, None),
-            "trying again in 10 s, for up to 28 min more after that; each such request may be billed"
+            "trying again in 10 s, then for up to 28 min more; each such request may be billed"
         );
         assert!(told(10, 1_680, true, Some(57)).ends_with("; each such request may be billed"));
         assert_eq!(told(10, 0, false, None), "trying again in 10 s, for the last time");

@@ -188,7 +188,7 @@ fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Ar
 
 fn not_set_up(provider: &str, error: &LlmError) -> HostError {
     HostError::provider(format!("cannot set up the provider `{provider}`: {}", chain(error)))
-        .hint(error.hint().unwrap_or("see docs/guide/models.md"))
+        .hint(error.hint(provider).unwrap_or_else(|| "see docs/guide/models.md".to_owned()))
 }
 
 /// The longest silence of a model, as it is configured.

@@ -19,7 +19,7 @@ use ua_store::{
 };
 
 use crate::corrections;
-use crate::error::HostError;
+use crate::error::{HostError, Kind};
 use crate::home::Home;
 use crate::host::Host;
 use crate::launch::Launch;
@@ -170,7 +170,8 @@ pub async fn ask(
         };
         // Whoever leaves with a signal leaves, and is not told that something waits for them.
         let top = tree::top(store, &question.run_id).await?;
-        return Err(HostError::new(left.kind(), settled).hint(restart::how_to_resume(store, &top).await?));
+        let kind = if left.kind() == Kind::Left { Kind::Waiting } else { left.kind() };
+        return Err(HostError::new(kind, settled).hint(restart::how_to_resume(store, &top).await?));
     }
     let Some(said) = said? else { return Ok(Asked::LeftOpen) };
     answer(host, store, question, said).await?;
@@ -201,11 +202,7 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
 
 /// What somebody answered, in a few words.
 fn in_short(question: &QuestionRecord, answer: &AnswerRecord) -> String {
-    let word = answers::word(question.kind, answer.choice);
-    match answer.text.as_deref() {
-        Some(text) if word == "text" => crate::text::line(text, 100),
-        Some(_) | None => word.to_owned(),
-    }
+    answers::in_short(question.kind, answer.choice, answer.text.as_deref())
 }
 
 /// Waits until a question needs no answer any more. A database that cannot be read now may be readable again; whoever answers is told of it.
@@ -288,7 +285,7 @@ pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<Host
     let id = &question.question_id;
     if let Some(asked_again) = asked_again(store, question).await? {
         let before = question.answer.as_ref().map_or_else(String::new, |given| {
-            format!(" (`{}` was about what was known then)", answers::word(question.kind, given.choice))
+            format!(" ({} was about what was known then)", in_short(question, given))
         });
         let run = &question.run_id;
         return Ok(HostError::usage(format!("question {id} was asked again, as question {asked_again}{before}")).hint(
@@ -302,8 +299,8 @@ pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<Host
         return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     };
-    let (word, by, at) = (answers::word(question.kind, given.choice), &given.by, given.answered_at);
-    let error = HostError::usage(format!("question {id} has already been answered: `{word}`, by {by}, at {at}"));
+    let (what, by, at) = (in_short(question, given), &given.by, given.answered_at);
+    let error = HostError::usage(format!("question {id} has already been answered: {what}, by {by}, at {at}"));
     Ok(match question.status {
         QuestionStatus::Closed => match &question.call_id {
             Some(call) => {

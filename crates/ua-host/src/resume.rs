@@ -66,6 +66,19 @@ pub async fn resume(
         home::close(store);
         return Err(gateway::refused(&run));
     }
+    if run.lease_epoch > 0
+        && let Some(place) = store.elsewhere(&run.run_id).await?
+    {
+        return Err(HostError::usage(format!(
+            "run {} is driven in {}, where its workspace and locks are",
+            run.run_id,
+            crate::text::line(&place, 80)
+        ))
+        .hint(
+            "resume it there; `ua answer` works from here, too; if that machine is gone for good, `ua workers forget` lets the run continue \
+             here; nothing was changed",
+        ));
+    }
     if run.lease_epoch > 0 && paths::is_missing(Path::new(&run.workspace_dir)) {
         return Err(HostError::storage(format!(
             "the workspace of run {} is missing: {}",

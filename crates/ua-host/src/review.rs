@@ -2,6 +2,7 @@
 
 mod covered;
 mod env_words;
+mod fetchers;
 mod launchers;
 mod named;
 mod of_ua;
@@ -123,9 +124,17 @@ impl ServerReview {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
             shown.push(("arguments", quoted.join(" ")));
         }
+        let home = settings.of_environment("HOME").map(PathBuf::from);
         let given: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let Covered { files, warnings: mut not_covered, .. } =
-            covered(command, program.as_deref(), args, &given, &folder, &Roots::new(state_folder(settings)));
+        let Covered { files, warnings: mut not_covered, .. } = covered(
+            command,
+            program.as_deref(),
+            args,
+            &given,
+            &folder,
+            &Roots::new(state_folder(settings)),
+            home.as_deref(),
+        );
         for file in &files {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
@@ -133,7 +142,11 @@ impl ServerReview {
             counts.field(&format!("the file {name}"), "file", &name);
             counts.field(&format!("the file {name}"), "content", &digest);
             if shown.len() < SHOWN_FILES {
-                shown.push(("file", format!("{} (sha256 {:.16})", file.display(), digest)));
+                let content = match digest.get(..16) {
+                    Some(digest) => format!("sha256 {digest}"),
+                    None => "cannot be read now; reading it later asks again".to_owned(),
+                };
+                shown.push(("file", format!("{} ({content})", file.display())));
             }
         }
         if files.len() > SHOWN_FILES {

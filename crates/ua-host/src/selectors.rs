@@ -199,11 +199,33 @@ fn chosen_tool(spec: &RunSpec) -> Option<&str> {
 /// stored, and no tool is called.
 pub(crate) async fn check(host: &Host, people: &dyn People, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
     let settings = host.settings();
-    if !has_selectors(spec) && denied_here(settings).is_empty() && launch.policy_files(settings).is_empty() {
+    if says_nothing(settings, launch, spec) {
         return Ok(());
     }
+    // Where they cannot be listed now, whoever drives the run asks again before it begins.
     let Ok(tools) = listed(host, people, launch, spec).await? else { return Ok(()) };
     judged(settings, launch, spec, &tools)?.map_or(Ok(()), Err)
+}
+
+/// The same of tools that are there, for whoever drives the run.
+///
+/// # Errors
+/// A policy file cannot be used.
+pub(crate) fn refused(
+    settings: &Settings,
+    launch: &Launch,
+    spec: &RunSpec,
+    tools: &[ToolSpec],
+) -> Result<Option<HostError>, HostError> {
+    if says_nothing(settings, launch, spec) {
+        return Ok(None);
+    }
+    judged(settings, launch, spec, &with_policies(settings, launch, tools.to_vec())?)
+}
+
+/// Whether nothing is said about tools that could name one that is not there.
+fn says_nothing(settings: &Settings, launch: &Launch, spec: &RunSpec) -> bool {
+    !has_selectors(spec) && denied_here(settings).is_empty() && launch.policy_files(settings).is_empty()
 }
 
 /// Why a job is refused that would be offered these tools. `ua job` and `ua job --check` ask here alone, so neither refuses what the other
@@ -353,12 +375,12 @@ pub(crate) async fn listed(
     launch: &Launch,
     spec: &RunSpec,
 ) -> Result<Result<Offered, TransportError>, HostError> {
-    let fail = |e: std::io::Error| HostError::storage(format!("cannot create a temporary folder: {e}"));
-    let folder = tempfile::tempdir().map_err(fail)?;
+    let folder = crate::paths::temporary_folder()?;
     let mut specs: Vec<ServerSpec> = Vec::new();
     if spec.tools.builtin {
         let workspace = folder.path().join("workspace");
-        std::fs::create_dir(&workspace).map_err(fail)?;
+        std::fs::create_dir(&workspace)
+            .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.display())))?;
         specs.push(servers::builtin_server(host, folder.path(), &workspace, launch, spec.tools.run_command)?);
     }
     specs.extend(launch.configured_servers(host, spec)?);
@@ -370,14 +392,16 @@ pub(crate) async fn listed(
         Ok(tools) => tools,
         Err(error) => return Ok(Err(error)),
     };
-    let classifier = launch.classifier(host.settings())?;
-    Ok(Ok(tools
-        .into_iter()
-        .map(|tool| {
-            let policy = classifier.classify(&tool, None);
-            (tool, policy)
-        })
-        .collect()))
+    Ok(Ok(with_policies(host.settings(), launch, tools)?))
+}
+
+fn with_policies(settings: &Settings, launch: &Launch, tools: Vec<ToolSpec>) -> Result<Offered, HostError> {
+    let classifier = launch.classifier(settings)?;
+    let classified = |tool: ToolSpec| {
+        let policy = classifier.classify(&tool, None);
+        (tool, policy)
+    };
+    Ok(tools.into_iter().map(classified).collect())
 }
 
 #[cfg(test)]

@@ -82,18 +82,24 @@ fn copy_key(_: &Host) -> Option<(String, String)> {
 
 /// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
 pub fn redactor(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Redactor, HostError> {
+    learn_of(host, &servers_of(host, run, launch)?)?;
+    Ok(host.redactor().clone())
+}
+
+/// Has the redactor learn what these servers are given, before any of them is.
+fn learn_of(host: &Host, servers: &[ServerSpec]) -> Result<(), HostError> {
     credentials::learn_own(host.settings(), host.redactor());
     host.secrets()?;
     let mut secrets: Vec<(String, String)> = Vec::new();
-    for server in servers_of(host, run, launch)? {
-        match server.reach {
+    let is_secret = |(name, value): &(&String, &String)| credentials::is_secret(name, value);
+    for server in servers {
+        match &server.reach {
             Reach::Stdio { env, .. } => {
-                secrets.extend(env.into_iter().filter(|(name, value)| credentials::is_secret(name, value)));
+                secrets.extend(env.iter().filter(is_secret).map(|(name, value)| (name.clone(), value.clone())));
             }
             Reach::Http { headers, .. } => {
-                let secret = headers.into_iter().filter(|(name, value)| credentials::is_secret(name, value));
                 // `Bearer …` and its like: the word that counts is the last one.
-                secrets.extend(secret.filter_map(|(name, value)| {
+                secrets.extend(headers.iter().filter(is_secret).filter_map(|(name, value)| {
                     let last = value.split_whitespace().next_back()?.to_owned();
                     Some((format!("{} of {}", name, server.name), last))
                 }));
@@ -101,7 +107,7 @@ pub fn redactor(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Redacto
         }
     }
     host.redactor().learn(secrets);
-    Ok(host.redactor().clone())
+    Ok(())
 }
 
 /// How long tools are listed before somebody is told what is waited for.
@@ -182,6 +188,8 @@ fn transport_with(
     run: RunId,
     around: Around,
 ) -> Result<Arc<McpTransport>, HostError> {
+    // Whoever starts servers has them behind the redactor, whatever they are started for.
+    learn_of(host, &servers)?;
     let env = host.env();
     let shim = ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] };
     let locks = LockDir::new(locks, run, env.clone())

@@ -144,7 +144,11 @@ pub(crate) async fn shared(
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    people.report(&error);
+                    if error.kind() == Kind::Left {
+                        people.left(&error);
+                    } else {
+                        people.report(&error);
+                    }
                     if error.kind() == Kind::Interrupted {
                         life.ending = Ending::Interrupted;
                     }
@@ -252,6 +256,6 @@ fn can_lock(home: &Home) -> Result<(), HostError> {
     let folder = home.locks();
     tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
         HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
-            .hint("make that folder writable, then `ua resume last`; nothing was sent")
+            .hint(format!("{}, then `ua resume last`; nothing was sent", crate::paths::mend_folder(&e)))
     })
 }

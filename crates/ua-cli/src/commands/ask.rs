@@ -96,6 +96,7 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
     let left = Left {
         what: format!("nothing was answered; {} are left open", ua_core::counted(open.len(), "question")),
         back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
+        waits: true,
     };
     loop {
         let Some(typed) = ask_line(&ask, &left).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
@@ -108,12 +109,19 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
 }
 
 /// Asks what is to become of a job of which an earlier run is not finished and stands like this.
-pub(crate) async fn which_run(left: &RunRecord, standing: &Standing) -> Result<WhichRun, HostError> {
+pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt: bool) -> Result<WhichRun, HostError> {
     let waits = matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
     let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
     let offers = [
         offer("resume", if waits { "finish that run; it asks you first" } else { "finish that run" }),
-        offer("new", "start another run; what that run did outside may be done again"),
+        offer(
+            "new",
+            if is_in_doubt {
+                "start another run; what that run did outside, and the call in doubt, may be done again"
+            } else {
+                "start another run; what that run did outside may be done again"
+            },
+        ),
     ];
     let (id, next) = (short(left.run_id.as_str()), NextStep::of(left));
     let interrupted = Left {
@@ -123,9 +131,11 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing) -> Result<W
             crate::ids::shortened(&next.command, &[left.run_id.as_str()]),
             next.does()
         ),
+        waits: true,
     };
+    let doubt = if is_in_doubt { " Nobody knows what came of a call that it sent." } else { "" };
     let mut ask = format!(
-        "Run {id} of this job {}.\n{}Type a key or a word, then Enter (Enter alone: neither): ",
+        "Run {id} of this job {}.{doubt}\n{}Type a key or a word, then Enter (Enter alone: neither): ",
         job::left_as(left, standing),
         offered(&offers, crate::terminal::err_width())
     );
@@ -206,11 +216,12 @@ fn left_open(question: &QuestionRecord, reach: Reach) -> Left {
     if reach == Reach::Session {
         // Nobody resumes it.
         let what = format!("nothing was answered; question {id} is left open");
-        return Left { what, back: format!("`ua answer {id}` asks again") };
+        return Left { what, back: format!("`ua answer {id}` asks again"), waits: true };
     }
     Left {
         what: format!("nothing was answered; question {id} is left open, and run {run} waits for it"),
         back: format!("`ua answer {id}` asks again, then `ua resume {run}`"),
+        waits: true,
     }
 }
 

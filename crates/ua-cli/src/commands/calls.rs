@@ -7,9 +7,11 @@ use ua_core::{CallStatus, CorrectedTo, Resolution, Timestamp};
 use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
+use ua_ledger::LateReplies as _;
+use ua_runner::LateFile;
 use ua_store::{
-    Answer, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, QuestionStatus, QuestionsOf, RunStore, Store,
-    blobs_of, whole_reply, whole_text,
+    Answer, CallQuery, CallRecord, Choice, LateReply, LedgerStore, QuestionRecord, QuestionStatus, QuestionsOf,
+    RunStore, Store, blobs_of, whole_reply, whole_text,
 };
 
 use super::probe::ProbeArgs;
@@ -222,12 +224,13 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
         let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
         let questions = questions_about(&store, &call).await?;
-        let shown =
-            CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events, questions };
+        let late_replies = LateFile::at(home.late_replies()).about(&call.call_id);
+        let (policy, call) = (json!(call.policy), CallRow::of(&call));
+        let shown = CallShown { call, policy, attempts, receipt, late_replies, events, questions };
         print_json(&shown)?;
         return Ok(OK);
     }
-    print(shown(&store, &call).await?)?;
+    print(shown(home, &store, &call).await?)?;
     Ok(OK)
 }
 
@@ -238,11 +241,12 @@ fn stands(call: &CallRecord) -> String {
 }
 
 /// What is recorded about a call, in lines.
-async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, HostError> {
+async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Result<String, HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
     let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
     let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
     let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
+    let run = store.run(&call.run_id).await.map_err(|e| fail(&e))?;
     let now = ua_core::system::env().now();
     let mut out = format!(
         "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
@@ -294,6 +298,15 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
             out.push_str(&format!("  whole answer   ua calls show {} --full\n", short(call.call_id.as_str())));
         }
     }
+    let is_stored = |late: &LateReply| receipt.as_ref().is_some_and(|receipt| receipt.attempt == late.attempt);
+    for late in LateFile::at(home.late_replies()).about(&call.call_id).iter().filter(|late| !is_stored(late)) {
+        out.push_str(&format!(
+            "  kept answer    to attempt {} at {}, which the database did not take then: {}\n",
+            late.attempt,
+            moment::local(late.at, now),
+            field(&ua_ledger::said(&late.reply), 400)
+        ));
+    }
     for question in questions_about(store, call).await? {
         out.push_str(&asked_line(&question, now));
     }
@@ -303,7 +316,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
             "  event          {} {from} → {} (process {} of the run)\n",
             moment::local(event.at, now),
             event.to.in_words(),
-            event.epoch
+            ua_resume::process_number(&run, event.epoch)
         ));
         if let Some(correction) = &event.correction {
             out.push_str(&format!("                 {}\n", field(&correction.sentence(), 400)));
@@ -331,10 +344,7 @@ fn asked_line(question: &QuestionRecord, now: Timestamp) -> String {
             }
         };
     };
-    let word = match ua_resume::answers::word(question.kind, answer.choice) {
-        "text" => "answered",
-        word => word,
-    };
+    let word = ua_resume::answers::given_word(question.kind, answer.choice);
     let proof =
         answer.proof.as_deref().map_or_else(String::new, |proof| format!(", with {} as proof", line(proof, 100)));
     let remark = answer.text.as_deref().map_or_else(String::new, |text| format!(": {:?}", field(text, 300)));
@@ -425,7 +435,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
             return Err(HostError::usage("not a terminal, so nobody can confirm it")
                 .hint("run it on a terminal, or look at `ua calls show` and add --yes"));
         }
-        tell(plain(&shown(&look, &seen).await?));
+        tell(plain(&shown(host.home(), &look, &seen).await?));
         let ask = format!("Record it as {}, with the reason {:?}?", said.outcome, line(&said.reason, 200));
         if !crate::prompt::confirm(&ask, &crate::prompt::Left::undone("nothing was changed")).await? {
             tell("nothing was changed");

@@ -5,7 +5,7 @@ use ua_core::{CallStatus, RunId, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, questions, servers, tree};
-use ua_runner::{LockError, RunLock, end_as_said, owner_stamp};
+use ua_runner::{LateFile, LockError, RunLock, end_as_said, owner_stamp};
 use ua_store::{CallRecord, LedgerStore as _, RunRecord, RunStore as _, Store, StoreError, is_gateway};
 
 use crate::error::HostError;
@@ -44,14 +44,16 @@ pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<St
     // A read that was dropped has changed nothing, and is simply made again.
     let is_in_doubt = |call: &&CallRecord| call.status == CallStatus::Unknown && !call.policy.is_free_read();
     let count = calls.iter().filter(is_in_doubt).count();
-    Ok(match count {
-        0 => String::new(),
-        _ => format!(
-            "; {} may or may not have happened, and a repeat is blocked: `ua calls list --run {} --unknown`",
-            ua_core::counted(count, "call"),
-            short(run.run_id.as_str())
-        ),
-    })
+    if count == 0 {
+        return Ok(String::new());
+    }
+    let keeps =
+        if is_gateway(run) { "a repeat is blocked" } else { "the job is not started again without a word from you" };
+    Ok(format!(
+        "; {} may or may not have happened, and {keeps}: `ua calls list --run {} --unknown`",
+        ua_core::counted(count, "call"),
+        short(run.run_id.as_str())
+    ))
 }
 
 /// Ends a run of which it is stored that it is to end. False when a living process drives it, which then does so itself.
@@ -97,7 +99,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
         Err(StoreError::Conflict { .. }) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),
         Err(error) => return Err(fail("take the run")(error)),
     };
-    end_as_said(store, &lease, &workspace, env).await?;
+    end_as_said(store, &LateFile::at(home.late_replies()), &lease, &workspace, env).await?;
     let ended = store.run(&run.run_id).await.map_err(fail("read the run"))?;
     ua_host::fleet::withdraw_ended(store, &ended).await;
     ua_host::restart::write(home, store).await;

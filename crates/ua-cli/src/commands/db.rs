@@ -1,6 +1,8 @@
 //! `ua db`: look after the runtime database.
 
 #[cfg(feature = "postgres")]
+mod moving;
+#[cfg(feature = "postgres")]
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +16,7 @@ use ua_host::Database;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
-use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _};
+use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _};
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
@@ -32,7 +34,7 @@ Examples:
   ua db check --invariants      also check every run against the invariants
   ua db check --json | jq .forgotten")]
     Check {
-        /// Also check what must hold of every stored run: transitions, attempts, receipts, keys, turns, history, charges
+        /// Also check what must hold of every stored run: transitions, attempts, receipts, keys, digests, turns, history, charges
         #[arg(long)]
         invariants: bool,
         /// As JSON
@@ -51,8 +53,16 @@ Examples:
   ua db copy --database-url postgres://ua@db.example/ua
 
 No run may be running. The database on the server must be empty; events keep their chain. The file is kept under another \
-name, so that no run is driven from both.")]
-    Copy,
+name, so that no run is driven from both. Killed at any moment, the same command finishes it or begins again, and no run is driven \
+until then; `--undo` keeps the database in the file instead.")]
+    Copy {
+        /// Keep the database in the file where a copy was begun and has not arrived
+        #[arg(long)]
+        undo: bool,
+        /// With --undo: without asking the server, also after the move; for whoever knows that nothing was done there
+        #[arg(long, requires = "undo")]
+        force: bool,
+    },
     /// Copy the database to a new file, as of one moment; runs may continue in the meantime
     #[command(after_help = "\
 Examples:
@@ -94,7 +104,9 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
-        DbCommand::Copy => Err(HostError::usage("no destination for the database is given").hint(
+        #[cfg(feature = "postgres")]
+        DbCommand::Copy { undo: true, force } => moving::undo(home, None, force).await,
+        DbCommand::Copy { .. } => Err(HostError::usage("no destination for the database is given").hint(
             "name a server with --database-url, or in UA_DATABASE_URL; a copy in a file is made by `ua db backup`",
         )),
         DbCommand::Backup { file } => backup(home, &file),
@@ -213,6 +225,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
 async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("check the runs", error);
     let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
+    let id = store.database_id().await.map_err(|e| fail(&e))?;
     let mut found = Vec::new();
     let roots: BTreeSet<&RunId> = runs.iter().map(|run| &run.root_run_id).collect();
     for root in roots {
@@ -232,7 +245,8 @@ async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> 
             let call = calls.into_iter().find(|call| call.call_id.as_str() == violation.row);
             OfRun { run: call.map_or_else(|| root.clone(), |call| call.run_id.clone()), violation }
         };
-        found.extend(invariants::check_family(&family).into_iter().map(of_call));
+        let of_family = invariants::check_family(&family).into_iter();
+        found.extend(of_family.chain(ua_ledger::check_recomputed(&id, &family)).map(of_call));
     }
     Ok((runs.len(), found))
 }

@@ -16,7 +16,9 @@ use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
 use ua_resume::NextStep;
 use ua_runner::{RunLock, owner_stamp};
-use ua_store::{LedgerStore as _, RunDeletion, RunQuery, RunRecord, RunStore as _, Store};
+use ua_store::{
+    CallRecord, Forgotten, LedgerStore as _, PastStore as _, RunDeletion, RunQuery, RunRecord, RunStore as _, Store,
+};
 
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
@@ -42,7 +44,7 @@ pub struct DeleteArgs {
     #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
     pub runs: Vec<String>,
     /// Every finished run that has not changed for this long: a number and d, h, m or s, for example 30d
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "runs")]
     pub older_than: Option<Duration>,
     /// Also delete named runs that are not finished
     #[arg(long)]
@@ -67,22 +69,12 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &run, args.force)?;
-        let in_doubt = calls_in_doubt(&look, &run.run_id).await?;
-        if in_doubt > 0 && !args.force {
-            return Err(HostError::usage(format!(
-                "{} of run {} may or may not have happened, and what is not known is forgotten with the run; nothing was deleted",
-                ua_core::counted(in_doubt, "call"),
-                run.run_id
-            ))
-            .hint(format!(
-                "`ua calls list --run {}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
-                 again does it again",
-                run.run_id,
-                ua_resume::resolve_by_hand("CALL")
-            )));
+        let open = Open::of(&look, &run.run_id).await?;
+        if !args.force {
+            open.refuse(&run.run_id)?;
         }
-        if !wanted.contains(&run.run_id) {
-            wanted.push(run.run_id);
+        if !wanted.iter().any(|(id, _)| *id == run.run_id) {
+            wanted.push((run.run_id, open));
         }
     }
     if let Some(span) = args.older_than {
@@ -91,21 +83,21 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for old runs", &e))?;
         let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
         for run in old {
-            if !args.force && calls_in_doubt(&look, &run.run_id).await? > 0 {
-                tell(format!(
-                    "run {} is kept: a call of it may or may not have happened (`ua calls list --run {}`)",
-                    run.run_id, run.run_id
-                ));
+            let open = Open::of(&look, &run.run_id).await?;
+            if !args.force
+                && let Err(error) = open.refuse(&run.run_id)
+            {
+                tell(format!("run {} is kept: {error}", run.run_id));
                 continue;
             }
-            if !wanted.contains(&run.run_id) {
-                wanted.push(run.run_id);
+            if !wanted.iter().any(|(id, _)| *id == run.run_id) {
+                wanted.push((run.run_id, open));
             }
         }
     }
     let mut deleted = Vec::new();
-    for id in &wanted {
-        let run = look.run(id).await.map_err(|e| HostError::store("read the run", &e))?;
+    for (id, open) in wanted {
+        let run = look.run(&id).await.map_err(|e| HostError::store("read the run", &e))?;
         deleted.push(RunDeleted {
             is_of_gateway: ua_store::is_gateway(&run),
             run_id: run.run_id,
@@ -113,6 +105,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             workspace_dir: run.workspace_dir,
             workspace_removed: false,
             kept_for: Vec::new(),
+            may_have_happened: open.sentences(),
             had_effects: false,
         });
     }
@@ -159,16 +152,67 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
     crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone."), &left).await
 }
 
-/// How many calls of a run and its sub-agents are in doubt: their records are what keeps a repeat from being sent.
-async fn calls_in_doubt(store: &Database, run: &RunId) -> Result<usize, HostError> {
-    let below = tree::runs_below(store, run).await?;
-    let mut count = 0;
-    for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
-        let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-        count +=
-            calls.iter().filter(|call| call.status == CallStatus::Unknown && call.policy.class.has_effect()).count();
+/// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
+struct Open {
+    in_doubt: Vec<CallRecord>,
+    /// What `effects.log` knows and the database does not.
+    forgotten: Vec<Forgotten>,
+}
+
+impl Open {
+    async fn of(store: &Database, run: &RunId) -> Result<Self, HostError> {
+        let below = tree::runs_below(store, run).await?;
+        let all: Vec<&RunId> = std::iter::once(run).chain(below.iter().map(|child| &child.run_id)).collect();
+        let mut in_doubt = Vec::new();
+        for id in &all {
+            let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+            in_doubt.extend(calls.into_iter().filter(may_have_happened));
+        }
+        let forgotten = store.forgotten(run).await;
+        let mut forgotten = forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
+        forgotten.retain(|known| known.attempt > 0 && all.iter().any(|id| id.as_str() == known.run_id));
+        Ok(Self { in_doubt, forgotten })
     }
-    Ok(count)
+
+    /// Refuses to delete what nobody knows the end of.
+    fn refuse(&self, run: &RunId) -> Result<(), HostError> {
+        if !self.in_doubt.is_empty() {
+            return Err(HostError::usage(format!(
+                "{} of run {run} may or may not have happened, and what is not known is forgotten with the run; nothing was deleted",
+                ua_core::counted(self.in_doubt.len(), "call"),
+            ))
+            .hint(format!(
+                "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
+                 again does it again",
+                ua_resume::resolve_by_hand("CALL")
+            )));
+        }
+        if !self.forgotten.is_empty() {
+            return Err(HostError::usage(format!(
+                "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run; nothing was deleted",
+                ua_core::counted(self.forgotten.len(), "effect"),
+            ))
+            .hint(format!(
+                "`ua db check` lists what it knows, and a newer copy of the database has it; once you have looked, `ua db accept {run}` says so; \
+                 --force deletes the run as it is, and the same job does it again"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The same for whoever deletes it all the same.
+    fn sentences(&self) -> Vec<String> {
+        let of_call = |call: &CallRecord| {
+            let CallRecord { name, call_id, attempt, updated_at, .. } = call;
+            format!("`{}` (call {call_id}, attempt {attempt}, {updated_at})", name.tool)
+        };
+        self.in_doubt.iter().map(of_call).chain(self.forgotten.iter().map(Forgotten::to_string)).collect()
+    }
+}
+
+/// Whether a call was sent and nobody knows what came of it. No process drives its run.
+fn may_have_happened(call: &CallRecord) -> bool {
+    matches!(call.status, CallStatus::Unknown | CallStatus::Running) && call.policy.class.has_effect()
 }
 
 /// Whether nothing more comes of a run. A session of the gateway that a person ended is over, although no process came by to say so: its client
@@ -297,6 +341,12 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             (false, false, false) => "its workspace could not be removed",
         };
         out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), standing_word(run.status)));
+        for open in run.may_have_happened.iter().take(NAMED) {
+            out.push_str(&format!("    may have happened, and nobody knows: {}\n", crate::output::plain(open)));
+        }
+        if run.may_have_happened.len() > NAMED {
+            out.push_str(&format!("    … and {} more\n", run.may_have_happened.len() - NAMED));
+        }
         // A run that did nothing outside leaves nothing to remember.
         if run.had_effects && !run.kept_for.is_empty() {
             let names: Vec<&str> = run.kept_for.iter().map(RunId::as_str).collect();

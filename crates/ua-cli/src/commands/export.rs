@@ -460,6 +460,10 @@ fn write_file(home: &Home, path: &Path, text: &str) -> Result<PathBuf, HostError
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(HostError::usage(format!("{} is not a file", path.display())).hint("name a file"));
     };
+    if path.is_dir() {
+        return Err(HostError::usage(format!("{} is a folder", path.display()))
+            .hint(format!("name a file in it, for example {}", path.join(PAGE_NAME).display())));
+    }
     replaced::check(home, None, [Planned { path: &path, text: Some(text) }])?;
     fs::create_dir_all(folder).map_err(|e| {
         HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))
@@ -478,8 +482,7 @@ fn write_in(folder: &Path, name: &str, text: &str) -> Result<PathBuf, HostError>
         folder.replace(name, text.as_bytes())
     });
     written.map_err(|e| {
-        HostError::storage(format!("cannot write {}: {e}", path.display()))
-            .hint("check that the folder is writable and the disk not full")
+        HostError::storage(format!("cannot write {}: {e}", path.display())).hint(ua_host::paths::mend_folder(&e))
     })?;
     Ok(path)
 }

@@ -1,9 +1,10 @@
 //! `ua submit`, `ua worker`, `ua queue` and `ua workers`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
@@ -142,7 +143,7 @@ Examples:
   ua queue list --limit 500 --json | jq -r '.[] | select(.state == \"parked\") | .run_id'")]
     List {
         /// How many
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// As JSON
         #[arg(long)]
@@ -214,7 +215,7 @@ a tool it was running has stopped. Refused while one of its workers is alive.")]
 }
 
 /// A job that is submitted is not run here, so there is nothing to ask: `--no-input` is taken, and not offered.
-fn without_no_input(argument: Arg) -> Arg {
+pub(super) fn without_no_input(argument: Arg) -> Arg {
     if argument.get_id() == "no_input" { argument.hide(true) } else { argument }
 }
 
@@ -248,6 +249,7 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
             for_queue: true,
             iterations: None,
             launch: args.launch.options(),
+            configured: None,
         },
     };
     let submitted = match &args.run {
@@ -303,13 +305,18 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
 pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostError> {
     let stop = StopSignal::default();
     let drain = DrainTimes { interrupt: args.drain, terminate: args.drain };
-    let first = |patience: std::time::Duration| {
+    let driven = Arc::<AtomicUsize>::default();
+    let at_work = driven.clone();
+    let first = move |patience: std::time::Duration| {
+        if at_work.load(Ordering::SeqCst) == 0 {
+            return tell("stopping; no run is being driven");
+        }
         tell(format!(
             "stopping; waiting up to {} for calls with an effect. A second signal ends at once",
             span_in_words(patience)
         ));
     };
-    Interrupts::watch(stop.clone(), drain, host.env().clone(), first, end_at_once)
+    Interrupts::watch(stop.clone(), drain, host.env().clone(), crate::terminal::hang_up(), first, end_at_once)
         .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
     if !args.quiet {
         for warning in fleet::queues_of_worker(host, &args.queue).await? {
@@ -322,11 +329,12 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
         slots: args.concurrency,
         listen: args.listen,
         until_empty: args.until_empty,
+        driven,
     };
     let is_quiet = args.quiet || crate::terminal::is_json();
     let told: fleet::Told = Arc::new(move |sentence: &str| {
         if !is_quiet {
-            tell(sentence);
+            tell(crate::ids::in_sentence(sentence).as_ref());
         }
     });
     let left = Box::pin(fleet::work(host, &options, stop, told.clone())).await?;
@@ -407,11 +415,20 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let failed = |e: StoreError| HostError::store("read the queue", &e);
     let store = host.home().open_read_only()?;
     let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let mut queue = store.fleet_state(most).await.map_err(failed)?.queue;
+    let FleetState { mut queue, workers, .. } = store.fleet_state(most).await.map_err(failed)?;
+    let ended = workers.iter().filter(|worker| ua_runner::has_ended_here(&worker.owner));
+    let ended: BTreeSet<&str> = ended.map(|worker| worker.worker.as_str()).collect();
     let answered = ua_host::tree::answered_runs(&store).await?;
     let locks = host.home().locks();
-    for entry in queue.iter_mut().filter(|entry| entry.state != QueueState::Claimed) {
-        if RunLock::is_held(&locks, &entry.run_id) {
+    for entry in &mut queue {
+        let is_held = RunLock::is_held(&locks, &entry.run_id);
+        if entry.state == QueueState::Claimed {
+            // The next worker that looks finds it so, too.
+            if entry.worker.as_deref().is_some_and(|worker| ended.contains(worker)) && !is_held {
+                (entry.state, entry.worker) = (QueueState::Ready, None);
+                entry.why = Some("its worker ended; another one takes it".to_owned());
+            }
+        } else if is_held {
             // What a worker found when it looked says more; why a run was parked is no longer so.
             let found = entry.why.take().filter(|_| entry.state == QueueState::Ready);
             entry.state = QueueState::Claimed;
@@ -636,7 +653,9 @@ async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
             let has = |entry: &&QueueEntry| {
                 entry.state == QueueState::Claimed && entry.worker.as_deref() == Some(&worker.worker)
             };
-            let status = if worker.lease_until <= now {
+            let status = if ua_runner::has_ended_here(&worker.owner) {
+                "ended"
+            } else if worker.lease_until <= now {
                 "silent"
             } else if worker.is_draining {
                 "draining"

@@ -131,8 +131,8 @@ fn text(plan: &ForkPlan, is_dry_run: bool) -> String {
         ("is", "files copied from its workspace", "changed in the job")
     };
     let parent = &plan.parent.run;
-    let mut out =
-        format!("a fork of run {} {verb} made after turn {} of {}\n", parent.run_id, plan.at_turn, parent.turn_index);
+    let id = crate::ids::short(parent.run_id.as_str());
+    let mut out = format!("a fork of run {id} {verb} made after turn {} of {}\n", plan.at_turn, parent.turn_index);
     if !plan.changes.is_empty() {
         out.push_str(&format!("{changed_words}\n"));
     }

@@ -23,6 +23,15 @@ use crate::view::{
     GatewayStopped, GatewayToken, OpenQuestion,
 };
 
+/// Words that somebody types who means no client of that name, and what they mean.
+const NO_CLIENTS: [(&str, &str); 5] = [
+    ("list", "--list"),
+    ("ls", "--list"),
+    ("remove", "CLIENT --remove"),
+    ("revoke", "CLIENT --remove"),
+    ("rm", "CLIENT --remove"),
+];
+
 /// As much of what a hook is told is read.
 const MOST_OF_A_HOOK: u64 = 1 << 20;
 
@@ -285,8 +294,8 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
 }
 
 /// Makes a client's token, takes it away, or names those who have one.
-fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -> Result<(), HostError> {
-    let root = gateway::root(host.settings(), root)?;
+fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) -> Result<(), HostError> {
+    let root = gateway::root(host.settings(), named)?;
     let tokens = gateway::tokens(&root);
     let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
     let Some(client) = client else {
@@ -298,6 +307,11 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
         return print_exactly(clients.iter().fold(String::new(), |all, client| all + client + "\n"));
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // Whoever types one of these does not name a client.
+    if let Some((_, meant)) = NO_CLIENTS.iter().find(|(word, _)| *word == client) {
+        let refused = HostError::usage(format!("`{client}` is not a valid client name"));
+        return Err(refused.hint(format!("`ua gateway token {meant}` does that")));
+    }
     if client.is_empty() || client.len() > 64 || !client.chars().all(is_plain) {
         let refused = HostError::usage(format!("`{client}` is not a valid client name"));
         return Err(refused.hint("a name has letters, digits, `-`, `_` and `.`: ua gateway token codex"));
@@ -311,6 +325,12 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
         return Err(none.hint("`ua gateway token --list` shows the clients that have one"));
     }
     let token = tokens.make(client, host.env()).map_err(failed)?;
+    // What is wrong with the settings is told by whoever starts a broker.
+    if matches!(gateway::listens_over_http(host, named), Ok(false)) {
+        crate::output::tell(
+            "no client can use a token yet: `listen` in gateway.toml is the address for clients over HTTP, and it is not set",
+        );
+    }
     if crate::terminal::is_json() {
         return print_json(&GatewayToken { client: client.to_owned(), token: Some(token), is_valid: true });
     }
@@ -455,7 +475,8 @@ async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
         crate::output::tell(why);
     }
     if started == Started::Now {
-        return say(&GatewayStarted { was_running: false, is_new: true }, "");
+        let words = "the broker is started; `ua gateway status` shows it, `ua gateway stop` ends it\n";
+        return say(&GatewayStarted { was_running: false, is_new: true }, words);
     }
     if let Err(wrong) = gateway::check(host, root) {
         return Err(HostError::failed(format!("a broker is running, but the next one would not start: {wrong}")).hint(

@@ -131,6 +131,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         for_queue: false,
         iterations,
         launch: args.launch.options(),
+        configured: None,
     };
     if args.check {
         return super::check::run(host, presence, &request).await;

@@ -112,8 +112,7 @@ async fn ask(
     let rules = Rules::of(&run.spec).map_err(HostError::usage)?;
     let attempts =
         store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts of the call", &e))?;
-    let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
+    let folder = ua_host::paths::temporary_folder()?;
     let needed = servers::servers_of(host, run, &launch)?;
     let redactor = servers::redactor(host, run, &launch)?;
     let names = servers::names(&needed);

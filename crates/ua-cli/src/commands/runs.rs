@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus};
+use ua_core::{CallStatus, RunId, RunStatus, Timestamp};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
@@ -102,7 +102,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     pub since: Option<Duration>,
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// The runs of sub-agents too, below the runs they work for
     #[arg(long)]
@@ -202,7 +202,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if rows.is_empty() {
-        crate::output::tell(if args.status.is_empty() && args.since.is_none() && args.limit > 0 {
+        crate::output::tell(if args.status.is_empty() && args.since.is_none() {
             "no runs yet; `ua job FILE` starts one"
         } else {
             "no such runs"
@@ -220,7 +220,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         ]
     });
     print_table(&listings::RUNS, cells.collect())?;
-    if is_cut && args.limit > 0 {
+    if is_cut {
         crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", args.limit.saturating_mul(5)));
     }
     Ok(OK)
@@ -281,7 +281,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let now = ua_core::system::env().now();
     print(format!(
         "Status         {}\nTurns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
-         Cost           {}\nStarted        {}\n",
+         Cost           {}\nStarted        {}\n{}",
         crate::output::plain(&standing.to_string()),
         records.run.turn_index,
         inherited_turns_in_words(&records),
@@ -294,6 +294,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
         usage.tokens.cache_write_tokens,
         cost(&usage),
         moment::local(records.run.created_at, now),
+        ended(&records, &standing, now),
     ))?;
     print(steps_text(&records))?;
     print(iterations_text(&records))?;
@@ -305,6 +306,19 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
         print(format!("\nTraces         {}\n{}", traces.join(", "), pins::text(&records)))?;
     }
     Ok(OK)
+}
+
+/// When a run ended, or was last worked on, and for how long processes were at work on it.
+fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
+    let run = &records.run;
+    let work = |millis: u64| ua_core::span_in_words(Duration::from_millis(millis));
+    if standing.is_driven() {
+        return String::new();
+    }
+    let took = u64::try_from(run.updated_at.since(run.created_at).as_millis()).unwrap_or(u64::MAX);
+    let word = if run.status.is_terminal() { "Ended" } else { "Last change" };
+    let held = if run.held_millis == 0 { String::new() } else { format!(", {} at work", work(run.held_millis)) };
+    format!("{word:<14} {} ({} after it started{held})\n", moment::local(run.updated_at, now), work(took))
 }
 
 /// What the run cost; where nobody knows, how that is changed.

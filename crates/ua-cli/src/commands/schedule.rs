@@ -1,14 +1,16 @@
 //! `ua schedule`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Subcommand, ValueEnum};
+use serde_json::Value;
 use ua_host::fleet::{self, ScheduledJob};
 use ua_host::{Database, Host, People};
 use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
 
-use crate::args::parse_concurrency;
+use crate::args::{LaunchArgs, parse_concurrency};
 use crate::error::{HostError, OK};
 use crate::moment;
 use crate::output::{line, print, print_json, print_table, say, tell};
@@ -30,13 +32,15 @@ pub enum CatchUpWord {
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
     /// Add a schedule; one of the same name is replaced
-    #[command(after_help = "\
+    #[command(mut_args = super::fleet::without_no_input, after_help = "\
 Examples:
   ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
   ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
+  ua schedule add mails mails.json --cron @daily --mcp-config servers.json --policy strict.toml
 
 Workers submit what is due: there is one run for each scheduled time, with the job key NAME@TIME. The job file is read at that \
-time, by the first worker to notice, so it must exist on every machine with a worker.")]
+time, by the worker that submits it, so it must exist on every machine with a worker. Tool servers, policies, prices, provider and \
+model are those of this command, its folder and its user, as for `ua submit`, whichever worker runs it.")]
     Add {
         /// Its name
         name: String,
@@ -63,6 +67,9 @@ time, by the first worker to notice, so it must exist on every machine with a wo
         /// Runs of different keys take turns
         #[arg(long, value_name = "KEY")]
         fair_key: Option<String>,
+        /// How to start it
+        #[command(flatten)]
+        launch: Box<LaunchArgs>,
     },
     /// List the schedules
     #[command(after_help = "\
@@ -110,19 +117,31 @@ Examples:
 pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, HostError> {
     match command {
         ScheduleCommand::List { json } => list(host, json).await?,
-        ScheduleCommand::Add { name, file, cron, time_zone, catch_up, queue, priority, concurrency_key, fair_key } => {
+        ScheduleCommand::Add {
+            name,
+            file,
+            cron,
+            time_zone,
+            catch_up,
+            queue,
+            priority,
+            concurrency_key,
+            fair_key,
+            launch,
+        } => {
             fleet::check_name("schedule", &name)?;
             fleet::check_name("queue", &queue)?;
             let due = fleet::cron_of(&cron, &time_zone)?;
-            // What is wrong with the job is said now, and not at three in the morning.
-            ua_host::job_file::read(host.settings(), &file)?;
+            let people = AtTerminal::new(launch.quiet, true);
             let job = ScheduledJob {
                 file: host.settings().absolute(&file)?,
                 queue,
                 priority,
                 concurrency: concurrency_key,
                 fair_key,
+                configured: None,
             };
+            let job = job.configured_here(host, &people, &launch.options()).await?;
             let job =
                 serde_json::to_value(&job).map_err(|e| HostError::failed(format!("cannot write the job: {e}")))?;
             let catch_up = match catch_up {
@@ -206,12 +225,40 @@ fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord) {
     note("cron", &before.cron, &schedule.cron);
     note("time zone", &before.time_zone, &schedule.time_zone);
     note("missed times", &stored_name(&before.catch_up).to_string(), &stored_name(&schedule.catch_up).to_string());
-    note("job", &before.job.to_string(), &schedule.job.to_string());
+    for (what, old, new) in changed_fields(&before.job, &schedule.job) {
+        note(&what, &old, &new);
+    }
     if before.is_paused {
         differs.push("it was paused and is active now".to_owned());
     }
     let differs = if differs.is_empty() { "nothing changed".to_owned() } else { differs.join("; ") };
     tell(format!("the schedule {} already existed and is replaced: {differs}", schedule.name));
+}
+
+/// The fields of two jobs, each as it was and as it is.
+fn changed_fields(before: &Value, after: &Value) -> Vec<(String, String, String)> {
+    let (before, after) = (fields(before), fields(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let shown =
+        |of: &BTreeMap<String, String>, name: &String| of.get(name).cloned().unwrap_or_else(|| "none".to_owned());
+    names.into_iter().map(|name| (name.clone(), shown(&before, name), shown(&after, name))).collect()
+}
+
+/// What a job says, by name, with what is configured for it; what is nothing is left out.
+fn fields(job: &Value) -> BTreeMap<String, String> {
+    let Some(object) = job.as_object() else { return BTreeMap::new() };
+    let mut found = BTreeMap::new();
+    for (name, value) in object {
+        match value {
+            Value::Object(_) if name == "configured" => found.extend(fields(value)),
+            Value::Null => {}
+            Value::String(text) => drop(found.insert(name.clone(), text.clone())),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                found.insert(name.clone(), value.to_string());
+            }
+        }
+    }
+    found
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {

@@ -245,6 +245,10 @@ impl Tail {
         for process in &run.processes {
             let died = before.is_some_and(|before| before.died);
             let is_first = before.is_none() && process.epoch == 1;
+            let number = |epoch| ua_resume::process_number(run, epoch);
+            // One that asks somebody at its terminal leaves the run and takes it again.
+            let is_the_same = before.is_some_and(|before| number(before.epoch) == number(process.epoch));
+            let takes_it_again = process.epoch < run.lease_epoch && number(process.epoch) == number(process.epoch + 1);
             before = Some(process);
             let about = |at, status: &str, text: String| {
                 let mut event = blank(records, at, "process", None);
@@ -261,6 +265,7 @@ impl Tail {
                 );
                 let text = match (is_first, died) {
                     (true, _) => format!("{who} drives the run"),
+                    _ if is_the_same => "the process that drove the run continues".to_owned(),
                     (false, true) => format!("resumed after the kill: {who} took the run over"),
                     (false, false) => format!("resumed: {who} drives the run"),
                 };
@@ -274,6 +279,9 @@ impl Tail {
                 if process.died {
                     let text = "killed: the last sign of life of the process that drove the run".to_owned();
                     events.push(((u32::MAX, 1), about(left_at, "killed", text)));
+                } else if takes_it_again {
+                    let text = "the process that drove the run asked a person".to_owned();
+                    events.push(((u32::MAX, 0), about(left_at, "left", text)));
                 } else if process.epoch < run.lease_epoch {
                     let text = "the process that drove the run ended its work".to_owned();
                     events.push(((u32::MAX, 0), about(left_at, "left", text)));

@@ -1,5 +1,6 @@
 //! `ua tools`: what a job would be offered, and why each tool has its class.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -122,6 +123,13 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     ]
                 });
                 print_table(&crate::listings::TOOLS, rows.collect())?;
+                let words: BTreeMap<String, &str> = policies
+                    .iter()
+                    .map(|(_, policy)| (policy.on_unknown.to_string(), ua_classify::when_in_doubt(policy.on_unknown)))
+                    .collect();
+                for (word, meaning) in words {
+                    tell(format!("{word}: {meaning}"));
+                }
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
                     tell(format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
@@ -258,7 +266,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
         return Err(HostError::failed(format!("{} is not there", path.display()))
             .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
     }
-    let changes = found.changes_since(known.as_ref());
+    let changes = found.changes_since(known.map(|known| known.without_secrets(host.redactor())).as_ref());
     let is_json = crate::terminal::is_json();
     for change in changes.iter().filter(|_| !is_json) {
         print(format!("{}\n", line(change, 500)))?;
@@ -298,8 +306,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
 /// Starts servers in a folder that is thrown away and looks at them.
 async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), HostError> {
     mcp_files::check_programs(&servers)?;
-    let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
+    let folder = ua_host::paths::temporary_folder()?;
     let names = servers::names(&servers);
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
@@ -315,16 +322,16 @@ async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>
 
 /// Every tool of our own server and of the configured ones.
 async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostError> {
-    let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
+    let folder = ua_host::paths::temporary_folder()?;
     let file = mcp_config_file(host.settings(), mcp_config);
     let mut found = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
         servers::check_builtin(host.settings())?;
         found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
-        std::fs::create_dir(folder.path().join("workspace"))
-            .map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir(&workspace)
+            .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.display())))?;
     }
     let mut config = mcp_files::mcp_config(file.as_ref())?;
     if let Some(file) = &file {

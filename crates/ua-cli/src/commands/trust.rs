@@ -183,10 +183,7 @@ fn is_policy(path: &Path) -> bool {
 
 /// What is left of this question when somebody leaves it with Ctrl-C.
 fn not_trusted() -> Left {
-    Left {
-        what: "nothing was trusted, and nothing was started".to_owned(),
-        back: "the same command asks again".to_owned(),
-    }
+    Left::undone("nothing was trusted, and nothing was started")
 }
 
 /// Whether a person says yes to what was shown, or said it before.
@@ -239,6 +236,7 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
     let left = Left {
         what: "what the servers declare about their tools is ignored, as before".to_owned(),
         back: "`ua trust --trust-annotations` asks again".to_owned(),
+        waits: false,
     };
     confirm("Trust what they declare about their tools? A tool that wrongly claims to only read is run again if its answer is lost", &left)
         .await

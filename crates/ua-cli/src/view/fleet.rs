@@ -71,7 +71,7 @@ pub(crate) struct QueueRow {
 pub(crate) struct WorkerRow {
     /// Its name.
     pub(crate) worker: String,
-    /// `alive`, `draining` or `silent`: its lease has ended.
+    /// `alive`, `draining`, `silent` (its lease has ended) or `ended`: its process, on this machine, is gone.
     pub(crate) status: String,
     /// The id of the folder and machine that it works in; empty beside a file.
     pub(crate) place: String,

@@ -266,10 +266,19 @@ pub(crate) struct DbMigrated {
 pub(crate) struct DbMoved {
     /// The database on the server.
     pub(crate) path: PathBuf,
-    /// How many rows there are.
+    /// How many rows this command copied; 0 where an earlier one had copied all of them and was killed.
     pub(crate) rows: u64,
     /// What the file is called now.
     pub(crate) kept: PathBuf,
+}
+
+/// What `ua db copy --undo` did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbTakenBack {
+    /// The file that the database is in.
+    pub(crate) path: PathBuf,
+    /// Whether it was being moved.
+    pub(crate) was_leaving: bool,
 }
 
 /// What `ua db backup` made.

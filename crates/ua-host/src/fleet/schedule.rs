@@ -1,6 +1,7 @@
 //! Jobs that are submitted again and again.
 //!
-//! Any worker submits what is due. An instant has a job key of its own (`NAME@INSTANT`), so two workers that are at it at once, or one that dies
+//! A schedule keeps how its job is started, as a run that is submitted does: tool servers, policies, prices, provider and model are those of where
+//! it was made, whichever worker submits an instant. Any worker does (`due.rs`). An instant has a job key of its own (`NAME@INSTANT`), so two workers that are at it at once, or one that dies
 //! between submitting and saying so, submit one run.
 
 use std::path::PathBuf;
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use ua_core::Timestamp;
-use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRecord, StoreError};
+use ua_store::{CatchUp, ConcurrencyKey, ScheduleRecord};
 
 use super::cron::Cron;
 use super::submit::{Submission, Submitted, submit};
-use crate::Database;
 use crate::error::HostError;
 use crate::host::Host;
-use crate::job::JobRequest;
+use crate::job::{self, JobRequest};
+use crate::launch::{Configured, LaunchOptions};
 use crate::people::People;
 
 /// An instant that was missed by no more than this is not late.
@@ -37,9 +38,30 @@ pub struct ScheduledJob {
     pub concurrency: Option<ConcurrencyKey>,
     /// Whose turn it uses.
     pub fair_key: Option<String>,
+    /// How it is started; one of an older version has it from the worker that is first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<Configured>,
 }
 
 impl ScheduledJob {
+    /// The same with how it is started from here: what `ua submit` would store now. What is wrong with the job is said now, and not at three in
+    /// the morning.
+    ///
+    /// # Errors
+    /// The job could not be submitted from here.
+    pub async fn configured_here(
+        self,
+        host: &Host,
+        people: &dyn People,
+        options: &LaunchOptions,
+    ) -> Result<Self, HostError> {
+        let request =
+            JobRequest { file: self.file.clone(), for_queue: true, launch: options.clone(), ..JobRequest::default() };
+        let prepared = job::prepare(host, people, &request).await?;
+        let configured = Configured::now(host.settings(), &prepared.spec, options)?;
+        Ok(Self { configured: Some(configured), ..self })
+    }
+
     /// As it is submitted for an instant, under its key.
     fn submission(&self, job_key: String) -> Submission {
         Submission {
@@ -49,6 +71,7 @@ impl ScheduledJob {
                 // Each instant has a run of its own, whatever became of the others.
                 new: true,
                 for_queue: true,
+                configured: self.configured.clone(),
                 ..JobRequest::default()
             },
             queue: Some(self.queue.clone()),
@@ -87,7 +110,7 @@ pub async fn submit_for(
 }
 
 /// What a schedule submits at `now`, if anything, and where it goes on.
-fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option<Timestamp>, Timestamp)> {
+pub(super) fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option<Timestamp>, Timestamp)> {
     if schedule.is_paused || schedule.next_at > now {
         return None;
     }
@@ -105,38 +128,6 @@ fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option
     // With more missed than are looked at, the rest is passed over.
     let next = if next > now { next } else { cron.after(now)? };
     Some((is_wanted.then_some(last), next))
-}
-
-/// Submits what is due; the runs, and what went wrong with others.
-pub(super) async fn tick(
-    host: &Host,
-    store: &Database,
-    people: &Arc<dyn People>,
-    schedules: &[ScheduleRecord],
-    now: Timestamp,
-) -> Vec<Result<String, String>> {
-    let mut told = Vec::new();
-    for schedule in schedules {
-        let name = &schedule.name;
-        let Ok(cron) = Cron::parse(&schedule.cron, &schedule.time_zone) else { continue };
-        let Some((instant, next)) = due(&cron, schedule, now) else { continue };
-        if let Some(instant) = instant {
-            match submit_for(host, people, schedule, instant).await {
-                Ok(submitted) => told.push(Ok(format!("schedule {name}: run {} for {instant}", submitted.run.run_id))),
-                Err(error) => {
-                    told.push(Err(format!("schedule {name} could not submit its job: {error}")));
-                    continue;
-                }
-            }
-        }
-        let advance = FleetChange::Advance { name: name.clone(), from: schedule.next_at, to: next };
-        match store.fleet(advance).await {
-            // Another worker was faster, with the same run; or the schedule is gone.
-            Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {}
-            Err(error) => told.push(Err(format!("schedule {name}: {}", crate::error::chain(&error)))),
-        }
-    }
-    told
 }
 
 #[cfg(test)]

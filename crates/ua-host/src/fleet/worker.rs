@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use ua_core::{Env, RunId, RunStatus, Timestamp, Trace};
 use ua_dispatch::StopSignal;
@@ -15,6 +17,7 @@ use ua_store::{
     WorkerRecord, fleet::LEASE,
 };
 
+use super::due::{CaughtUp, Timetable};
 use super::fits::fits;
 use super::health::Health;
 use super::{check_name, place_of};
@@ -26,11 +29,11 @@ use crate::people::{People, Presence};
 use crate::session::{self, Ending, Taking};
 
 /// How often a worker looks for runs.
-const POLL: Duration = Duration::from_millis(500);
+pub(super) const POLL: Duration = Duration::from_millis(500);
 /// How often it says that it is alive.
-const RENEWAL: Duration = Duration::from_secs(5);
-/// So many instants of each schedule are submitted at a look.
-const INSTANTS_AT_ONCE: usize = 20;
+pub(super) const RENEWAL: Duration = Duration::from_secs(5);
+/// A run that was given back so often in a row for one reason is not waited for: it is for somebody else to do something about it.
+const MOST_REFUSALS: u32 = 3;
 /// How long a run is left alone that cannot be driven here, or not now.
 const MISFIT: Duration = Duration::from_secs(5);
 /// How long a run is left alone whose model provider was not available.
@@ -52,6 +55,8 @@ pub struct WorkerOptions {
     pub listen: Option<SocketAddr>,
     /// It ends when nothing is ready and nothing is under way.
     pub until_empty: bool,
+    /// How many runs it is driving, for whoever tells somebody.
+    pub driven: Arc<AtomicUsize>,
 }
 
 /// Who is told what a worker does, a sentence each.
@@ -109,7 +114,8 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         stop,
         told,
         holds: Holds::default(),
-        misfits: Arc::default(),
+        refusals: Refusals::default(),
+        driven: options.driven.clone(),
     };
     worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
     if let Some(address) = options.listen {
@@ -139,8 +145,59 @@ struct Worker {
     stop: StopSignal,
     told: Told,
     holds: Holds,
-    /// The runs that cannot be driven here, as they were last tried, with the reason.
-    misfits: Arc<Mutex<BTreeMap<RunId, String>>>,
+    refusals: Refusals,
+    driven: Arc<AtomicUsize>,
+}
+
+/// Why a run was not driven, as it was last tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
+    why: String,
+    /// How often in a row. What ends by itself is not counted.
+    times: u32,
+    /// It was not begun at all: something that it needs is not here.
+    is_misfit: bool,
+}
+
+impl Refusal {
+    /// Whether another try would come to the same, as far as can be seen from here.
+    fn is_lasting(&self) -> bool {
+        self.is_misfit || self.times >= MOST_REFUSALS
+    }
+}
+
+/// The runs that were given back, each with the reason.
+#[derive(Debug, Clone, Default)]
+struct Refusals(Arc<Mutex<BTreeMap<RunId, Refusal>>>);
+
+impl Refusals {
+    fn all(&self) -> BTreeMap<RunId, Refusal> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes why a run was given back; whether that is news. Only what is `counted` adds up.
+    fn note(&self, run: &RunId, why: &str, is_misfit: bool, is_counted: bool) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.get(run).filter(|before| before.why == why && before.is_misfit == is_misfit);
+        let times = before.map_or(0, |before| before.times) + u32::from(is_counted);
+        let is_news = before.is_none();
+        all.insert(run.clone(), Refusal { why: why.to_owned(), times, is_misfit });
+        is_news
+    }
+
+    fn forget(&self, run: &RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    }
+
+    /// It is begun: whether that is to be said, since it was not given back just now for a reason that it may still have.
+    fn begin(&self, run: &RunId) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_begun = all.get(run).is_some_and(|before| !before.is_misfit);
+        if !was_begun {
+            all.remove(run);
+        }
+        !was_begun
+    }
 }
 
 /// The runs that a worker has, each until the queue has taken it back. One that comes again before that is there twice.
@@ -193,8 +250,12 @@ impl Worker {
         let renewal = FleetChange::Renew { worker: self.record.worker.clone(), lease_until };
         match self.store.fleet(renewal).await {
             Ok(_) => self.health.state().lease_until = sent_at.plus(LEASE),
-            // Others took it for dead; what it drives is its own as long as it has the locks.
-            Err(StoreError::NotFound { .. }) => self.register().await?,
+            // Others took it for dead; what it drives is its own as long as it has the locks, and it takes that back.
+            Err(StoreError::NotFound { .. }) => {
+                self.register().await?;
+                let done = self.claim(0).await?;
+                self.health.state().freed += done.freed;
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -203,8 +264,12 @@ impl Worker {
     async fn until_stopped(&self, until_empty: bool) -> LeftBehind {
         let mut left = LeftBehind::default();
         let mut runs = JoinSet::new();
-        // The first look renews, and so submits what is due.
+        // The first look renews, and so counts what waits.
         let mut renewed_at = self.env().now().minus(RENEWAL);
+        let caught_up = CaughtUp::default();
+        let (stays, leaves) = watch::channel(());
+        let timetable = Timetable::new(&self.host, &self.store, &self.record.worker, &self.stop, &self.told);
+        let mut timetable = tokio::spawn(timetable.keep(caught_up.clone(), leaves));
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed_at).await;
@@ -222,10 +287,9 @@ impl Worker {
                     is_reachable = false;
                 }
             }
-            let is_looked_at = self.env().now().since(renewed_at) < RENEWAL;
             if until_empty
                 && is_reachable
-                && is_looked_at
+                && caught_up.is_so(self.env().now())
                 && runs.is_empty()
                 && let Some(found) = self.left_behind().await
             {
@@ -239,6 +303,7 @@ impl Worker {
                 () = self.stop.stopping() => {}
             }
         }
+        drop(stays);
         self.health.state().is_draining = true;
         if !runs.is_empty() {
             self.say(&format!("taking no more runs; waiting for {} to stop", runs.len()));
@@ -253,6 +318,10 @@ impl Worker {
                     }
                 }
             }
+        }
+        tokio::select! {
+            _ = &mut timetable => {}
+            () = self.stop.stopping_at_once() => timetable.abort(),
         }
         if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
             tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
@@ -272,13 +341,13 @@ impl Worker {
     async fn left_behind(&self) -> Option<LeftBehind> {
         let (now, state) = (self.now().await.ok()?, self.store.fleet_state(LOOKED_AT).await.ok()?);
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
-        let misfits = self.misfits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refusals = self.refusals.all();
         let mut left = LeftBehind::default();
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
-            match (entry.state, misfits.get(&entry.run_id)) {
+            match (entry.state, refusals.get(&entry.run_id)) {
                 (QueueState::Parked, _) => {}
-                (QueueState::Ready, Some(why)) => {
-                    left.misfits.insert(entry.run_id.clone(), why.clone());
+                (QueueState::Ready, Some(refusal)) if refusal.is_lasting() => {
+                    left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
                 }
                 // What was tried and left alone for a moment (it says why) is not for later: it is tried again.
                 (QueueState::Ready, None) if entry.options.run_after > now && entry.why.is_none() => {
@@ -293,7 +362,7 @@ impl Worker {
                     }
                     None => return None,
                 },
-                (QueueState::Claimed, _) => return None,
+                (QueueState::Ready, Some(_)) | (QueueState::Claimed, _) => return None,
             }
         }
         Some(left)
@@ -312,10 +381,6 @@ impl Worker {
             *renewed_at = self.env().now();
             let depths = self.depths().await?;
             self.health.state().depths = depths;
-            if self.submit_what_is_due().await? {
-                // The next look goes on with them, and nobody takes the queue for empty before.
-                *renewed_at = renewed_at.minus(RENEWAL);
-            }
         }
         let free = (self.record.slots as usize).saturating_sub(runs.len());
         if free > 0 {
@@ -335,27 +400,6 @@ impl Worker {
         }
         self.health.state().running = runs.len();
         Ok(())
-    }
-
-    /// Submits what schedules have due, several missed instants of one as well; whether more may be due.
-    async fn submit_what_is_due(&self) -> Result<bool, StoreError> {
-        for _ in 0..INSTANTS_AT_ONCE {
-            let schedules = self.store.fleet_state(0).await?.schedules;
-            if schedules.is_empty() || self.stop.is_stopping() {
-                return Ok(false);
-            }
-            let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
-            let now = self.now().await?;
-            let told = super::schedule::tick(&self.host, &self.store, &people, &schedules, now).await;
-            let is_any = told.iter().any(Result::is_ok);
-            for Ok(sentence) | Err(sentence) in told {
-                self.say(&sentence);
-            }
-            if !is_any {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
@@ -384,7 +428,9 @@ impl Worker {
     /// Drives a run that was claimed, and lets go of it.
     async fn handle(&self, entry: QueueEntry) {
         let run = entry.run_id.clone();
+        self.driven.fetch_add(1, Ordering::SeqCst);
         let release = self.drive(&entry).await;
+        self.driven.fetch_sub(1, Ordering::SeqCst);
         {
             let mut state = self.health.state();
             match &release {
@@ -420,28 +466,19 @@ impl Worker {
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
             Err(error) => {
-                let known = self.note_misfit(&run.run_id, Some(error.to_string()));
-                if known.as_deref() != Some(&error.to_string()) {
+                if self.refusals.note(&run.run_id, &error.to_string(), true, true) {
                     self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
                 }
                 let why = format!("{}: {error}", self.record.place_shown);
                 return self.again(MISFIT, Some(crate::text::line(&why, 300))).await;
             }
         };
-        self.note_misfit(&run.run_id, None);
-        self.say(&format!("run {}: taken", run.run_id));
+        if self.refusals.begin(&run.run_id) {
+            self.say(&format!("run {}: taken", run.run_id));
+        }
         let driven =
             Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free)).await;
         self.after(&run, driven).await
-    }
-
-    /// Notes why a run cannot be driven here, or that it can; returns what was known before.
-    fn note_misfit(&self, run: &RunId, why: Option<String>) -> Option<String> {
-        let mut misfits = self.misfits.lock().unwrap_or_else(PoisonError::into_inner);
-        match why {
-            Some(why) => misfits.insert(run.clone(), why),
-            None => misfits.remove(run),
-        }
     }
 
     /// What becomes of a run that this process stopped to drive.
@@ -449,13 +486,17 @@ impl Worker {
         let id = &run.run_id;
         let found = self.store.run(id).await;
         let detail = found.as_ref().ok().and_then(|run| run.status_detail.clone());
+        // While the database does not answer, nothing is learnt about the run.
+        let answers = found.is_ok();
         match driven {
             Ok(Ending::Succeeded | Ending::Failed) => {
+                self.refusals.forget(id);
                 let status = found.map_or_else(|_| "ended".to_owned(), |run| run.status.to_string());
                 self.say(&format!("run {id}: {status}"));
                 Release::Done
             }
             Ok(Ending::Waiting) => {
+                self.refusals.forget(id);
                 let how = found.map_or(RunStatus::Stopped, |run| run.status);
                 let why =
                     detail.as_deref().map_or_else(String::new, |why| format!(": {}", crate::text::line(why, 200)));
@@ -473,30 +514,50 @@ impl Worker {
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }
             Ok(Ending::Interrupted) => {
+                self.refusals.forget(id);
                 self.say(&format!("run {id}: stopped; another worker may take it"));
                 self.again(Duration::ZERO, None).await
             }
             Ok(Ending::Provider) => {
-                self.say(&format!("run {id}: the model provider is not available; it will be tried again"));
+                if self.refusals.note(id, "the model provider is not available", false, answers) {
+                    self.say(&format!("run {id}: the model provider is not available; it will be tried again"));
+                }
                 self.again(OUTAGE, detail).await
             }
             Err(error) => {
-                self.say(&format!("run {id}: {error}"));
+                // Whoever drives it beside this process comes to an end by itself.
+                let is_counted = answers && error.kind() != Kind::Waiting;
+                if self.refusals.note(id, &error.to_string(), false, is_counted) {
+                    self.say(&format!("run {id}: {error}"));
+                }
                 // Whoever had it before was not dead, and has brought it to its end meanwhile.
                 if found.is_ok_and(|run| run.status.is_terminal()) {
+                    self.refusals.forget(id);
                     return Release::Done;
                 }
                 let why = Some(crate::text::line(&error.to_string(), 300));
-                if error.detail().get("kind").is_some_and(|kind| kind == crate::forgotten::WENT_BACK) {
+                // What only a person can end is not tried again.
+                let detail = error.detail();
+                let kind = detail.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default();
+                if kind == crate::forgotten::WENT_BACK {
                     self.say(&format!("check what was sent, then run `ua db accept {id}` and `ua queue move {id}`"));
+                    self.refusals.forget(id);
+                    return Release::Parked { why };
+                }
+                if kind == crate::forgotten::TWO_COPIES {
+                    self.refusals.forget(id);
+                    self.say(&format!("decide which copy counts; `ua queue move {id}` makes a worker try it again"));
                     return Release::Parked { why };
                 }
                 match error.kind() {
                     // Another process has it, or the database went away and may be back.
-                    Kind::Waiting | Kind::Storage | Kind::Interrupted => self.again(MISFIT, why).await,
+                    Kind::Waiting | Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why).await,
                     Kind::Provider => self.again(OUTAGE, why).await,
                     // Trying again would come to the same.
-                    Kind::Usage | Kind::Failed => Release::Parked { why },
+                    Kind::Usage | Kind::Failed => {
+                        self.refusals.forget(id);
+                        Release::Parked { why }
+                    }
                 }
             }
         }
@@ -509,8 +570,9 @@ impl Worker {
 }
 
 /// Whoever may answer is elsewhere.
-struct Nobody {
-    stop: StopSignal,
+pub(super) struct Nobody {
+    /// When what is asked for is to stop.
+    pub(super) stop: StopSignal,
 }
 
 #[async_trait]
@@ -521,5 +583,40 @@ impl People for Nobody {
 
     fn stop_signal(&self, _env: &Env) -> Result<StopSignal, HostError> {
         Ok(self.stop.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over all orders of three reasons: what is refused for one reason three times in a row is lasting, and nothing else; and each change of the
+    /// reason is news once.
+    #[test]
+    fn a_refusal_lasts_that_comes_again_and_again() {
+        let run = RunId::parse("r").unwrap();
+        let reasons = ["in two copies", "the disk is full", "somebody drives it"];
+        for order in 0..3_usize.pow(5) {
+            let refusals = Refusals::default();
+            let (mut before, mut in_a_row) = (None, 0);
+            for place in 0..5_u32 {
+                let why = reasons[order / 3_usize.pow(place) % 3];
+                let is_counted = why != reasons[2];
+                let is_news = refusals.note(&run, why, false, is_counted);
+                in_a_row = if before == Some(why) { in_a_row + 1 } else { 1 };
+                assert_eq!(is_news, before != Some(why), "{order}");
+                assert_eq!(refusals.all()[&run].is_lasting(), is_counted && in_a_row >= 3, "{order}");
+                assert!(!refusals.begin(&run), "it is not said again and again");
+                before = Some(why);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_here_lasts_at_once_until_it_is() {
+        let (run, refusals) = (RunId::parse("r").unwrap(), Refusals::default());
+        assert!(refusals.note(&run, "no key", true, true) && !refusals.note(&run, "no key", true, true));
+        assert!(refusals.all()[&run].is_lasting());
+        assert!(refusals.begin(&run) && refusals.all().is_empty());
     }
 }

@@ -13,8 +13,10 @@ use ua_store_postgres::Place;
 
 #[cfg(feature = "postgres")]
 use super::LOCKS;
+use super::elsewhere::{is_copy, left_of, was_moved};
 use super::{DATABASE, Home};
 use crate::error::HostError;
+use crate::forgotten::TWO_COPIES;
 
 impl Home {
     /// Refuses to drive a run whose folder is in a root with another copy of the database that is used, or, where the database is on a server,
@@ -30,6 +32,9 @@ impl Home {
             }
             (self.root.clone(), root.clone())
         } else {
+            if let Some(left) = left_of(&root, DATABASE).find(|left| is_copy(&self.database, left)) {
+                return Err(was_moved(&self.database, &left));
+            }
             let there = root.join(DATABASE);
             if !is_another_copy(&self.database, &there) {
                 return Ok(());
@@ -46,7 +51,8 @@ impl Home {
         .hint(format!(
             "nothing was sent; resume it with `--root {}`, or move that copy away if this one is newer",
             root.display()
-        )))
+        ))
+        .field("kind", TWO_COPIES))
     }
 
     #[cfg(feature = "postgres")]
@@ -64,9 +70,7 @@ impl Home {
 
 /// Whether two files are databases of one identity, and not one file.
 fn is_another_copy(ours: &Path, theirs: &Path) -> bool {
-    theirs.is_file()
-        && !is_one(ours, theirs)
-        && ua_store_sqlite::identity_of(theirs).is_some_and(|id| ua_store_sqlite::identity_of(ours) == Some(id))
+    theirs.is_file() && !is_one(ours, theirs) && is_copy(ours, theirs)
 }
 
 /// Whether two paths lead to one thing.

@@ -11,8 +11,9 @@ use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
-use ua_store_sqlite::{SqliteConfig, SqliteStore, Trouble, holds_nothing};
+use ua_store_sqlite::{SqliteConfig, SqliteStore, Standing, Trouble, holds_nothing, refuse_others};
 
+use super::elsewhere::NAME_IT;
 use super::{Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
@@ -34,20 +35,22 @@ impl Home {
     /// Opens the database for work; makes it if this is the first run.
     pub fn open(&self) -> Result<Database, HostError> {
         self.believe()?;
-        self.make()?;
         if let Some(link) = self.foreign_link() {
             return Err(link);
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
+            self.refuse_half_moved()?;
+            self.make()?;
             return served(server, Some(self.place()?));
         }
+        // Before anything is made, and before the folder counts as this user's own.
+        self.refuse_file()?;
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file without tables is as good as gone.
         let expected = self.was_used();
-        if let Some(refused) = self.unwritable() {
-            return Err(refused);
-        }
+        self.refuse_what_is_on_a_server()?;
+        self.make()?;
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map(Database::File).map_err(|error| {
             let failure = self.cannot_open(&error);
@@ -64,14 +67,18 @@ impl Home {
         if let Some(link) = self.foreign_link() {
             return Err(link);
         }
-        if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
-            if let Some(refused) = self.unwritable() {
-                return Err(refused);
+        if !self.is_on_a_server() {
+            self.refuse_what_is_on_a_server()?;
+            if self.was_used() && holds_nothing(&self.database) {
+                return Err(self.gone());
             }
+        }
+        if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
+            self.refuse_file()?;
             let opened = fs::OpenOptions::new().append(true).open(&self.database);
             return opened.map(drop).map_err(|e| {
                 HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
-                    .hint(format!("make it writable, or {}; nothing was started", self.another_root()))
+                    .hint(format!("make it writable, or {}; nothing was started", self.another_database()))
             });
         }
         // Only making something there tells for every file system: root may write anywhere, and not in /proc.
@@ -88,6 +95,36 @@ impl Home {
         HostError::storage(format!("cannot create {}: {error}", self.root.display())).hint(self.another_root())
     }
 
+    /// Refuses a database in whose folder nothing can be made, and a file that is no database of ours, and leaves them as they are.
+    fn refuse_file(&self) -> Result<(), HostError> {
+        if let Some(refused) = self.unwritable() {
+            return Err(refused);
+        }
+        // In something that is no folder there is none, which is told by whoever wants to make it.
+        if self.database.parent().is_some_and(|folder| folder.exists() && !folder.is_dir()) {
+            return Ok(());
+        }
+        refuse_others(&self.database).map_err(|error| self.cannot_open(&error))
+    }
+
+    /// Refuses a server to which the database of this root may not have arrived: what a run did that is in the file, one that begins there
+    /// would do again.
+    #[cfg(feature = "postgres")]
+    fn refuse_half_moved(&self) -> Result<(), HostError> {
+        if !self.database.is_file() {
+            return Ok(());
+        }
+        match Standing::of(&self.database) {
+            Ok(Standing::Leaving(copy)) => Err(HostError::storage(format!(
+                "{} is being moved to the {} by a `ua db copy` that has not finished, so nobody knows yet whether its runs are there",
+                self.database.display(),
+                copy.shown
+            ))
+            .hint("`ua db copy` finishes it, and `ua db copy --undo` keeps the database in the file; nothing was changed")),
+            Ok(Standing::Here | Standing::Left(_)) | Err(_) => Ok(()),
+        }
+    }
+
     /// The refusal of a folder in which nothing can be made. SQLite would say of its file that it is read-only, and mean this.
     fn unwritable(&self) -> Option<HostError> {
         let folder = self.database.parent().filter(|folder| folder.is_dir())?;
@@ -97,7 +134,7 @@ impl Home {
         let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+w`)" };
         Some(
             HostError::storage(format!("cannot write to the folder {}: {why}", folder.display()))
-                .hint(format!("{how}, or {}; nothing was changed", self.another_root())),
+                .hint(format!("{how}, or {}; nothing was changed", self.another_database())),
         )
     }
 
@@ -124,7 +161,15 @@ impl Home {
         if !was_there {
             self.keep_out_of_git();
         }
+        let is_somebody_elses =
+            self.root_is_named && self.database.exists() && self.roots.judge(&self.root) == Belief::Foreign;
         let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
+        if is_somebody_elses && adopted.is_ok() {
+            let root = self.root.display();
+            tracing::warn!(
+                "{root} is trusted from now on, because you named it; `ua trust --revoke {root}` takes that back"
+            );
+        }
         let beside = (self.state() != self.root).then(|| {
             fs::create_dir_all(self.state())?;
             self.roots.adopt(self.state())
@@ -218,6 +263,7 @@ impl Home {
         self.believe()?;
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
+            self.refuse_half_moved()?;
             return served(server, Place::known(&self.root, &self.locks()));
         }
         self.file().map(Database::File)
@@ -232,21 +278,18 @@ impl Home {
     fn file(&self) -> Result<SqliteStore, HostError> {
         // Asked in this order: where something was left, the database was made before.
         let was_used = self.was_used();
+        self.refuse_what_is_on_a_server()?;
         match fs::metadata(&self.database) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(self.cannot_read(&self.database, &error));
             }
             Ok(_) | Err(_) if !holds_nothing(&self.database) => {}
-            Ok(_) | Err(_) if was_used => {
-                let what = if self.database.exists() { "is empty" } else { "is gone" };
-                return Err(HostError::storage(format!("the runtime database {} {what}", self.database.display()))
-                    .hint(self.put_it_back()));
-            }
+            Ok(_) | Err(_) if was_used => return Err(self.gone()),
             Ok(_) | Err(_) => {
                 return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
                     .hint(format!(
                         "no job was run here yet; start one with `ua job FILE`, or {}",
-                        self.another_root()
+                        self.another_database()
                     )));
             }
         }
@@ -266,34 +309,32 @@ impl Home {
         !was_used && !is_unreadable && holds_nothing(&self.database) && unreadable(&self.root).is_none()
     }
 
-    /// Whether runs left something here, whatever became of the database: a workspace, or a line about an effect.
+    /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, or that a server has them.
     fn was_used(&self) -> bool {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let has_workspaces = entries
             .into_iter()
             .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir());
-        has_workspaces || fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
+        has_workspaces || self.has_effects() || self.was_moved() || self.was_served()
     }
 
-    /// Whether the database was moved to a server, by what is kept of it.
-    fn was_moved(&self) -> bool {
-        let name = self.database.file_name().unwrap_or_default().to_string_lossy();
-        let kept = format!("{name}.moved-");
-        let entries = fs::read_dir(self.database.parent().unwrap_or(&self.root)).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&kept))
+    /// The refusal of a database that is gone.
+    fn gone(&self) -> HostError {
+        let what = if self.database.exists() { "is empty" } else { "is gone" };
+        HostError::storage(format!("the runtime database {} {what}", self.database.display())).hint(self.put_it_back())
     }
 
     /// What to do about a database that is gone.
     fn put_it_back(&self) -> String {
         if self.was_moved() {
-            return "it was moved to a server (`ua db copy`): name it with --database-url, or in UA_DATABASE_URL; nothing was changed"
-                .to_owned();
+            return format!("it was moved to a server (`ua db copy`): {NAME_IT}; nothing was changed");
         }
+        let server = if self.was_served() { format!("; if a server has them, {NAME_IT}") } else { String::new() };
         format!(
             "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
-             that `ua db backup` made); for new runs, {}; nothing was changed",
+             that `ua db backup` made){server}; for new runs, {}; nothing was changed",
             self.root.display(),
-            self.another_root()
+            self.another_database()
         )
     }
 
@@ -301,7 +342,7 @@ impl Home {
     pub fn cannot_open(&self, error: &StoreError) -> HostError {
         let opening = format!("open the runtime database {}", self.database.display());
         let StoreError::Unavailable { why, .. } = error else { return HostError::store(&opening, error) };
-        let another = self.another_root();
+        let another = self.another_database();
         let copy = "restore a copy that `ua db backup` made with `ua db restore COPY`";
         let (why, hint) = match self.trouble(error) {
             // It says itself what to do.
@@ -321,7 +362,7 @@ impl Home {
                 ),
             ),
             Some(Trouble::ReadOnly | Trouble::CannotOpen) if self.is_mounted_read_only() => (
-                "its file system is mounted read-only, and SQLite writes beside a database even to read it",
+                "its file system is mounted read-only, and SQLite has to write there, to read what is left in the log of a database as well",
                 format!(
                     "mount it for writing, or copy {0} to a disk that you can write to and name the copy with --root",
                     self.state().display()
@@ -433,6 +474,29 @@ mod tests {
         for refused in [home.open_read_only().unwrap_err(), home.open().unwrap_err()] {
             assert_eq!(refused.kind(), crate::error::Kind::Storage, "{refused}");
             assert!(refused.hint_text().unwrap().contains("put it back"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_of_ours_is_refused_and_nothing_is_made() {
+        for (name, text) in [("passwd", "root:x:0:0\n".to_owned()), ("long", "x".repeat(10_000))] {
+            let folder = tempfile::tempdir().unwrap();
+            let (user, place) = (folder.path().join("home"), folder.path().join("a%b?c#d"));
+            fs::create_dir_all(&place).unwrap();
+            let database = place.join(name);
+            fs::write(&database, text).unwrap();
+            fs::set_permissions(&database, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            let variables = [("HOME", &user), ("UA_RUNTIME_DB_PATH", &database)];
+            let variables = variables.map(|(name, path)| (name.to_owned(), path.display().to_string())).into();
+            let process = Process { folder: Some(folder.path().join("work")), variables, ..Process::default() };
+            let home = Home::new(&Settings::read(process), None).unwrap();
+            for refused in [home.could_open().unwrap_err(), home.open().unwrap_err()] {
+                assert_eq!(refused.kind(), crate::error::Kind::Storage, "{name}: {refused}");
+                let hint = refused.hint_text().unwrap();
+                assert!(hint.contains("UA_RUNTIME_DB_PATH") && hint.contains("nothing was changed"), "{name}: {hint}");
+            }
+            assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "{name}: nothing was made beside it");
+            assert!(!folder.path().join("work").exists() && !user.exists(), "{name}: and nothing was noted");
         }
     }
 

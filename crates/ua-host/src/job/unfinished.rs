@@ -7,7 +7,8 @@ use ua_core::{CallStatus, RunId, RunSpec, RunStatus, RunStop};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
-    CallRecord, CallsOf, FleetStore as _, QueueEntry, QueueState, RunQuery, RunRecord, Store as _, stored_name,
+    CallRecord, CallsOf, FleetStore as _, LedgerStore as _, QueueEntry, QueueState, RunQuery, RunRecord, Store as _,
+    stored_name,
 };
 
 use super::{Fate, JobRequest};
@@ -17,13 +18,14 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::restart;
 use crate::text::line;
+use crate::tree;
 
 /// What becomes of a job, and what else there is of it.
 pub(crate) struct Foretold {
     /// By the run that matters most.
     pub(crate) fate: Fate,
     /// That run has a call of which nobody knows what came of it.
-    is_in_doubt: bool,
+    pub(super) is_in_doubt: bool,
     /// The other unfinished runs of the same job, each with how it stands, as the end of a sentence.
     others: Vec<(RunId, String)>,
 }
@@ -136,6 +138,57 @@ pub(super) async fn unfinished(
     Ok(Some(Foretold { fate: first.fate, is_in_doubt: first.is_in_doubt, others }))
 }
 
+/// A run of the same job that ended with a call of which nobody knows what came of it, the newest one: `earlier` where the job's key names it. To
+/// start the job again may do that again. Of one that succeeded its end was judged, doubt included.
+pub(super) async fn ended_in_doubt(
+    host: &Host,
+    store: &Database,
+    spec: &RunSpec,
+    earlier: Option<&RunRecord>,
+) -> Result<Option<RunRecord>, HostError> {
+    if let Some(earlier) = earlier {
+        return Ok(left_in_doubt(store, &earlier.run_id).await?.then(|| earlier.clone()));
+    }
+    let query = RunQuery {
+        statuses: vec![RunStatus::Failed, RunStatus::Cancelled],
+        without_tasks: true,
+        limit: LOOKED_AT,
+        ..RunQuery::default()
+    };
+    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
+        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        let is_same = run.entrypoint == host.entrypoint() && *run.spec == *spec;
+        if is_same && left_in_doubt(store, &run.run_id).await? {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a run that ended, or one of its sub-agents, has an effect that is in doubt.
+async fn left_in_doubt(store: &Database, run: &RunId) -> Result<bool, HostError> {
+    let below = tree::runs_below(store, run).await?;
+    for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
+        let calls = store.calls(id, None).await.map_err(|e| HostError::store("look for calls in doubt", &e))?;
+        if calls.iter().any(|call| call.status == CallStatus::Unknown && call.policy.class.has_effect()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The refusal of a job of which a run ended in doubt.
+pub(super) fn in_doubt(request: &JobRequest, run: &RunRecord) -> HostError {
+    let (id, ended) = (&run.run_id, if run.status == RunStatus::Failed { "failed" } else { "was cancelled" });
+    let look = format!(
+        "`ua calls list --run {id} --unknown` shows it, and {} says what became of it",
+        ua_resume::resolve_by_hand("CALL")
+    );
+    let how = format!("{ended}, and nobody knows what came of a call that it sent");
+    refused(request, run, "ended_in_doubt", &how, &look, Another::After)
+}
+
 /// What an unfinished run of the same job means for it; nothing, if it is in nobody's way.
 async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) -> Result<Option<Fate>, HostError> {
     let place = store.elsewhere(&run.run_id).await?;
@@ -244,13 +297,13 @@ fn refused(
 
 /// The refusal of a job of which a run was begun in another place.
 fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostError {
-    let (id, turn, shown) = (&run.run_id, run.turn_index, line(place, 80));
+    let (id, turn, shown) = (&run.run_id, ua_resume::after_turn(run.turn_index), line(place, 80));
     let how = match run.status {
         RunStatus::WaitingForHuman => format!("is waiting for an answer in {shown}"),
-        RunStatus::Stopped => format!("was stopped after turn {turn} in {shown}"),
+        RunStatus::Stopped => format!("was stopped {turn} in {shown}"),
         RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
             let seen = run.seen_at.map_or_else(String::new, |at| format!(", last known to be alive at {at}"));
-            format!("is at work in {shown}, or was left there after turn {turn}{seen}")
+            format!("is at work in {shown}, or was left there {turn}{seen}")
         }
     };
     let answer = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
@@ -334,5 +387,5 @@ pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
             RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled,
         ) => "was killed",
     };
-    format!("{how} after turn {}", run.turn_index)
+    format!("{how} {}", ua_resume::after_turn(run.turn_index))
 }

@@ -22,9 +22,10 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::launchers::{CONTAINERS, FETCHERS, Invocation, assignments, invocations, name_of};
+use super::fetchers::fetchers;
+use super::launchers::{CONTAINERS, Invocation, assignments, invocations, is_followed, name_of};
 use super::{named, of_ua};
-use crate::home::is_written_by_runs;
+use crate::home::{DEFAULT_ROOT, is_written_by_runs};
 use crate::roots::Roots;
 
 /// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
@@ -179,7 +180,7 @@ pub(super) struct Covered {
 }
 
 /// Whatever `command` with `args`, run in `base`, names. `known` says which folders hold this user's runs: what those write there is nobody's
-/// code, unless a script names such a folder, or lies in it. `given` are the variables that the server is given besides.
+/// code, unless a script names such a folder, or lies in it. `given` are the variables that the server is given besides, `home` is the user's.
 pub(super) fn covered(
     command: &str,
     program: Option<&Path>,
@@ -187,6 +188,7 @@ pub(super) fn covered(
     given: &[(&str, &str)],
     base: &Path,
     known: &Roots,
+    home: Option<&Path>,
 ) -> Covered {
     let mut covered = Covered { known: known.clone(), ..Covered::default() };
     // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout. Of one that is a
@@ -196,7 +198,7 @@ pub(super) fn covered(
         covered.name(&base.join(command));
     }
     let all = invocations(command, args, base);
-    let mut launchers = Vec::new();
+    let (mut launchers, mut explained) = (Vec::new(), BTreeSet::new());
     for (number, invocation) in all.iter().enumerate() {
         if number > 0 && invocation.command.contains('/') {
             covered.name(&invocation.base.join(&invocation.command));
@@ -210,10 +212,29 @@ pub(super) fn covered(
             ));
             launchers.push(name.to_owned());
         }
-        covered.invocation(invocation);
+        if covered.invocation(invocation) {
+            explained.insert((&invocation.command, &invocation.args));
+        }
         let of_words = assignments(&invocation.args);
         covered.variables(of_words.iter().map(|(name, value)| (name.as_str(), value.as_str())), &invocation.base);
         covered.variables(given.iter().copied(), &invocation.base);
+    }
+    // In one of the folders that it may be started in its words may explain it, and of what a launcher of a project starts the project is covered.
+    let own = all.iter().take_while(|invocation| invocation.projects.is_empty());
+    for Invocation { command, args, base, .. } in own {
+        if !explained.contains(&(command, args)) && has_code(base, 0) {
+            covered.warn(format!(
+                "`{}` may run code of {} that its words do not name, and that is not covered",
+                name_of(command),
+                base.display()
+            ));
+        }
+    }
+    let bases: BTreeSet<&Path> = all.iter().map(|invocation| invocation.base.as_path()).collect();
+    for fetcher in fetchers(command, args) {
+        for base in &bases {
+            covered.fetched(&fetcher, base, home);
+        }
     }
     covered.what_is_bulky();
     if let Some(launcher) = launchers.first().filter(|_| covered.files.is_empty()) {
@@ -227,8 +248,8 @@ pub(super) fn covered(
 }
 
 impl Covered {
-    /// What the words of one command line name.
-    fn invocation(&mut self, invocation: &Invocation) {
+    /// What the words of one command line name. Returns whether they say which code it runs, as far as that is in the checkout.
+    fn invocation(&mut self, invocation: &Invocation) -> bool {
         let covered = self;
         let Invocation { command, args, base, .. } = invocation;
         let name = name_of(command);
@@ -244,14 +265,10 @@ impl Covered {
                 [".Rprofile", ".Renviron"].map(|name| base.join(name)).into_iter().filter(|path| path.is_file()),
             );
         }
-        if FETCHERS.contains(&name) {
-            for tool in args.iter().filter(|arg| !arg.starts_with('-') && !arg.contains('/')) {
-                covered.name(&base.join("node_modules/.bin").join(tool));
-            }
-        }
         let mut has_script = false;
-        // `-m runpy server` runs another module.
-        let mut runs_another = false;
+        // `-m runpy server` runs another module, and so does `uvicorn server:app`.
+        let mut runs_another = MODULE_RUNNERS.contains(&name);
+        let mut runs_a_text = false;
         for (index, arg) in args.iter().enumerate() {
             let before = index.checked_sub(1).and_then(|before| args.get(before)).map(String::as_str);
             let value = arg.split_once('=').map(|(_, value)| value);
@@ -290,6 +307,7 @@ impl Covered {
             }
             if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
                 covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
+                runs_a_text = true;
             }
             let names_a_script = || {
                 let path = base.join(arg);
@@ -297,12 +315,27 @@ impl Covered {
             };
             if runs_another && module.is_none() && !arg.starts_with('-') {
                 // `uvicorn server:app`
-                covered.module(base, arg.split(':').next().unwrap_or_default());
+                has_script |= covered.module(base, arg.split(':').next().unwrap_or_default());
             }
             has_script |=
                 (module.is_some() && !runs_another) || (!arg.starts_with('-') && !is_of_an_option && names_a_script());
         }
+        let is_of_the_checkout = command.contains('/') && named::inside(base, command).is_some();
+        let is_known = (is_interpreter && (has_script || runs_a_text)) || (has_script && runs_another);
+        is_known || is_of_the_checkout || is_followed(name)
     }
+}
+
+/// Whether code lies in a folder, or right below it.
+fn has_code(folder: &Path, depth: usize) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.into_iter().any(|path| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_passed_over = name.starts_with('.') || name == DEFAULT_ROOT || PASSED_OVER.contains(&name);
+        !is_passed_over
+            && ((path.is_file() && is_code(&path) && !of_ua::is_of_ua(&path))
+                || (depth == 0 && path.is_dir() && has_code(&path, depth + 1)))
+    })
 }
 
 /// The Python virtual environment that a command is a program of: a folder with a `pyvenv.cfg`, above the command's own.
@@ -366,9 +399,19 @@ impl Covered {
         }
     }
 
+    /// One file that counts.
+    pub(super) fn file(&mut self, file: &Path) {
+        self.files.insert(file.to_path_buf());
+    }
+
     /// A folder of which everything counts that is not data.
     pub(super) fn whole(&mut self, folder: &Path) {
         self.folder(folder, 0, Counts::All);
+    }
+
+    /// A folder of what was fetched, of which everything counts that is not data, as far as there is room when the others were looked through.
+    pub(super) fn fetched_before(&mut self, folder: PathBuf) {
+        self.later.push((folder, 0, Counts::All));
     }
 
     /// Folders of what was fetched or built.
@@ -408,18 +451,20 @@ impl Covered {
         }
     }
 
-    /// A Python module in the folder that the program works in.
-    fn module(&mut self, base: &Path, module: &str) {
+    /// A Python module in the folder that the program works in. Returns whether there is one.
+    fn module(&mut self, base: &Path, module: &str) -> bool {
         let path = base.join(module.replace('.', "/"));
+        let is_there = path.is_dir() || path.with_extension("py").is_file();
         self.name(&path.with_extension("py"));
         // A package needs no entry to be one.
         if path.is_dir() {
             self.folder(&path, 0, Counts::Code);
         }
         // Its own imports begin in the folder that it is run in.
-        if path.is_dir() || path.with_extension("py").is_file() {
+        if is_there {
             self.folder(base, 0, Counts::Code);
         }
+        is_there
     }
 
     /// What Python runs at each start of a virtual environment, whatever it is told to: its settings, every `.pth` file, whose lines may be code,
@@ -493,24 +538,27 @@ impl Covered {
             let said = |file: &&PathBuf| {
                 of_ua::is_said(word.as_bytes(), file) || file.file_stem() == Path::new(word).file_name()
             };
-            named.extend(left.iter().copied().filter(said).map(|file| ("the configuration".to_owned(), file)));
+            named.extend(left.iter().copied().filter(said).map(|file| ("the configuration names".to_owned(), file)));
             left.retain(|file| !said(file));
         }
         for code in &self.files {
             if left.is_empty() {
                 break;
             }
-            let said = of_ua::said_by(code, &left);
+            let (says, said) = of_ua::said_by(code, &left);
             left.retain(|file| !said.contains(file));
-            named.extend(said.into_iter().map(|file| (code.display().to_string(), file)));
+            named.extend(said.into_iter().map(|file| (format!("{} {says}", code.display()), file)));
         }
         for (by, file) in named {
-            self.warn(format!("{by} names {}, so a change of it asks again", file.display()));
+            self.warn(format!("{by} {}, so a change of that asks again", file.display()));
             self.files.insert(file.clone());
         }
         if !left.is_empty() {
             let names: Vec<String> = left.iter().map(|file| file.display().to_string()).collect();
-            self.warn(format!("files that ua itself reads are not covered: {}", names.join(", ")));
+            self.warn(format!(
+                "jobs, policies and other files of ua beside it may change without a question, since nothing of it names them: {}",
+                names.join(", ")
+            ));
         }
     }
 

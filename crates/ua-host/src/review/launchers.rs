@@ -88,30 +88,44 @@ const RUNNERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Launchers that decide by files of a folder what they run.
-const OF_PROJECTS: [&str; 66] = [
+const OF_PROJECTS: [&str; 85] = [
     "ant",
     "bazel",
     "bazelisk",
+    "bb",
     "buck2",
     "bun",
     "bundle",
     "bunx",
     "cabal",
     "cargo",
+    "clj",
+    "clojure",
     "cmake",
     "composer",
     "conda",
     "dart",
     "deno",
+    "devbox",
+    "devenv",
     "docker",
     "docker-compose",
     "dotnet",
+    "dune",
+    "fab",
     "finch",
     "flutter",
+    "foreman",
     "go",
     "gradle",
     "gradlew",
+    "grunt",
+    "gulp",
     "hatch",
+    "hivemind",
+    "honcho",
+    "inv",
+    "invoke",
     "julia",
     "just",
     "lein",
@@ -127,9 +141,12 @@ const OF_PROJECTS: [&str; 66] = [
     "ninja",
     "nix",
     "nix-shell",
+    "nodemon",
+    "nox",
     "npm",
     "npx",
     "nx",
+    "overmind",
     "pdm",
     "pipenv",
     "pipx",
@@ -139,6 +156,7 @@ const OF_PROJECTS: [&str; 66] = [
     "podman",
     "podman-compose",
     "poetry",
+    "rails",
     "rake",
     "rebar3",
     "rtx",
@@ -149,6 +167,7 @@ const OF_PROJECTS: [&str; 66] = [
     "stack",
     "swift",
     "task",
+    "tox",
     "turbo",
     "uv",
     "uvx",
@@ -159,9 +178,6 @@ const OF_PROJECTS: [&str; 66] = [
 
 /// Those of them that run what is in an image, unless they are told of a project.
 pub(super) const CONTAINERS: [&str; 4] = ["docker", "finch", "nerdctl", "podman"];
-
-/// Those of them that fetch a package, or take the one that is installed in the folder that they work in.
-pub(super) const FETCHERS: [&str; 3] = ["bunx", "npx", "pnpx"];
 
 /// Options of launchers and wrappers that name a folder to work in, or the project.
 const FOLDERS: [&str; 16] = [
@@ -219,6 +235,13 @@ pub(super) fn invocations(command: &str, args: &[String], base: &Path) -> Vec<In
 /// Wrappers within wrappers are followed this deep, and so many command lines in all.
 const MAX_DEPTH: usize = 8;
 const MAX_INVOCATIONS: usize = 64;
+
+/// Whether a program is one of those that start others, and are followed as that.
+pub(super) fn is_followed(name: &str) -> bool {
+    WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name)
+        || RUNNERS.iter().any(|(runner, _)| *runner == name)
+        || OF_PROJECTS.contains(&name)
+}
 
 fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut Vec<Invocation>) {
     let name = name_of(command);
@@ -278,8 +301,12 @@ fn runs_its_project(name: &str, args: &[String]) -> bool {
         "npx" | "bunx" | "pnpx" | "uvx" | "pipx" => false,
         name if CONTAINERS.contains(&name) => has(&["compose", "build"]),
         "julia" => args.iter().any(|arg| arg.starts_with("--project")),
-        // Another flake is named.
-        "nix" => args.len() == 1,
+        // Another flake may be named in the place of this folder's.
+        "nix" => {
+            let named =
+                args.iter().skip(1).find(|arg| !arg.starts_with('-') || matches!(arg.as_str(), "-c" | "--command"));
+            named.is_none_or(|flake| flake.starts_with(['.', '#', '-']))
+        }
         "uv" => has(&["run"]) && !has(&["tool"]),
         "npm" | "pnpm" | "yarn" | "bun" => !has(&["dlx", "x", "exec"]),
         "deno" | "conda" | "mamba" => has(&["task"]),
@@ -395,7 +422,7 @@ pub(super) fn assignments(args: &[String]) -> Vec<(String, String)> {
 }
 
 /// The words of an argument: itself, and what a shell would read in it.
-fn words_of(arg: &str) -> Vec<String> {
+pub(super) fn words_of(arg: &str) -> Vec<String> {
     let ends = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '"' | '\'' | '`' | '$');
     if !arg.contains(char::is_whitespace) {
         return vec![arg.to_owned()];

@@ -66,13 +66,13 @@ fn text(path: &Path, limit: u64) -> Option<String> {
     (text.len() as u64 <= limit).then_some(text)
 }
 
-/// Those of `files` that the file `code` says the name of. One that cannot be read may say all of them.
-pub(super) fn said_by<'f>(code: &Path, files: &[&'f PathBuf]) -> Vec<&'f PathBuf> {
+/// Those of `files` that the file `code` says the name of, behind the words for that. One that cannot be read may say all of them.
+pub(super) fn said_by<'f>(code: &Path, files: &[&'f PathBuf]) -> (&'static str, Vec<&'f PathBuf>) {
     let mut bytes = Vec::new();
     if open(code).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut bytes)).is_err() {
-        return files.to_vec();
+        return ("cannot be read now, and may name", files.to_vec());
     }
-    files.iter().copied().filter(|file| is_said(&bytes, file)).collect()
+    ("names", files.iter().copied().filter(|file| is_said(&bytes, file)).collect())
 }
 
 /// Whether a text says the name of a file: whole, or behind a slash and in quotes without its ending, as Node's `require` takes it.

@@ -81,8 +81,7 @@ pub fn check_builtin(settings: &Settings) -> Result<(), HostError> {
     if !variables.keys().any(|name| name.starts_with("UA_")) {
         return Ok(());
     }
-    let fail = |e: std::io::Error| HostError::storage(format!("cannot create a temporary folder: {e}"));
-    let folder = tempfile::tempdir().map_err(fail)?;
+    let folder = crate::paths::temporary_folder()?;
     let wanted = ua_toolserver::Settings::of_variables(folder.path(), &variables);
     let Err(error) = ua_toolserver::ToolServer::open(&wanted, ua_core::system::env()) else { return Ok(()) };
     // Anything else is for the server itself to say, which is in the folder that it works in.

@@ -10,11 +10,11 @@ use crate::Database;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
-use ua_core::{Redactor, Timestamp, Trace};
+use ua_core::{Redactor, RunSpec, Timestamp, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher, Worked,
-    Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
+    ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
+    Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
 };
 use ua_store::{QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::redaction::scrub_logs;
-use crate::{claude_code, pricing, progress, questions, servers, unknown_tools};
+use crate::{claude_code, pricing, progress, questions, selectors, servers, unknown_tools};
 
 /// What the process has for all runs of a tree.
 #[derive(Clone)]
@@ -174,6 +174,7 @@ impl Driver {
         };
         let settings = launch.run_settings(&run.spec, prices, pins);
         let budgets = budgets_with(&run.spec.budgets, &overrides);
+        let judged = run.spec.clone();
         let ports = DeskPorts {
             store: self.port.clone(),
             lease,
@@ -195,8 +196,19 @@ impl Driver {
             .with_elicitations(questions::patience(host.settings(), self.people.presence())?)
             .with_sub_agents(Arc::new(self.clone()))
             .with_heartbeat(self.store.clone())
-            .with_late_replies(Arc::new(LateFile::at(host.home().late_replies())));
+            .with_late_replies(Arc::new(LateFile::at(host.home().late_replies())))
+            .with_judge(self.judge(judged));
         Ok(Worker::new(desk, llm, settings, acquired_at))
+    }
+
+    /// Refuses to begin with tools that the job does not fit, as its start does where they can be listed then.
+    fn judge(&self, spec: Arc<RunSpec>) -> Judge {
+        let driver = self.clone();
+        Arc::new(move |tools| {
+            let settings = driver.host.settings();
+            let found = selectors::refused(settings, &driver.launch, &spec, tools);
+            found.map_or_else(|error| Some(error.to_string()), |refusal| refusal.map(|error| error.to_string()))
+        })
     }
 
     async fn drive_child(

@@ -4,20 +4,20 @@ use serde_json::json;
 use ua_core::Timestamp;
 use ua_host::home::Home;
 use ua_store::FleetStore as _;
-use ua_store_postgres::{Filling, PostgresConfig, PostgresStore};
-use ua_store_sqlite::Departure;
+use ua_store_postgres::{PostgresConfig, PostgresStore};
 
 use super::DbCommand;
-use super::{Database, OfRun, violations};
+use super::{Database, OfRun, moving, violations};
 use crate::error::{HostError, OK, STORAGE};
 use crate::output::{plain, print, print_json, tell};
-use crate::view::{DbMigrated, DbMoved};
+use crate::view::DbMigrated;
 
 pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
     match command {
         DbCommand::Check { invariants, json } => check(server, invariants, json).await,
         DbCommand::Migrate => migrate(server).await,
-        DbCommand::Copy => copy(home, server).await,
+        DbCommand::Copy { undo: false, .. } => moving::copy(home, server).await,
+        DbCommand::Copy { undo: true, force } => moving::undo(home, Some(server), force).await,
         DbCommand::Backup { .. } | DbCommand::Restore { .. } => Err(HostError::usage(format!(
             "the runtime database is the {}",
             server.shown()
@@ -39,51 +39,6 @@ async fn migrate(server: &PostgresConfig) -> Result<u8, HostError> {
     } else {
         print(format!("{} has schema {schema}\n", server.shown()))?;
     }
-    Ok(OK)
-}
-
-/// Moves what the file in the root holds to the server. The file goes out of the way before the copy counts: killed between the two, there is
-/// no database at all, which every command refuses, and never two that both send.
-async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
-    let file = home.database();
-    if !file.exists() {
-        return Err(super::no_database(home));
-    }
-    let failed = |e: &ua_store::StoreError| {
-        HostError::store("copy the database", e).hint("nothing was changed, and the file is still in use")
-    };
-    let departure = Departure::begin(file).map_err(|e| failed(&e))?;
-    super::nobody_drives(home)?;
-    let mut config = server.clone();
-    config.place = Some(home.place()?);
-    let mut filling = Filling::begin(&config).await.map_err(|e| failed(&e))?;
-    let mut rows = 0;
-    for (table, columns) in departure.tables().map_err(|e| failed(&e))? {
-        let mut behind = 0;
-        loop {
-            let (last, chunk) = departure.rows(&table, &columns, behind, CHUNK).map_err(|e| failed(&e))?;
-            if chunk.is_empty() {
-                break;
-            }
-            (behind, rows) = (last, rows + chunk.len() as u64);
-            filling.rows(&table, &columns, chunk).await.map_err(|e| failed(&e))?;
-        }
-    }
-    filling.check().await.map_err(|e| failed(&e))?;
-    let kept = departure.finish(ua_core::system::env().now()).map_err(|e| failed(&e))?;
-    filling.commit().await.map_err(|e| {
-        HostError::store("copy the database", &e).hint(format!(
-            "it is unknown whether the copy was completed: if `ua runs list` shows no run, give {} its old name {} back",
-            kept.display(),
-            file.display()
-        ))
-    })?;
-    if crate::terminal::is_json() {
-        print_json(&DbMoved { path: server.shown().into(), rows, kept })?;
-        return Ok(OK);
-    }
-    print(format!("{rows} rows are in the {}\n", server.shown()))?;
-    tell(format!("the file is kept as {}; every command needs the URL of the server from now on", kept.display()));
     Ok(OK)
 }
 
@@ -110,9 +65,6 @@ fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Opt
         )
     })
 }
-
-/// Rows that are sent at once.
-const CHUNK: usize = 2_000;
 
 async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;

@@ -227,14 +227,10 @@ pub(super) async fn servers(
     findings: &mut Findings,
 ) -> Vec<ToolRow> {
     let mut rows = Vec::new();
-    let folder = match tempfile::tempdir() {
+    let folder = match ua_host::paths::temporary_folder() {
         Ok(folder) => folder,
         Err(error) => {
-            findings.fail(
-                "tools",
-                format!("cannot create a temporary folder: {error}"),
-                "free space in the folder for temporary files",
-            );
+            findings.fail("tools", error.message(), error.hint_text().unwrap_or_default());
             return rows;
         }
     };

@@ -2,7 +2,7 @@ use super::*;
 
 fn names(base: &Path, command: &str, args: &[&str]) -> (Vec<String>, usize) {
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let covered = covered(command, None, &args, &[], base, &Roots::default());
+    let covered = covered(command, None, &args, &[], base, &Roots::default(), None);
     let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
     (covered.files.iter().map(name).collect(), covered.warnings.len())
 }
@@ -53,7 +53,7 @@ fn whatever_an_interpreter_would_run_is_covered() {
     assert_eq!((files, warnings), (vec!["one/lib.py".to_owned(), "one/main.py".to_owned()], 1));
     assert!(of("node", &["--require", "./server.log", "one/main.py"]).0.contains(&"server.log".to_owned()));
     assert!(of("node", &["--require", "data/x.py", "server.log"]).0.contains(&"server.log".to_owned()));
-    assert_eq!(of("db-server", &["--db", "server.log"]), (vec![], 1));
+    assert_eq!(of("db-server", &["--db", "server.log"]), (vec![], 2));
     assert_eq!(of("python3", &["-c", "exec(open('srv').read())"]), (vec![], 1));
     assert_eq!(of("npm", &["start"]).1, 1);
 }
@@ -96,7 +96,7 @@ fn a_folder_that_is_too_much_is_said_so() {
     for number in 0..=MAX_FILES {
         fs::write(dir.path().join(format!("{number}.py")), "").unwrap();
     }
-    let covered = covered("python3", None, &["0.py".to_owned()], &[], dir.path(), &Roots::default());
+    let covered = covered("python3", None, &["0.py".to_owned()], &[], dir.path(), &Roots::default(), None);
     assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
 }
 
@@ -182,7 +182,7 @@ fn what_runs_write_counts_only_for_a_script_that_names_it_or_lies_there() {
     write("theirs/.ua-root", &"0".repeat(32));
     write("theirs/session_1/evil.py", "");
     let of = |script: &str| {
-        let covered = covered("python3", None, &[script.to_owned()], &[], &base, &known);
+        let covered = covered("python3", None, &[script.to_owned()], &[], &base, &known, None);
         let name = |path: &PathBuf| path.strip_prefix(&base).unwrap().display().to_string();
         (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
     };
@@ -223,13 +223,13 @@ fn a_file_that_ua_reads_counts_only_where_the_server_is_told_its_name() {
     let of = |args: &[&str], given: &[&str]| {
         let given: Vec<(&str, &str)> = given.iter().map(|value| ("X", *value)).collect();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let covered = covered("python3", None, &args, &given, base, &Roots::default());
+        let covered = covered("python3", None, &args, &given, base, &Roots::default(), None);
         let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
         (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
     };
     let (files, warnings) = of(&["srv.py"], &[]);
     assert_eq!(files, ["settings.json", "srv.py"]);
-    assert!(warnings.len() == 1 && warnings[0].starts_with("files that ua itself reads are not covered: "));
+    assert!(warnings.len() == 1 && warnings[0].contains("of ua beside it may change without a question"));
     assert!(["job.json", "policy.toml", ".mcp.json"].iter().all(|name| warnings[0].contains(name)), "{warnings:?}");
     // In an argument, in a variable, in a script, and in other files that count.
     assert_eq!(of(&["srv.py", "--load=job.json"], &[]).0, ["job.json", "settings.json", "srv.py"]);
@@ -237,7 +237,7 @@ fn a_file_that_ua_reads_counts_only_where_the_server_is_told_its_name() {
     write("srv.py", "json.load(open('job.json'))");
     let (files, warnings) = of(&["srv.py"], &[]);
     assert_eq!(files, ["job.json", "settings.json", "srv.py"]);
-    assert!(warnings[0].contains("srv.py names ") && warnings[0].ends_with("job.json, so a change of it asks again"));
+    assert!(warnings[0].contains("srv.py names ") && warnings[0].ends_with("job.json, so a change of that asks again"));
     write("srv.py", "print()");
     write("settings.json", r#"{"more": "./job"}"#);
     assert_eq!(of(&["srv.py"], &[]).0, ["job.json", "settings.json", "srv.py"]);
@@ -326,12 +326,12 @@ fn s9_what_a_way_to_start_something_runs_counts_in_whatever_language() {
             fs::write(base.join(file), "").unwrap();
         }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let covered = covered(command, None, &args, variables, base, &Roots::default());
+        let covered = covered(command, None, &args, variables, base, &Roots::default(), None);
         assert!(covered.files.contains(&base.join(counts)), "{command} {args:?} {variables:?}: {:?}", covered.files);
         // It is gone, and another one comes.
         let (before, path) = (covered.files, base.join(counts));
         fs::remove_file(&path).unwrap();
-        let without = super::covered(command, None, &args, variables, base, &Roots::default()).files;
+        let without = super::covered(command, None, &args, variables, base, &Roots::default(), None).files;
         assert_ne!(before, without, "{command} {args:?}");
     }
 }
@@ -362,11 +362,11 @@ fn s9_what_a_server_works_on_may_change_and_in_a_launchers_folder_only_what_is_d
     assert_eq!(names(base, "cargo", &["run", "--", "./data"]).0, counted);
     // A variable that loads nothing names a folder of data.
     let variables = [("DATA_DIR", "./data"), ("LOG", "app.log"), ("TABLE", "data/a.csv")];
-    let covered = covered("db-server", None, &[], &variables, base, &Roots::default());
+    let covered = covered("db-server", None, &[], &variables, base, &Roots::default(), None);
     assert_eq!(covered.files, BTreeSet::new());
     // The system's folders are not the checkout's.
     let far = [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("LD_LIBRARY_PATH", "/usr/lib")];
-    assert_eq!(super::covered("db-server", None, &[], &far, base, &Roots::default()).files, BTreeSet::new());
+    assert_eq!(super::covered("db-server", None, &[], &far, base, &Roots::default(), None).files, BTreeSet::new());
 }
 
 #[test]
@@ -385,4 +385,112 @@ fn s9_what_was_fetched_or_built_leaves_room_for_what_a_project_is_made_of() {
         ["package.json", "src/0.js", "src/1.js", "src/2.js"].iter().all(|file| files.contains(&(*file).to_owned()))
     );
     assert!(files.len() == MAX_FILES && warnings > 1, "{} {warnings}", files.len());
+}
+
+/// What decides, of the folder that a launcher works in and of those above it, which package it runs: whatever of it comes later is noticed.
+#[test]
+fn s9_a_launcher_that_fetches_takes_what_the_checkout_brings_and_that_counts() {
+    const NPX: &[&[&str]] = &[
+        &["npx", "-y", "weather-mcp@1.0.0"],
+        &["npx", "--package=weather-mcp@1.0.0", "weather"],
+        &["env", "A=b", "npx", "-y", "weather-mcp@1.0.0"],
+        &["pnpm", "dlx", "weather-mcp@1.0.0"],
+        &["npm", "exec", "--", "weather-mcp@1.0.0"],
+        &["sh", "-c", "exec npx -y weather-mcp@1.0.0"],
+        &["nobody-knows", "npx", "weather-mcp@1.0.0"],
+        &["npx", "-y", "@weather/weather-mcp@1.0.0"],
+    ];
+    const UVX: &[&[&str]] = &[&["uvx", "weather-mcp==1.0.0"], &["uv", "tool", "run", "weather-mcp==1.0.0"]];
+    let node = [
+        "node_modules/weather-mcp/index.js",
+        "node_modules/@weather/weather-mcp/index.js",
+        "node_modules/.bin/weather-mcp",
+        ".npmrc",
+        "package.json",
+        "bunfig.toml",
+    ];
+    let python = ["uv.toml", "pyproject.toml", ".python-version"];
+    for (lines, brought) in [(NPX, &node[..]), (UVX, &python)] {
+        for line in lines {
+            for file in brought {
+                for above in ["", "../", "../../"] {
+                    let dir = tempfile::tempdir().unwrap();
+                    let home = dir.path().canonicalize().unwrap();
+                    let base = home.join("projects/checkout/sub");
+                    fs::create_dir_all(&base).unwrap();
+                    let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
+                    let now = || {
+                        let covered = covered(line[0], None, &args, &[], &base, &Roots::default(), Some(&home));
+                        let contents =
+                            covered.files.iter().map(|file| (file.clone(), fs::read(file).unwrap_or_default()));
+                        (contents.collect::<Vec<_>>(), covered.warnings)
+                    };
+                    // A name of another scope is another package.
+                    let is_meant = file.contains("@weather") == line.iter().any(|word| word.starts_with("@weather"))
+                        || !file.contains("node_modules")
+                        || file.contains(".bin");
+                    let before = now();
+                    let path = base.join(above).join(file);
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs::write(&path, "one").unwrap();
+                    let there = now();
+                    assert_eq!(before.0 != there.0, is_meant, "{line:?} {above}{file}");
+                    assert_eq!(
+                        there.1.len() > before.1.len(),
+                        is_meant,
+                        "it is said: {line:?} {above}{file} {:?}",
+                        there.1
+                    );
+                    fs::write(&path, "another").unwrap();
+                    assert_eq!(there.0 != now().0, is_meant, "{line:?} {above}{file}");
+                }
+            }
+        }
+    }
+}
+
+/// A program that nobody knows is started in a folder with code: what of it runs is covered, or said not to be.
+#[test]
+fn s9_a_program_that_may_find_code_by_itself_is_covered_or_named() {
+    for line in [
+        "uvicorn app.main:app",
+        "gunicorn -w 2 app.main:app",
+        "git mcp",
+        "gdb -x g.txt",
+        "pwsh -File s.ps1",
+        "lua -l foo",
+        "tox -e srv",
+        "nox -s srv",
+        "nodemon",
+        "clojure -M:mcp",
+        "bb mcp",
+        "dune exec srv",
+        "rails runner x",
+        "devbox run srv",
+        "nix develop -c srv",
+        "invoke srv",
+        "nobody-knows --this",
+        "/opt/there/nobody-knows",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        fs::create_dir_all(base.join("app")).unwrap();
+        let mut words = line.split(' ').map(str::to_owned);
+        let (command, args) = (words.next().unwrap(), words.collect::<Vec<_>>());
+        let of = || covered(&command, None, &args, &[], base, &Roots::default(), None);
+        let says = |covered: &Covered| covered.warnings.iter().any(|warning| warning.contains("may run code of"));
+        // Where there is none, there is nothing to say.
+        assert!(!says(&of()), "{line}");
+        fs::write(base.join("app/main.py"), "app = 1").unwrap();
+        let covered = of();
+        assert!(covered.files.contains(&base.join("app/main.py")) || says(&covered), "{line}: {covered:?}");
+    }
+    // A script that is found has what lies beside it covered.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("s.py"), "").unwrap();
+    for line in [&["python3", "s.py"][..], &["./s.py"]] {
+        let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
+        let covered = covered(line[0], None, &args, &[], dir.path(), &Roots::default(), None);
+        assert_eq!(covered.warnings, [""; 0], "{line:?}");
+    }
 }

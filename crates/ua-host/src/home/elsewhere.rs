@@ -1,0 +1,159 @@
+//! Whether the database of a root is on a server.
+//!
+//! Whoever forgets the URL of the server is not given another database beside it in silence: the runs and the queue of that one know nothing
+//! of what this one sends. What a move leaves under another name says so, and so does the name that a root has for a server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ua_store_sqlite::{SqliteStore, holds_nothing};
+
+use super::Home;
+use crate::error::HostError;
+use crate::forgotten::TWO_COPIES;
+
+/// What to do where the runs of a root are on a server that was not named.
+pub(super) const NAME_IT: &str = "name it with --database-url, or in UA_DATABASE_URL";
+
+/// The file beside the locks with the name that a root has for databases on servers.
+const ROOT_ID: &str = "root_id";
+
+impl Home {
+    /// Refuses a file where the runs of this root are on a server: one that would be made there, and one that is a copy of what was moved.
+    pub(super) fn refuse_what_is_on_a_server(&self) -> Result<(), HostError> {
+        if holds_nothing(&self.database) {
+            // A file that is gone may have its copy; what never was a file has none.
+            let is_elsewhere = self.was_served() && !self.has_effects() && !self.was_moved();
+            return if is_elsewhere { Err(self.only_on_a_server()) } else { Ok(()) };
+        }
+        let folder = self.database.parent().unwrap_or(&self.root);
+        match left_of(folder, &file_name(&self.database)).find(|left| is_copy(&self.database, left)) {
+            // What was moved itself and has its old name again says so, with what is done about it.
+            Some(left) => Err(SqliteStore::open_read_only(&self.database)
+                .map_or_else(|error| self.cannot_open(&error), |_| was_moved(&self.database, &left))),
+            None => Ok(()),
+        }
+    }
+
+    fn only_on_a_server(&self) -> HostError {
+        HostError::storage(format!(
+            "the runs of {} are in a database on a server, and no server is named",
+            self.root.display()
+        ))
+        .hint(format!("{NAME_IT}; for a database in a file, {}; nothing was changed", self.another_root()))
+    }
+
+    /// Whether a line about an effect lies beside the database.
+    pub(super) fn has_effects(&self) -> bool {
+        fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
+    }
+
+    /// Whether the database was moved to a server, by what is kept of it.
+    pub(super) fn was_moved(&self) -> bool {
+        let folder = self.database.parent().unwrap_or(&self.root);
+        left_of(folder, &file_name(&self.database)).next().is_some()
+    }
+
+    /// Whether a database on a server was used from here.
+    pub(super) fn was_served(&self) -> bool {
+        self.locks().join(ROOT_ID).is_file()
+    }
+}
+
+/// The refusal of a copy of a database that is on a server now; `left` is what lies there of it.
+pub(super) fn was_moved(copy: &Path, left: &Path) -> HostError {
+    HostError::storage(format!(
+        "{} is a copy of a database that was moved to a server ({} is what is left of it here), and what was done there since is not in it",
+        copy.display(),
+        left.display()
+    ))
+    .hint(format!(
+        "of the server, {NAME_IT}; if it is not used any more, move {} away first; nothing was changed",
+        left.display()
+    ))
+    .field("kind", TWO_COPIES)
+}
+
+/// What lies in a folder of databases of a name that were moved to servers.
+pub(super) fn left_of(folder: &Path, name: &str) -> impl Iterator<Item = PathBuf> + use<> {
+    let kept = format!("{name}.moved-");
+    let is_one = move |path: &PathBuf| file_name(path).starts_with(&kept);
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether two files are databases of one identity.
+pub(super) fn is_copy(ours: &Path, theirs: &Path) -> bool {
+    ua_store_sqlite::identity_of(theirs).is_some_and(|id| ua_store_sqlite::identity_of(ours) == Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::opening::close;
+    use super::super::tests::home;
+    use super::*;
+    use crate::error::Kind;
+
+    /// What refuses to make or open a file, whichever way it is asked for.
+    fn refusals(home: &Home) -> Vec<HostError> {
+        let opened = [home.open().map(close), home.open_read_only().map(close), home.open_file().map(drop)];
+        opened.into_iter().chain([home.could_open()]).map(Result::unwrap_err).collect()
+    }
+
+    /// Over all that a root may have of a server, and all ways to open a file there: none begins another database, or uses an old one.
+    #[test]
+    fn no_file_is_begun_where_the_runs_are_on_a_server() {
+        let folder = tempfile::tempdir().unwrap();
+        for is_moved in [false, true] {
+            for is_served in [false, true] {
+                for left in ["", "runtime_state.db", "effects.log"] {
+                    let name = format!("runs {is_moved} {is_served} {left}");
+                    let home = home(folder.path(), Some(&name));
+                    fs::create_dir_all(home.locks()).unwrap();
+                    if is_moved {
+                        fs::write(home.root().join("runtime_state.db.moved-20261127T020000Z"), "").unwrap();
+                    }
+                    if is_served {
+                        fs::write(home.locks().join("root_id"), "a root").unwrap();
+                    }
+                    if !left.is_empty() {
+                        // The database without a table, as a process leaves it that was killed.
+                        fs::write(home.root().join(left), if left == "effects.log" { "{}\n" } else { "" }).unwrap();
+                    }
+                    if !is_moved && !is_served {
+                        continue;
+                    }
+                    assert!(!home.is_unused(), "{name}");
+                    for refused in refusals(&home) {
+                        assert_eq!(refused.kind(), Kind::Storage, "{name}: {refused}");
+                        assert!(refused.hint_text().unwrap().contains("--database-url"), "{name}: {refused}");
+                    }
+                    assert!(holds_nothing(home.database()), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_of_what_was_moved_is_not_used_beside_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(folder.path(), Some("runs"));
+        close(home.open().unwrap());
+        assert!(home.could_open().is_ok());
+        let left = home.root().join("runtime_state.db.moved-20261127T020000Z");
+        fs::copy(home.database(), &left).unwrap();
+        for refused in refusals(&home) {
+            assert!(refused.to_string().contains("was moved to a server"), "{refused}");
+            assert!(refused.hint_text().unwrap().contains("--database-url"), "{refused}");
+        }
+        // Another database that was moved from here is none of this one's.
+        fs::remove_file(&left).unwrap();
+        let other = super::super::tests::home(folder.path(), Some("other"));
+        close(other.open().unwrap());
+        fs::copy(other.database(), &left).unwrap();
+        close(home.open().unwrap());
+    }
+}
