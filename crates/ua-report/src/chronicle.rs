@@ -71,8 +71,11 @@ pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[O
     }
     log.overrides(overrides);
     log.entries.retain(|entry| left_at.is_none_or(|left| entry.at >= left));
+    let number = |epoch| ua_resume::process_number(run, epoch);
     let how = before.last().map(|process| if process.died { LifeEnd::Killed } else { LifeEnd::InOrder });
-    log.process(taken.taken_at, taken.epoch, run.traces.last(), how);
+    let is_the_same = before.last().is_some_and(|before| number(before.epoch) == number(taken.epoch));
+    let taking = Taking { epoch: taken.epoch, process: number(taken.epoch), is_the_same };
+    log.process(taken.taken_at, taking, run.traces.last(), how);
     log.told()
 }
 
@@ -99,6 +102,16 @@ fn entries(records: &RunRecords) -> Vec<Entry> {
     log.sorted()
 }
 
+/// A process takes a run.
+#[derive(Clone, Copy)]
+struct Taking {
+    epoch: u64,
+    /// Its number among the processes that drove the run.
+    process: u64,
+    /// Whether it is the one that left the run before: it asked somebody in between.
+    is_the_same: bool,
+}
+
 struct EventLogBuilder {
     run_id: String,
     entries: Vec<Entry>,
@@ -115,19 +128,23 @@ impl EventLogBuilder {
         let found = lives(records);
         for (index, life) in found.iter().enumerate() {
             let how = index.checked_sub(1).map(|before| found[before].end);
-            self.process(life.started_at, life.epoch, life.trace.as_ref(), how);
+            let is_the_same = index.checked_sub(1).is_some_and(|before| found[before].process == life.process);
+            let taking = Taking { epoch: life.epoch, process: life.process, is_the_same };
+            self.process(life.started_at, taking, life.trace.as_ref(), how);
         }
         self.overrides(&records.overrides);
     }
 
     /// A process takes the run; `before` is how the one before it ended.
-    fn process(&mut self, at: Timestamp, epoch: u64, trace: Option<&ua_core::Trace>, before: Option<LifeEnd>) {
+    fn process(&mut self, at: Timestamp, taking: Taking, trace: Option<&ua_core::Trace>, before: Option<LifeEnd>) {
+        let Taking { epoch, process, is_the_same } = taking;
         let event = json!({"event": "process_started", "epoch": epoch, "trace_id": trace});
         let text = match before {
-            None => format!("process {epoch} takes the run"),
-            Some(LifeEnd::Killed) => format!("process {epoch} takes over: the one before it died"),
+            None => format!("process {process} takes the run"),
+            Some(_) if is_the_same => format!("process {process} continues, after somebody was asked"),
+            Some(LifeEnd::Killed) => format!("process {process} takes over: the one before it died"),
             Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
-                format!("process {epoch} takes the run over")
+                format!("process {process} takes the run over")
             }
         };
         self.note(at, event, text);
@@ -207,8 +224,8 @@ impl EventLogBuilder {
             "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
             "by": answer.by,
         });
-        let word = ua_resume::answers::word(question.kind, answer.choice);
-        let text = format!("{} answered {}: {word}", brief(&answer.by, 60), question.question_id);
+        let what = ua_resume::answers::in_short(question.kind, answer.choice, answer.text.as_deref());
+        let text = format!("{} answered {}: {what}", brief(&answer.by, 60), question.question_id);
         self.note(answer.answered_at, event, text);
     }
 

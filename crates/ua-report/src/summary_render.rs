@@ -58,7 +58,7 @@ impl CompletionSummary {
             .processes
             .iter()
             .filter(|life| life.end == LifeEnd::Killed)
-            .map(|life| format!("process {} at {}", life.epoch, life.last_seen_at))
+            .map(|life| format!("process {} at {}", life.process, life.last_seen_at))
             .collect();
         let kills = if killed.is_empty() { String::new() } else { format!("; killed: {}", killed.join(", ")) };
         page.item(&format!("driven by: {}{kills}", ua_core::counted(self.drivers, "process")));

@@ -90,6 +90,22 @@ pub fn word(kind: QuestionKind, choice: Choice) -> &'static str {
     }
 }
 
+/// The same for people who read what was answered: beside `text`, which is what a command is told, stand the words themselves.
+pub fn given_word(kind: QuestionKind, choice: Choice) -> &'static str {
+    match word(kind, choice) {
+        "text" => "in words",
+        word => word,
+    }
+}
+
+/// What somebody answered, in a few words: their own where these are the answer.
+pub fn in_short(kind: QuestionKind, choice: Choice, text: Option<&str>) -> String {
+    match (word(kind, choice), text) {
+        ("text", Some(text)) => format!("{:?}", cut(&clean(text), 100)),
+        (..) => given_word(kind, choice).to_owned(),
+    }
+}
+
 /// What an answer does.
 fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
     match (choice, kind) {

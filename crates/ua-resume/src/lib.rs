@@ -32,12 +32,12 @@ pub use fork::ForkNote;
 pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
-pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside};
+pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside, process_number};
 pub use next_step::NextStep;
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};
 pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{
-    call_standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail, status_words,
+    after_turn, call_standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail, status_words,
 };

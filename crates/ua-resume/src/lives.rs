@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
-use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecords};
+use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecord, RunRecords};
 
 use crate::standing::Standing;
 
@@ -28,11 +28,13 @@ pub enum LifeEnd {
     NotRemembered,
 }
 
-/// One process's work on a run.
+/// One process's work on a run, from when it took the run until it left it. One that asks somebody at its terminal has several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Life {
     /// The number of its ownership, from 1.
     pub epoch: u64,
+    /// The number of the process among those that drove the run, from 1.
+    pub process: u64,
     /// Its trace.
     pub trace: Option<Trace>,
     /// When it took the run.
@@ -63,16 +65,21 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
     found
 }
 
-/// How many processes drove a run. One that asks somebody at its terminal takes the run anew after each answer, and is one process all the
-/// same.
+/// How many processes drove a run.
 pub fn drivers(records: &RunRecords) -> usize {
-    let process = |life: &Life| {
-        let stored = records.run.processes.iter().find(|process| process.epoch == life.epoch);
+    lives(records).last().map_or(0, |last| usize::try_from(last.process).unwrap_or(usize::MAX))
+}
+
+/// The number of the process that owned a run in this epoch, among those that drove it, from 1. One that asks somebody at its terminal takes
+/// the run anew after each answer, and is one process all the same.
+pub fn process_number(run: &RunRecord, epoch: u64) -> u64 {
+    let of = |epoch: u64| {
+        let stored = run.processes.iter().find(|stored| stored.epoch == epoch);
         stored.and_then(|stored| stored.process.as_deref())
     };
-    let all = lives(records);
-    let is_another = |pair: &&[Life]| process(&pair[0]).is_none() || process(&pair[0]) != process(&pair[1]);
-    usize::from(!all.is_empty()) + all.windows(2).filter(is_another).count()
+    let again = run.processes.iter().filter(|stored| stored.epoch <= epoch && stored.epoch > 1);
+    let again = again.filter(|stored| stored.process.is_some() && stored.process.as_deref() == of(stored.epoch - 1));
+    epoch.saturating_sub(u64::try_from(again.count()).unwrap_or(0))
 }
 
 /// The processes that died while they drove a run.
@@ -93,6 +100,7 @@ fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
     };
     Life {
         epoch: process.epoch,
+        process: process_number(run, process.epoch),
         trace: trace_of(records, process.epoch),
         started_at: process.taken_at,
         last_seen_at,
@@ -151,6 +159,7 @@ fn lives_by_rows(records: &RunRecords) -> Vec<Life> {
             };
             Life {
                 epoch,
+                process: process_number(run, epoch),
                 trace: trace_of(records, epoch),
                 started_at: *started_at,
                 last_seen_at: last_seen_at.max(*started_at),
@@ -267,6 +276,8 @@ mod tests {
             process.process = Some(name.to_owned());
         }
         assert_eq!((lives(&story.records).len(), drivers(&story.records)), (4, 2));
+        let numbers: Vec<u64> = lives(&story.records).iter().map(|life| life.process).collect();
+        assert_eq!(numbers, [1, 1, 1, 2]);
     }
 
     #[test]

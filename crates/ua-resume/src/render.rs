@@ -6,7 +6,7 @@
 use ua_core::{CallStatus, SideEffectClass};
 use ua_store::{QuestionKind, ReplayStatus};
 
-use crate::answers::word;
+use crate::answers::given_word;
 use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
@@ -194,7 +194,7 @@ fn answer_line(kind: QuestionKind, answer: &AnswerLine) -> String {
     let proof = answer.proof.as_deref().map_or_else(String::new, |proof| format!(", reference {}", code(proof, 200)));
     let text = answer.text.as_deref().map_or_else(String::new, |text| format!(", saying {}", code(text, 300)));
     let applied = if answer.applied { "" } else { "; not acted on yet" };
-    let choice = word(kind, answer.choice);
+    let choice = given_word(kind, answer.choice);
     format!("Answered **{choice}** by {} at {}{proof}{text}{applied}.", code(&answer.by, 100), answer.answered_at)
 }
 

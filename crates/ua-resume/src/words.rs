@@ -74,6 +74,11 @@ fn number<'a>(calls: impl Iterator<Item = &'a CallRecord>) -> u32 {
     u32::try_from(calls.count()).unwrap_or(u32::MAX)
 }
 
+/// Where a run stands that has committed so many turns.
+pub fn after_turn(committed: u32) -> String {
+    if committed == 0 { "in turn 1".to_owned() } else { format!("after turn {committed}") }
+}
+
 /// What is to be said about a status besides; nothing where the question that a run waits for stands beside it and says it better.
 pub fn status_detail(status: RunStatus, detail: Option<&str>) -> Option<&str> {
     detail.filter(|_| status != RunStatus::WaitingForHuman)

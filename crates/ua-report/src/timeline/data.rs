@@ -57,7 +57,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "share": line.limit.filter(|limit| *limit > 0).map(|limit| thousandths(line.used, limit)),
         })).collect::<Vec<_>>(),
         "lives": export.lives().iter().map(|life| json!({
-            "epoch": life.epoch, "trace": life.trace, "start": life.started_at.as_millis(),
+            "epoch": life.epoch, "process": life.process, "trace": life.trace, "start": life.started_at.as_millis(),
             "end": life.last_seen_at.as_millis(), "how": life.end,
         })).collect::<Vec<_>>(),
         "steps": records.steps.iter().map(|step| json!({
@@ -77,6 +77,9 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         "questions": records.questions.iter().map(|record| {
             let mut question = json!(QuestionLine::of(record));
             question["at"] = json!(record.created_at.as_millis());
+            if let Some(answer) = &record.answer {
+                question["answer"]["word"] = json!(ua_resume::answers::given_word(record.kind, answer.choice));
+            }
             question["answered_at"] = json!(record.answer.as_ref().map(|answer| answer.answered_at.as_millis()));
             question
         }).collect::<Vec<_>>(),
@@ -302,13 +305,16 @@ fn run(export: &RunExport<'_>) -> Value {
     let run = &export.records.run;
     let text = |text: &Option<String>, limit: usize| text.as_deref().map(|text| excerpt(text, limit));
     json!({
-        "id": run.run_id, "status": run.status, "reason": run.stop_reason, "detail": text(&run.status_detail, 2_000),
+        "id": run.run_id, "status": run.status, "reason": run.stop_reason,
+        // What a run waits for stands among its questions.
+        "detail": ua_resume::status_detail(run.status, run.status_detail.as_deref()).map(|detail| excerpt(detail, 2_000)),
         "is_driven": export.standing.is_driven(), "shown": clean(&export.standing.to_string()),
+        "next": (export.standing.is_left() || run.status == ua_core::RunStatus::Stopped).then(|| ua_resume::NextStep::of(run).command),
         "is_left": export.standing.is_left(), "objective": excerpt(&run.spec.objective, 2_000),
         "job_path": run.job_path.as_deref().map(clean), "job_key": run.job_key.as_deref().map(clean),
         "prompt": excerpt(&run.last_job_prompt, 20_000), "workspace": clean(&run.workspace_dir),
         "created": run.created_at.as_millis(), "updated": run.updated_at.as_millis(), "held": run.held_millis,
-        "turn_index": run.turn_index, "epoch": run.lease_epoch, "entrypoint": clean(&run.entrypoint),
+        "turn_index": run.turn_index, "forked_at": run.forked_at.map(|point| point.turn), "epoch": run.lease_epoch, "entrypoint": clean(&run.entrypoint),
         "mode": clean(&run.run_mode), "root": run.root_run_id, "parent": run.parent_run_id,
         "output": text(&run.final_output, 20_000), "main_artifact": text(&run.final_artifact_ref, 500),
         "cancel_requested": run.cancel_requested_at.map(Timestamp::as_millis), "cancel_reason": text(&run.cancel_reason, 500),

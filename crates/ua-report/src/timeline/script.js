@@ -70,6 +70,12 @@ const isEffect = (call) => call.class === 'external' || call.class === 'memory' 
 const KILLED = 'killed';
 const lifeEnds = { in_order: 'normally', killed: 'was killed', open: run.is_driven ? 'still running' : 'has not ended', not_remembered: 'not remembered' };
 
+// One process that asks somebody at its terminal takes the run again after each answer: epochs count how often the run was taken.
+const processOf = (epoch) => { const life = data.lives.find((one) => one.epoch === epoch); return life ? life.process : epoch; };
+const processes = data.lives.length ? data.lives[data.lives.length - 1].process : 0;
+const asksNext = (life) => data.lives.some((one) => one.epoch === life.epoch + 1 && one.process === life.process);
+const lifeEnd = (life) => asksNext(life) ? 'asked a person' : lifeEnds[life.how];
+
 const callsOf = new Map();
 const callById = new Map();
 for (const call of data.calls) {
@@ -130,6 +136,9 @@ const percent = (x) => (Math.max(0, Math.min(1, x)) * 100).toFixed(3) + '%';
 
 // --- Head.
 const elapsed = axis.to - run.created;
+// How long a process that has not left the run in order was at work, nobody has added up yet.
+const last = data.lives[data.lives.length - 1];
+const held = run.held + (last && (run.is_left || run.is_driven) ? last.end - last.start : 0);
 const kills = data.lives.filter((life) => life.how === KILLED).length;
 function header() {
   const pill = run.shown;
@@ -143,6 +152,8 @@ function header() {
   for (const call of data.calls) counts[call.status] = (counts[call.status] || 0) + 1;
   const failed = (counts.failed_definite || 0) + (counts.failed_reported || 0), doubt = (counts.unknown || 0) + (counts.running || 0);
   const repeated = data.calls.filter((call) => call.attempts.length > 1).length;
+  // What the receipt of an earlier call answered was not carried out.
+  const answered = data.calls.filter((call) => call.twin && call.status === 'succeeded').length;
   const tile = (name, value, small) => el('div', { class: 'tile' }, el('dt', null, name), el('dd', null, value, small && el('small', null, small)));
   const model = data.usage.models[0];
   append($('top'), [
@@ -155,11 +166,12 @@ function header() {
       run.job_key && el('span', null, 'key ', el('code', null, run.job_key)),
       el('span', null, 'by ', run.entrypoint, run.host ? ' on ' + run.host : '')),
     run.detail && el('p', { class: 'reason' }, run.detail),
+    run.next && el('p', { class: 'sub' }, 'To continue it: ', el('span', { class: 'cmd' }, run.next)),
     el('dl', { class: 'tiles' },
-      tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
-      tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
+      tile('Time at work', span(held), elapsed > held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
+      tile('Processes', number(processes), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : processes > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
-      tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
+      tile('Tool calls', number(data.totals.calls), [number((counts.succeeded || 0) - answered) + ' ok', answered && answered + ' not repeated', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' sent again'].filter(Boolean).join(' · ')),
       isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent as new calls'),
       !isGateway && tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
       !isGateway && tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), 'requests: ' + data.usage.requests),
@@ -176,7 +188,7 @@ function question(record, tools) {
       el('span', { class: 'sub' }, stamp(record.at), ' · ', el('code', null, record.question_id), call && [' · about ', jump(call)])),
     el('pre', null, record.text),
     record.commands.map((command) => el('span', { class: 'cmd' }, command)),
-    answer && el('p', { class: 'sub' }, el('b', null, plainWord(answer.choice)), ' — ', answer.by, ', ', stamp(record.answered_at), ' (', span(record.answered_at - record.at), ' later)', answer.applied ? '' : ', not acted on yet',
+    answer && el('p', { class: 'sub' }, el('b', null, answer.word), ' — ', answer.by, ', ', stamp(record.answered_at), ' (', span(record.answered_at - record.at), ' later)', answer.applied ? '' : ', not acted on yet',
       answer.proof && [' · reference ', el('code', null, answer.proof)], answer.text && ' · ' + answer.text),
     tools);
 }
@@ -261,8 +273,8 @@ function overview() {
   for (const life of data.lives) {
     const a = inView(axis.at(life.start)), b = inView(axis.at(life.end));
     if (b < 0 || a > 1) continue;
-    const title = 'Process ' + life.epoch + ' · ended: ' + lifeEnds[life.how] + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
-    lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, b - a > 0.12 ? 'process ' + life.epoch : b - a > 0.03 ? life.epoch : ''));
+    const title = 'Process ' + life.process + ' · ended: ' + lifeEnd(life) + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
+    lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, b - a > 0.12 ? 'process ' + life.process : b - a > 0.03 ? life.process : ''));
     if (life.how === KILLED && b <= 1) lifeLane.append(el('span', { class: 'kill', 'aria-hidden': 'true', css: { left: percent(b) } }, '✕'));
   }
   chart.append(el('span', { class: 'name' }, 'Processes'), lifeLane);
@@ -364,15 +376,15 @@ function outcome() {
   if (data.lives.length > 1 || kills) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Processes'), el('table', null,
       el('thead', null, el('tr', null, ['', 'started', 'ran for', 'ended', 'trace'].map((name) => el('th', { scope: 'col', class: name === 'trace' ? 'extra' : null }, name)))),
-      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.epoch), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnds[life.how])), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
+      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
-  if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
+  if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, line.name === 'max_wallclock_minutes' ? 'time at work' : plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
   if (data.lineage.length || run.parent) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Lineage'), el('ul', { class: 'rows' },
       run.parent && !data.lineage.some((other) => other.run_id === run.parent) ? el('li', null, el('span'), el('div', null, 'from ', el('code', null, run.parent))) : null,
       data.lineage.map((other) => el('li', null, el('span', { class: 'mark' }, other.is_child ? '↳' : other.run_id === run.parent ? '↰' : '·'), el('div', null, el('code', null, other.run_id), ' ', el('span', { class: 'pill ' + (RUN_TONE[other.status] || '') }, plainWord(other.status)),
-        el('div', { class: 'sub' }, other.run_id === run.parent ? 'this run came from it' : other.is_child ? 'came from this run' : 'of the same lineage', ' · ', many(other.turn_index, 'turn'))))))));
+        el('div', { class: 'sub' }, other.run_id === run.parent ? 'this run came from it' + (run.forked_at === null ? '' : ', after its turn ' + run.forked_at) : other.is_child ? 'came from this run' : 'of the same lineage', ' · ', many(other.turn_index, 'turn'))))))));
   }
   if (data.overrides.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Changed by people'), el('ul', { class: 'rows' }, data.overrides.map((change) => el('li', null, el('span'), el('div', null, plainWord(change.kind) + ' ', el('code', null, change.component), el('div', { class: 'sub' }, change.by, ' · ', stamp(change.at))))))));
   if (run.output) cards.push(el('div', { class: 'card' }, el('h2', null, 'The model’s final message'), el('p', { class: 'sub' }, 'Not verified: what it claims is no evidence.'), el('pre', null, run.output)));
@@ -525,11 +537,11 @@ function details(call) {
         const receipts = call.receipts.filter((receipt) => receipt.attempt === attempt.n);
         return el('tr', { data: { attempt: attempt.n } }, el('td', null, attempt.n), el('td', null, day(attempt.start) + ' ' + fine(attempt.start)), el('td', null, attempt.end ? span(attempt.end - attempt.start) : '–'),
           el('td', null, el('span', { class: 'tag ' + ({ replied: 'ok', lost: 'doubt', not_sent: 'bad' }[attempt.outcome] || '') }, plainWord(attempt.outcome || 'no answer')), attempt.detail && el('div', { class: 'sub' }, attempt.detail)),
-          el('td', null, attempt.epoch, attempt.server && el('div', { class: 'sub' }, attempt.server)),
+          el('td', null, processOf(attempt.epoch), attempt.server && el('div', { class: 'sub' }, attempt.server)),
           el('td', null, receipts.length ? receipts.map((receipt) => el('div', { data: { receipt: receipt.sha256 } }, el('span', { class: 'tag ok' }, receipt.evidence), ' ', receipt.status ? plainWord(receipt.status) : 'not interpreted', receipt.external && [' · id ', el('code', null, receipt.external)], el('div', { class: 'sub' }, 'sha256 ', el('code', { title: receipt.sha256 }, receipt.sha256.slice(0, 16))))) : '–'));
       })))));
   }
-  if (call.events.length) box.append(el('div', null, el('h4', null, 'History'), el('p', { class: 'sub' }, call.events.map(([at, from, to, epoch], index) => [index ? ' → ' : '', el('span', { title: fine(at) + ', process ' + epoch }, plainWord(to) + ' ' + clock(at))]))));
+  if (call.events.length) box.append(el('div', null, el('h4', null, 'History'), el('p', { class: 'sub' }, call.events.map(([at, from, to, epoch], index) => [index ? ' → ' : '', el('span', { title: fine(at) + ', process ' + processOf(epoch) }, plainWord(to) + ' ' + clock(at))]))));
   const asked = data.questions.find((record) => record.call_id === call.id);
   if (asked) box.append(el('div', null, el('h4', null, 'Question'), question(asked)));
   const pre = (title, text, isError) => el('div', null, el('h4', null, title), el('pre', { class: isError ? 'is-error' : '', tabindex: '0' }, text));
@@ -613,8 +625,11 @@ function boundary(number, inside) {
   const before = data.lives.find((life) => life.epoch === number), after = data.lives.find((life) => life.epoch === number + 1);
   if (!before || !after) return el('span', { hidden: true });
   const wait = span(after.start - before.end);
-  const how = { killed: 'Process ' + number + ' was killed', in_order: 'Process ' + number + ' ended', not_remembered: 'Process ' + number + ' ended' }[before.how] || 'Process ' + number + ' ended';
-  return el('div', { class: 'split' + (before.how === KILLED ? ' kill-line' : ''), data: { boundary: number } }, how + ' · ' + wait + ' later process ' + (number + 1) + ' took over' + (inside ? ' and finished turn ' + inside : ''));
+  const name = 'Process ' + before.process;
+  const what = before.process === after.process
+    ? name + ' asked a person · it continued ' + wait + ' later'
+    : name + (before.how === KILLED ? ' was killed' : ' ended') + ' · ' + wait + ' later process ' + after.process + ' took over';
+  return el('div', { class: 'split' + (before.how === KILLED ? ' kill-line' : ''), data: { boundary: number } }, what + (inside ? ' and finished turn ' + inside : ''));
 }
 
 function reveal(id) {
