@@ -111,7 +111,7 @@ impl Terminal {
     }
 
     /// Forgets what stands on the screen.
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         let blank =
             vt100::Parser::new(NonZeroU16::new(60).expect("not zero"), NonZeroU16::new(150).expect("not zero"), 500);
         *self.screen.lock().unwrap_or_else(PoisonError::into_inner) = blank;
@@ -326,12 +326,12 @@ fn ctrl_c_at_a_prompt_leaves_the_question_open_and_the_terminal_as_it_was() {
     let text = terminal.code(75);
     let id = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
     let id = &id[id.len() - 8..];
-    assert!(text.contains(&format!("question {id} is left open, and run r waits for it")), "{text}");
     let root = env.arg("root");
-    let hint = format!("hint: `ua answer {id} --root {root}` asks again, then `ua resume r --root {root}`");
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat(&text).contains(&hint), "{text}");
-    assert!(!text.contains("stopping"), "{text}");
+    let left = format!("Question {id} is left open; `ua answer {id} --root {root}` asks it again");
+    assert_eq!(flat(&text).matches("is left open").count(), 1, "of the one that was asked, once: {text}");
+    assert!(flat(&text).contains(&left) && flat(&text).contains(&format!("ua resume r --root {root}")), "{text}");
+    assert!(!text.contains("stopping") && !text.contains("error:"), "nobody failed: {text}");
     // `ua answer` alone.
     let mut terminal = Terminal::start(&env, &["answer"]);
     terminal.shows("Which one?");
@@ -417,6 +417,19 @@ fn the_same_command_after_a_stop_asks_whether_to_resume_or_to_start_anew() {
 }
 
 #[test]
+fn whoever_is_asked_which_run_is_told_of_a_call_in_doubt() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [comment("one")]}, {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job]);
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("of this job was killed in turn 1. Nobody knows what came of a call that it sent.");
+    terminal.shows("and the call in doubt, may be done again");
+    terminal.types(ENTER);
+    terminal.code(75);
+}
+
+#[test]
 fn every_printed_answer_is_accepted_as_it_is_printed() {
     let words = [("approve", "succeeded"), ("skip", "cancelled"), ("abort", "cancelled")];
     for (nth, (word, status)) in words.into_iter().enumerate() {
@@ -487,6 +500,11 @@ fn a_deletion_is_confirmed_on_a_terminal() {
     terminal.shows("Delete this run and everything in its workspace? It cannot be undone. [y/N]");
     terminal.types(&format!("no{ENTER}"));
     assert!(terminal.code(1).contains("nothing was deleted"));
+    let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
+    terminal.shows("[y/N]");
+    // Nothing waits for an answer then.
+    terminal.types("\u{3}");
+    assert!(terminal.code(130).contains("nothing was deleted"));
     assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
     let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
     terminal.shows("[y/N]");

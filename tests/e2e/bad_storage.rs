@@ -1,12 +1,15 @@
 //! Storage that cannot be used: exit 74, nothing sent, and what was there stays as it was.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{TestEnv, until};
+use ua_e2e::{Output, TestEnv, until};
 
 use super::env;
 
@@ -238,11 +241,8 @@ fn an_answer_that_is_recorded_nowhere_is_told() {
     assert_eq!(env.comments().len(), 1);
 }
 
-/// Another program holds the database while a tool answers, and the runner is killed before it lets go. The resume finds the answer, and nobody
-/// is asked.
-#[test]
-fn an_answer_that_the_database_does_not_take_settles_its_call() {
-    let env = env().with_forum();
+/// Another program holds the database while a tool answers, and the runner is killed before it lets go: the answer lies beside the database.
+fn answered_beside_the_database(env: &TestEnv) {
     let gate = env.path("gate");
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
@@ -258,10 +258,53 @@ fn an_answer_that_the_database_does_not_take_settles_its_call() {
     process.signal(Signal::KILL);
     process.wait().killed();
     other.execute_batch("ROLLBACK").unwrap();
+}
 
-    env.run(&["resume", "r"]).code(0);
-    assert_eq!((env.comments().len(), env.try_rows("SELECT question_id FROM questions").len()), (1, 0));
-    assert_eq!(env.try_rows("SELECT outcome FROM tool_attempts"), ["replied"]);
+/// How a run is taken up or ended whose owner died.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Resumed,
+    Cancelled,
+    /// A cancel was stored, and whoever resumes it ends it, with its tools or without.
+    EndedByResume {
+        has_tools: bool,
+    },
+}
+
+/// Whoever has the run next stores the answer, also where that ends the run: nobody is asked, and nobody is told that it may have happened.
+#[test]
+fn an_answer_that_the_database_does_not_take_settles_its_call() {
+    for next in [
+        Next::Resumed,
+        Next::Cancelled,
+        Next::EndedByResume { has_tools: true },
+        Next::EndedByResume { has_tools: false },
+    ] {
+        let env = env().with_forum();
+        answered_beside_the_database(&env);
+        let call = env.value("SELECT tool_call_id FROM tool_calls");
+        env.run(&["calls", "show", &call]).code(0).shows(&["kept answer", "attempt 1"]);
+        let shown = env.run(&["calls", "show", &call, "--json"]).code(0).json();
+        assert_eq!(shown["late_replies"].as_array().map(Vec::len), Some(1), "{shown}");
+        let other_word = ["calls", "resolve", &call, "--as", "not_happened", "--reason", "I looked", "--yes"];
+        env.run(&other_word).refused(2, &["was answered at", "ua resume", "ua runs cancel r"]);
+        match next {
+            Next::Resumed => drop(env.run(&["resume", "r"]).code(0)),
+            Next::Cancelled => drop(env.run(&["runs", "cancel", "r"]).code(0)),
+            Next::EndedByResume { has_tools } => {
+                let sql = "UPDATE runs SET cancel_requested_at = updated_at, cancel_reason = 'enough'";
+                Connection::open(env.database_path()).unwrap().execute(sql, []).unwrap();
+                let forum = if has_tools { env.forum_entry(&[]) } else { json!({"command": "false"}) };
+                let config = env.mcp_config("work/next.json", &json!({"forum": forum}));
+                drop(env.run(&["resume", "r", "--mcp-config", &config]).code(1));
+            }
+        }
+        assert_eq!((env.comments().len(), env.try_rows("SELECT question_id FROM questions").len()), (1, 0), "{next:?}");
+        assert_eq!(env.try_rows("SELECT outcome FROM tool_attempts"), ["replied"], "{next:?}");
+        assert_eq!(env.value("SELECT status FROM tool_calls"), "succeeded", "{next:?}");
+        let shown = env.run(&["calls", "show", &call]).code(0);
+        assert!(!shown.stdout.contains("kept answer"), "{}", shown.stdout);
+    }
 }
 
 /// Blocks of a file that are enough for what a command says, and not for what SQLite has to write before it reads.
@@ -345,4 +388,56 @@ fn without_a_home_a_run_says_how_the_next_command_finds_it_and_the_refusal_says_
     let good = good(&env);
     homeless(&["resume", "r", "--root", &root, "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);
+}
+
+/// Runs `ua` where the root is mounted read-only; `None` where this user may mount nothing.
+fn run_read_only(env: &TestEnv, args: &[&str]) -> Option<Output> {
+    let mount = r#"mount --bind "$3" "$3" && mount -o remount,ro,bind "$3" || exit 99"#;
+    let args = args.join(" ");
+    let output = env.run_by_bash(&format!(
+        "exec unshare --map-root-user --mount /bin/bash -c '{mount}; exec \"$1\" {args} \"$2\" \"$3\"' bash \"$@\""
+    ));
+    (!output.stderr.starts_with("unshare:") && !output.shown().starts_with("exit status: 99")).then_some(output)
+}
+
+#[test]
+fn a_root_where_nothing_can_be_written_is_looked_at() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    let there = || fs::read_dir(env.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>();
+    let (out, copy) = (env.arg("exported"), env.arg("copy.db"));
+    if run_read_only(&env, &["status"]).is_none() {
+        eprintln!("skipped: nothing can be mounted here");
+        return;
+    }
+    let looks = [
+        &["status"][..],
+        &["runs", "list", "--json"],
+        &["runs", "show", "r", "--json"],
+        &["calls", "list", "--json"],
+        &["turns", "show", "r"],
+        &["questions"],
+        &["db", "check", "--json"],
+    ];
+    let usual = looks.map(|args| env.run(args).code(0).stdout);
+    // Whoever only looked leaves a log in which nothing is, and its index.
+    assert_eq!(fs::metadata(env.path("root/runtime_state.db-wal")).map_or(0, |log| log.len()), 0);
+    for suffix in ["-wal", "-shm"] {
+        fs::remove_file(env.path(&format!("root/runtime_state.db{suffix}"))).unwrap_or_default();
+    }
+    let before = there();
+    for (args, usual) in looks.iter().zip(usual) {
+        assert_eq!(run_read_only(&env, args).unwrap().code(0).stdout, usual, "{args:?}");
+    }
+    run_read_only(&env, &["runs", "export", "r", "--out", &out]).unwrap().code(0);
+    run_read_only(&env, &["db", "backup", &copy]).unwrap().code(0);
+    assert!(env.path("exported/transcript.md").exists() && env.path("copy.db").exists());
+    let deletion = run_read_only(&env, &["runs", "delete", "r", "--yes"]).unwrap();
+    deletion.refused(74, &["Read-only file system", "nothing was changed"]);
+    assert_eq!(there(), before);
+    // What was sent last may stand in a log alone, and SQLite reads none without writing beside it.
+    env.write("root/runtime_state.db-wal", "something");
+    for args in [&["status"][..], &["runs", "list"], &["questions"]] {
+        run_read_only(&env, args).unwrap().refused(74, &["mounted read-only", "left in the log", "copy", "--root"]);
+    }
 }

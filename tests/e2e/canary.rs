@@ -30,7 +30,7 @@ fn needles() -> Vec<Vec<u8>> {
     all
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     let alphabet: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
     let digits = |group: &[u8]| group.iter().fold(0_usize, |n, byte| n << 8 | usize::from(*byte));
     bytes.chunks(3).flat_map(|group| [18, 12, 6, 0].map(|shift| alphabet[digits(group) >> shift & 63])).collect()

@@ -66,6 +66,29 @@ fn a_run_whose_process_died_ends_at_once_and_what_was_under_way_stays_unknown() 
     let env = env().with_forum();
     env.run_killed_at("after:store.start_attempt:post_comment", &["job", &job(&env, &json!({})), "--run-id", "r"]);
     assert_eq!(env.run_status(), "running");
-    is_over_with(&env, &["post_comment unknown"], &["1 call may or may not have happened, and a repeat is blocked"]);
+    is_over_with(
+        &env,
+        &["post_comment unknown"],
+        &["1 call may or may not have happened, and the job is not started again without a word from you"],
+    );
     assert_eq!(env.comments().len(), 0);
+}
+
+/// Whoever ended a run has not said what came of its call: the same command does not send that again before they do.
+#[test]
+fn a_job_whose_run_ended_in_doubt_is_not_started_again_without_a_word() {
+    let env = env().with_forum();
+    let file = job(&env, &json!({}));
+    env.run_killed_at("after:store.start_attempt:post_comment", &["job", &file, "--run-id", "r"]);
+    is_over_with(&env, &["post_comment unknown"], &["without a word from you"]);
+    env.run(&["job", &file]).code(75).says(&[
+        "run r of the same job was cancelled, and nobody knows what came of a call that it sent",
+        "ua calls list --run r --unknown",
+        "--new` starts another run, which may do again what that run did outside; nothing was started",
+    ]);
+    assert_eq!(env.comments().len(), 0);
+    let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment'");
+    env.run(&["calls", "resolve", &call, "--as", "not_happened", "--reason", "looked", "--yes"]).code(0);
+    env.run(&["job", &file]).code(0);
+    assert_eq!(env.comments().len(), 1);
 }

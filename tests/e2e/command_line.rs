@@ -49,7 +49,9 @@ fn runs_are_listed_by_status_and_age() {
     assert_eq!(ids(&["--status", "succeeded", "--status", "crashed"]), ["killed", "done"]);
     assert_eq!(ids(&["--status", "waiting"]), [""; 0]);
     assert_eq!(ids(&["--since", "1h", "--limit", "1"]), ["killed"]);
-    assert_eq!(ids(&["--limit", "0"]), [""; 0]);
+    for list in ["runs", "queue"] {
+        env.run(&[list, "list", "--limit", "0"]).code(2).says(&["invalid value `0` for `--limit`"]);
+    }
     // What was started a moment ago, and what was not.
     assert_eq!(ids(&["--since", "0s"]), [""; 0]);
     // A table has a column for each thing that a person looks for, and says when it is not all.
@@ -273,10 +275,10 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
     assert!(!unknown.stderr.contains("did you mean"), "{}", unknown.stderr);
     // A word that is another program's, below a command, too.
     for (words, meant) in [
-        (&["runs", "ls"][..], "`ua runs list` does that"),
-        (&["schedule", "rm"], "`ua schedule remove` does that"),
-        (&["runs", "stop", "last"], "`ua runs cancel` does that"),
-        (&["run", "list"], "`ua runs list` does that"),
+        (&["runs", "ls"][..], "did you mean `ua runs list`?"),
+        (&["schedule", "rm"], "did you mean `ua schedule remove`?"),
+        (&["runs", "stop", "last"], "did you mean `ua runs cancel`?"),
+        (&["run", "list"], "did you mean `ua runs list`?"),
     ] {
         env.run(words).refused(2, &["there is no command", meant]);
     }
@@ -314,6 +316,7 @@ fn a_finished_run_is_deleted_with_its_workspace() {
     env.run(&["runs", "delete", "a"]).refused(2, &["there is no run `a`"]);
     // Old ones go without being named, and their files can stay.
     env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 runs"]);
+    env.run(&["runs", "delete", "last", "--older-than", "1h", "--yes"]).code(2).says(&["cannot be used with"]);
     let workspace = env.workspace();
     env.run(&["runs", "delete", "--older-than", "0s", "--keep-files", "--yes"])
         .code(0)
@@ -328,6 +331,8 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "delete", "r"]).refused(2, &["run r is running, not finished", "--force"]);
+    // The call that was under way is in doubt as well.
+    env.run(&["runs", "delete", "r", "--force", "--dry-run"]).code(0).shows(&["may have happened", "`post_comment`"]);
     env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 runs"]);
     // Cancelled, it is finished; and its record is what is known of a comment that may be there.
     env.run(&["runs", "cancel", "r"]);
@@ -337,7 +342,8 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run(&["runs", "delete", "r", "--dry-run"]).refused(2, &doubt);
     let kept = env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0);
     kept.shows(&["deleted 0 runs"]).says(&["run r is kept"]);
-    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run"]);
+    let told = ["may have happened", "`post_comment` (call ", "deleted 1 run"];
+    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&told);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
     env.run_bare(&["runs", "delete"]).code(2).says(&["<RUNS>", "ua runs delete --help"]);

@@ -43,10 +43,20 @@ impl Terminal {
 
     /// The same in a terminal that shows nothing: it takes a few thousand bytes, and then stands still.
     fn start_unread(env: &TestEnv, args: &[&str]) -> Self {
+        Self::start_as(CommandBuilder::new(ua_program()), env, args)
+    }
+
+    /// The same as somebody starts it who means it to outlive the terminal.
+    fn start_under_nohup(env: &TestEnv, args: &[&str]) -> Self {
+        let mut command = CommandBuilder::new("/usr/bin/nohup");
+        command.arg(ua_program());
+        Self::start_as(command, env, args)
+    }
+
+    fn start_as(mut command: CommandBuilder, env: &TestEnv, args: &[&str]) -> Self {
         let [rows, columns] = [60, 200].map(|length| NonZeroU16::new(length).unwrap());
         let size = PtySize { rows: rows.get(), cols: columns.get(), pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(ua_program());
         command.args(args);
         command.arg("--root");
         command.arg(env.root());
@@ -209,4 +219,42 @@ fn a_terminal_that_stands_still_keeps_neither_the_run_nor_a_signal() {
     assert_eq!(env.calls(), ["post_comment succeeded"]);
     send(terminal.child.as_ref(), Signal::TERM);
     assert_eq!(terminal.exit_code(), 130);
+}
+
+#[test]
+fn a_terminal_that_goes_away_at_a_prompt_ends_the_process_as_a_signal_does() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    let asking = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&asking, &turns);
+    // What hears of it first, the prompt or the signal, is a matter of chance.
+    for command in [&["job", &job, "--run-id", "r"][..], &["resume", "r"], &["answer"]].into_iter().cycle().take(9) {
+        if command[0] == "job" && env.database_path().exists() {
+            continue;
+        }
+        let terminal = Terminal::start_unread(&env, command);
+        let mut output = terminal.window.try_clone_reader().unwrap();
+        let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+        while !shown.contains("Enter alone: later") {
+            let count = output.read(&mut bytes).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        drop(output);
+        assert_eq!(end_of(terminal.hang_up()), 130, "{command:?}");
+        assert_eq!(env.rows("SELECT DISTINCT status FROM questions"), ["open"], "{command:?}");
+        assert_eq!(env.run_status(), "waiting_for_human", "{command:?}");
+    }
+    assert_eq!(env.comments(), [""; 0]);
+}
+
+#[test]
+fn a_run_that_was_started_to_outlive_its_terminal_does() {
+    let env = env().with_forum();
+    let terminal = at_the_gate_in(&env, Terminal::start_under_nohup);
+    let child = terminal.hang_up();
+    send(child.as_ref(), Signal::HUP);
+    env.write("gate", "");
+    assert_eq!(end_of(child), 0);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 1));
 }

@@ -47,6 +47,25 @@ fn a_run_is_not_driven_from_two_copies_of_its_database() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A run that begins in a copied root is another one than that of the same name in the first: a service that remembers keys does both.
+#[test]
+fn runs_of_one_name_in_a_copied_root_are_two() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "first"]).code(0);
+    let second = env.arg("second");
+    let copied = std::process::Command::new("cp").arg("-a").arg(env.root()).arg(&second).status().unwrap();
+    assert!(copied.success());
+    let job = comment_job(&env);
+    env.run(&["job", &job, "--new", "--run-id", "nightly"]).code(0);
+    env.run(&["job", &job, "--new", "--run-id", "nightly", "--root", &second]).code(0);
+    let sql = "SELECT idempotency_key FROM tool_calls WHERE run_id = 'nightly'";
+    let there = rusqlite::Connection::open(std::path::Path::new(&second).join("runtime_state.db")).unwrap();
+    let theirs: String = there.query_row(sql, [], |row| row.get(0)).unwrap();
+    let ours = env.value(sql);
+    assert!(!ours.is_empty() && ours != theirs, "{ours}");
+    assert_eq!(env.comments().len(), 3);
+}
+
 #[test]
 fn a_whole_database_is_said_to_be_whole() {
     let env = env().with_forum();
@@ -176,6 +195,10 @@ fn a_run_that_the_database_forgot_may_still_be_cancelled() {
     env.run(&["runs", "cancel", "r"]).code(0);
     env.run(&["resume", "r", "--mcp-config", &good]).code(1);
     assert_eq!((env.comments().len(), env.run_status()), (1, "cancelled".to_owned()));
+    // Its record is all that is left of what nobody has looked at.
+    env.run(&["runs", "delete", "r", "--yes"]).refused(2, &["effects.log knows 1 effect of run r", "ua db accept r"]);
+    env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0).says(&["run r is kept: effects.log knows"]);
+    env.run(&["runs", "delete", "r", "--yes", "--force"]).code(0).shows(&["may have happened", "post_comment"]);
 }
 
 #[test]

@@ -304,6 +304,31 @@ fn an_approval_is_good_for_the_account_that_it_was_given_for() {
     assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
 }
 
+/// Asked again because it would go elsewhere: back where it was approved nobody is asked, and a question that is open says where it would go now.
+#[test]
+fn an_approval_is_good_again_where_its_call_goes_back() {
+    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
+    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
+    let job =
+        env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    let mut asked = Vec::new();
+    for account in ["2", "3", "3"] {
+        serve(&env, Provider::Stripe, "a.log", account);
+        env.run(&["resume", "r"]).code(75).shows(&["than the one that you approved (changed: variable ACCOUNT)"]);
+        asked.push(open_question(&env));
+    }
+    assert!(asked[0] != asked[1] && asked[1] == asked[2], "{asked:?}");
+    serve(&env, Provider::Stripe, "a.log", "1");
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(
+        (made(&env, "a.log"), env.value("SELECT count(*) FROM questions WHERE status = 'open'")),
+        (1, "0".to_owned())
+    );
+}
+
 /// The sender of a message is a part of it that its arguments do not say.
 #[test]
 fn an_approved_message_is_not_sent_as_somebody_else() {

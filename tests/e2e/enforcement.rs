@@ -84,3 +84,29 @@ fn a_selector_that_selects_nothing_stops_the_start_with_the_nearest_name() {
     let fields = json!({"escalation": {"ask_human_before": ["post_*", "external", "email.*"]}});
     env.run(&["job", &env.job(&fields, &json!([{"text": "Done."}]))]).code(0);
 }
+
+/// Tools that cannot be listed when a job starts are judged when they can: a rule with a misspelt name would protect nothing.
+#[test]
+fn what_is_said_about_tools_is_judged_once_they_are_there() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}]);
+    let rule = |name: &str| {
+        format!(
+            "[[rule]]\nid = \"r\"\nserver = \"forum\"\nname = \"{name}\"\nside_effect_class = \"external\"\non_unknown = \"hold\"\n"
+        )
+    };
+    let good = env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}));
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let policy = env.write("work/policy.toml", rule("post_coment"));
+    let words = ["call for care with tools that do not exist", "`post_coment`", "did you mean `post_comment`?"];
+    let start = |config: &str| env.run(&["job", &job, "--run-id", "r", "--policy", &policy, "--mcp-config", config]);
+    start(&good).refused(2, &words);
+    start(&broken).code(75);
+    env.run(&["resume", "r", "--mcp-config", &good]).refused(2, &[&words[..], &["nothing was sent"]].concat());
+    assert_eq!(env.comments().len(), 0);
+    env.write("work/policy.toml", rule("post_comment"));
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}

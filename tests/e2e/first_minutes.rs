@@ -117,6 +117,13 @@ fn lists_of_a_folder_where_nothing_was_run_are_empty() {
             .says(&["note: the folder ", "check the spelling of --root"]);
     }
     assert!(!env.root().exists());
+    // Also where nothing is asked for, and where a variable names the folder.
+    assert!(env.run(&["doctor"]).stderr.contains("check the spelling of --root"));
+    let named = env.with_env("UA_ROOT", "/no/such/folder");
+    named
+        .run_bare(&["status"])
+        .code(0)
+        .says(&["note: the folder /no/such/folder does not exist; check the spelling of UA_ROOT"]);
 }
 
 #[test]

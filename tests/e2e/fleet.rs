@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod forgotten;
 mod partition;
+mod schedules;
 mod seams;
 mod server;
 mod stopped;
@@ -41,12 +43,12 @@ fn asked_about(env: &TestEnv, database: Option<&str>) -> Vec<String> {
 
 /// The lease of a worker ends: at night by itself, otherwise because its row says so.
 fn end_the_lease(env: &TestEnv, database: Option<&str>, worker: &str) {
-    let status = || {
-        let listed = rows(env, &["workers", "list"]).into_iter().find(|row| row["worker"] == worker);
-        listed.map(|row| row["status"].as_str().unwrap().to_owned())
-    };
     if is_whole() {
-        until("the end of its lease", || status().is_none_or(|status| status == "silent"));
+        let lease = || {
+            let listed = rows(env, &["workers", "list"]).into_iter().find(|row| row["worker"] == worker);
+            listed.map(|row| row["lease_until"].as_str().unwrap().to_owned())
+        };
+        until("the end of its lease", || lease().is_none_or(|lease| lease < ua_core::system::env().now().to_string()));
         return;
     }
     let sql = format!("UPDATE workers SET lease_until = '2026-01-01T00:00:00.000Z' WHERE worker = '{worker}'");
@@ -155,7 +157,8 @@ fn a_killed_workers_run_is_taken_over_and_asks() {
     on_both("fleet_killed", |env, _| {
         env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
         env.run_killed_at("after:tool.invoke:post_comment", &["worker", "--name", "first"]);
-        assert_eq!(state(env, "r"), "claimed");
+        // Its worker has ended, as anybody sees.
+        assert_eq!(state(env, "r"), "ready");
         env.run(&["worker", "--until-empty"]).code(0);
         assert_eq!((state(env, "r"), status(env, "r")), ("parked".to_owned(), "waiting_for_human".to_owned()));
         let question = rows(env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
@@ -360,6 +363,13 @@ fn workers_that_are_killed_again_and_again_have_each_effect_once() {
             let worker = workers.remove(0);
             worker.signal(Signal::KILL);
             worker.wait().killed();
+            let killed = format!("w{kill}");
+            let listed = rows(env, &["workers", "list"]);
+            let its = listed.iter().find(|row| row["worker"] == killed.as_str());
+            // Another one may have looked after its runs already.
+            assert!(its.is_none_or(|row| row["status"] == "ended"), "{listed:?}");
+            let queue = rows(env, &["queue", "list", "--limit", "1000"]);
+            assert!(queue.iter().all(|entry| entry["worker"] != killed.as_str()), "{queue:?}");
             workers.push(start(3 + kill));
         }
         until_all_is_done(env, &workers, &words);

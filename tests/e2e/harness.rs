@@ -249,6 +249,40 @@ fn a_full_context_is_handed_on_and_the_conversation_is_not() {
     assert_eq!(env.value("SELECT count(*) FROM messages WHERE origin = 'model'"), "7", "the history is kept whole");
 }
 
+/// A call that nobody declared, made again: within one context the model means it, and behind an empty one a person is asked.
+#[test]
+fn what_an_earlier_iteration_did_is_not_done_again_without_a_question() {
+    let env = env().with_forum();
+    let rule = "[[rule]]\nid = \"r\"\nserver = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n\
+                on_unknown = \"hold\"\n";
+    let policy = env.write("work/policy.toml", rule);
+    let post = || json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "tick"}}]});
+    let turns = json!([post(), post(), say("Twice."), post(), mail("News"), say(PROMISE)]);
+    let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &turns);
+    let start = [
+        "job",
+        &job,
+        "--run-id",
+        "r",
+        "--max-iterations",
+        "3",
+        "--completion-promise",
+        "ALL DONE",
+        "--policy",
+        &policy,
+    ];
+    env.run(&start).code(75);
+    assert_eq!((env.comments().len(), env.value("SELECT iteration_count FROM runs")), (2, "2".to_owned()));
+    let asked = env.value("SELECT question_id || ' ' || kind FROM questions WHERE status = 'open'");
+    let (question, kind) = asked.split_once(' ').unwrap();
+    assert_eq!(kind, "near_duplicate");
+    // A resume knows as well where the context begins.
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["answer", question, "skip"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.comments().len(), env.effects()[0]), (2, 1));
+}
+
 /// A fork of a later iteration goes on in its context, with iterations of its own.
 #[test]
 fn a_fork_goes_on_in_the_iteration_that_its_history_ends_in() {

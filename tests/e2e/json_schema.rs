@@ -149,7 +149,10 @@ fn every_command_writes_what_its_schema_says() {
         .filter_map(Value::as_str)
         .filter(|name| !checked.iter().any(|done| done == name))
         .collect();
-    assert_eq!(missing, ["workers forget", "calls probe", "tools audit", "tools lock", "login", "logout", "db copy"]);
+    assert_eq!(
+        missing,
+        ["workers forget", "calls probe", "tools audit", "tools lock", "login", "logout", "db copy", "db copy --undo"]
+    );
     env.run_bare(&["schema", "nothing"]).refused(2, &["no schema for `nothing`", "ua schema"]);
 }
 

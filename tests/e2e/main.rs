@@ -45,6 +45,7 @@ mod looks;
 mod memory;
 mod model;
 mod model_servers;
+mod moving;
 mod near_duplicates;
 mod newcomer;
 mod next_steps;

@@ -142,11 +142,6 @@ fn every_budget_that_stops_a_run_says_how_to_go_on() {
         (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turn used", "--max-turns +5"),
         (json!({"max_tool_calls": 1}), "the budget max_tool_calls (1) is reached", "--max-tool-calls +5"),
         (json!({"max_tokens": 5}), "the budget max_tokens (5) is reached: 0 tokens are used", "--max-tokens +50000"),
-        (
-            json!({"max_wallclock_minutes": 0}),
-            "the budget max_wallclock_minutes (0) is reached",
-            "--max-wallclock-minutes +10",
-        ),
     ];
     for (budgets, says, flag) in cases {
         let env = env();

@@ -37,7 +37,24 @@ fn an_answer_from_another_terminal_takes_the_prompt_away() {
         assert!(text.contains("was answered elsewhere in the meantime") && text.contains("green"), "{typed:?} {text}");
         assert!(!text.contains("is left open") && text.contains("succeeded"), "{typed:?} {text}");
         assert_eq!(env.rows("SELECT choice, note FROM answers"), ["continue green"]);
+        env.run(&["answer", &question, "--text", "blue"]).refused(2, &["has already been answered: \"green\", by "]);
     }
+}
+
+/// Ctrl-Z and `fg`: what a shell wrote in between stands below the question.
+#[test]
+fn a_prompt_is_shown_again_when_its_process_continues() {
+    let env = env();
+    let job = asking_job(&env, "job", "Ask.");
+    let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+    terminal.asks("Which colour?");
+    terminal.clear();
+    terminal.signal(Signal::STOP);
+    terminal.signal(Signal::CONT);
+    terminal.asks("Which colour?");
+    terminal.types(&format!("1{ENTER}"));
+    terminal.code(0);
+    assert_eq!(env.rows("SELECT note FROM answers"), ["red"]);
 }
 
 /// Whoever leaves with Ctrl-C what was answered in the same moment is not told that it is open.

@@ -84,7 +84,7 @@ fn a_kill_during_a_short_command_ends_well_after_a_resume() {
     env.run_killed_at("after:store.start_attempt:run_command", &["job", &job, "--run-id", "r"]);
     env.run(&["resume", "last"])
         .code(0)
-        .says(&["resuming after turn 0, 1 call in flight"])
+        .says(&["resuming in turn 1, 1 call in flight"])
         .shows(&["succeeded · run r", "Slept."]);
     assert_eq!(env.rows("SELECT attempt, status, replay_status FROM tool_calls"), ["2 succeeded redone"]);
     assert!(

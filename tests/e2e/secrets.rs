@@ -60,3 +60,36 @@ fn secrets_of_a_tool_servers_configuration_count_by_the_names_of_their_variables
     found_below(&env.root(), &mut found);
     assert_eq!(found, [""; 0]);
 }
+
+/// A server that says its token wherever it speaks about itself: what lists and locks tools is without it, on screen and in the file.
+#[test]
+fn no_list_and_no_lock_of_tools_holds_what_a_server_was_given() {
+    let env = env();
+    let script = r#"
+while read -r line; do
+    id=${line##*'"id":'}; id=${id%%[!0-9]*}
+    case $line in
+        *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"n-%s","version":"v-%s"}}}\n' "$id" "$OWN_TOKEN" "$OWN_TOKEN" ;;
+        *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"get-%s","inputSchema":{"type":"object"}},{"name":"get","description":"d %s","inputSchema":{"type":"object"}}]}}\n' "$id" "$OWN_TOKEN" "$OWN_TOKEN" ;;
+        *'"id":'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
+    esac
+done"#;
+    let server = json!({"command": "/bin/sh", "args": ["-c", script], "env": {"OWN_TOKEN": CANARY}});
+    env.mcp_config("work/.mcp.json", &json!({"says": server}));
+    for line in [
+        &["tools", "list", "--json"][..],
+        &["tools", "list"],
+        &["tools", "explain", "get"],
+        &["tools", "explain", "nothing"],
+        &["tools", "lock"],
+        &["tools", "lock", "--check"],
+        &["doctor"],
+    ] {
+        let output = env.run(line);
+        assert!(!output.stdout.contains(CANARY) && !output.stderr.contains(CANARY), "{line:?}: {output:?}");
+    }
+    let lock = fs::read_to_string(env.path("work/mcp.lock")).unwrap();
+    assert!(!lock.contains(CANARY) && lock.contains("n-[secret OWN_TOKEN]") && lock.contains("\"get\""), "{lock}");
+    // And the lock is good for the same server.
+    env.run(&["tools", "lock", "--check"]).code(0);
+}

@@ -57,7 +57,7 @@ fn a_job_runs_on_a_server_once_its_schema_is_made() {
     env.run(&["job", &comment_job(&env), "--run-id", "r"])
         .refused(74, &["does not have this program's schema", "ua db migrate"]);
     assert!(env.comments().is_empty());
-    env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 6"]);
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 7"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
     env.run(&["runs", "list"]).code(0).shows(&["r", "succeeded"]);
@@ -171,9 +171,9 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     // What was done on the server since is not in the file, under whatever name.
     let kept = std::path::PathBuf::from(moved["kept"].as_str().unwrap().rsplit(' ').next().unwrap());
     std::fs::copy(&kept, env.database_path()).unwrap();
-    env.run(&["resume", "r"]).refused(74, &["was moved to a server by `ua db copy`", "PRAGMA application_id"]);
+    env.run(&["resume", "r"]).refused(74, &["was moved to the database moved on", "ua db copy --undo --force"]);
     std::fs::remove_file(env.database_path()).unwrap();
-    env.run(&["db", "restore", &kept.display().to_string()]).refused(74, &["was moved to a server"]);
+    env.run(&["db", "restore", &kept.display().to_string()]).refused(74, &["was moved to the database moved on"]);
     env.run(&["resume", "r"]).refused(74, &["runtime_state.db is gone", "moved to a server", "--database-url"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["moved to a server", "--database-url"]);
 

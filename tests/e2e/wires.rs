@@ -6,8 +6,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 use ua_e2e::{Model, TestEnv};
-use ua_testkit::workspace_root;
+use ua_testkit::{Fault, FaultKind, workspace_root};
 
+use super::canary::base64;
 use super::env;
 use super::same_receipts::without_ids;
 
@@ -174,10 +175,21 @@ pub(crate) fn images(request: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// A whole picture in Base64, of so many bytes that nobody looks at.
+fn picture(bytes: usize) -> String {
+    let chunk = |name: &[u8; 4], data: &[u8]| {
+        let length = u32::try_from(data.len()).unwrap().to_be_bytes();
+        [&length[..], name, data, &[0; 4]].concat()
+    };
+    let header = [0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0];
+    let chunks = [chunk(b"IHDR", &header), chunk(b"IDAT", &vec![7; bytes]), chunk(b"IEND", b"")].concat();
+    base64(&[&b"\x89PNG\r\n\x1a\n"[..], &chunks].concat())
+}
+
 #[test]
 fn a_model_that_reads_images_sees_those_of_its_tools_also_after_a_kill() {
     // One that stays in the receipt, and one that is large enough to be stored apart.
-    let pictures = ["iVBORw0KGgo=".to_owned(), "QUFB".repeat(10_000)];
+    let pictures = [picture(3), picture(30_000)];
     let look = |picture: &str| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "seen", "picture": picture}}]});
     let turns = json!([look(&pictures[0]), look(&pictures[1]), {"text": "Done."}]);
     for wire in WIRES {
@@ -196,6 +208,29 @@ fn a_model_that_reads_images_sees_those_of_its_tools_also_after_a_kill() {
             let same = seen.len() == expected.len() && expected.iter().all(|picture| seen.contains(picture));
             assert!(same, "{wire} {reads}: {} images", seen.len());
             assert!(last.to_string().contains("[image"), "{wire}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_that_no_provider_takes_is_not_sent_and_one_that_is_refused_is_left_out() {
+    let look = |picture: &str| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "seen", "picture": picture}}]});
+    for wire in WIRES {
+        for (shown, faults, requests) in [
+            ("AAAA".to_owned(), Vec::new(), 2),
+            (picture(3)[..40].to_owned(), Vec::new(), 2),
+            (picture(3), vec![Fault::at(2, FaultKind::Status { status: 400 })], 3),
+        ] {
+            let model = Model::start(&json!([look(&shown), {"text": "Done."}]), faults);
+            let env = with_model(&model).with_forum();
+            let mine = env.write("models.toml", format!("[{wire}.\"m\"]\ncontext = 100_000\nimages = true\n"));
+            let env = env.with_env("UA_MODELS", &mine);
+            let fields = json!({"model": {"provider": wire, "name": "m"}, "tools": {"builtin": false}});
+            env.run(&["job", &env.job(&fields, &json!([])), "--run-id", "r"]).code(0);
+            let (mut seen, last) = (Vec::new(), model.last_request());
+            images(&last, &mut seen);
+            assert_eq!((seen.len(), model.requests()), (0, requests), "{wire} {shown}");
+            assert!(last.to_string().contains("[image"), "{wire}: its place is there");
         }
     }
 }

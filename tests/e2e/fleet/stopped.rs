@@ -64,6 +64,43 @@ fn a_worker_that_dies_while_it_stands_still_is_taken_over() {
     });
 }
 
+/// Stopped while it works on a run of a key with one seat, past the end of its lease: the seat stays its run's, and no other run of the key is at
+/// work beside it.
+#[test]
+fn a_worker_that_stands_still_keeps_the_seat_of_its_run() {
+    on_both("fleet_seat", |env, database| {
+        env.run(&["submit", &gated(env, "post_comment"), "--run-id", "r", "--concurrency-key", "acme:1"]).code(0);
+        let first = env.start(&["worker", "--name", "first"]);
+        until("the effect", || !env.comments().is_empty());
+        let job = |name: &str| {
+            let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": name}}]});
+            env.named_job(name, &json!({"tools": {"builtin": false}}), &json!([post, {"text": "Posted."}]))
+        };
+        env.run(&["submit", &job("seated"), "--run-id", "seated", "--concurrency-key", "acme:1"]).code(0);
+        first.signal(Signal::STOP);
+        end_the_lease(env, database, "first");
+        let second = env.start(&["worker", "--name", "second"]);
+        until("the second worker has looked", || why(env, "r").contains("already driven"));
+        // It takes what comes later, and not what waits for the seat.
+        env.run(&["submit", &job("free"), "--run-id", "free"]).code(0);
+        until("the one without a key", || status(env, "free") == "succeeded");
+        assert_eq!((state(env, "seated"), env.comments().len()), ("ready".to_owned(), 2));
+        first.signal(Signal::CONT);
+        until("it has its run again", || {
+            let listed = rows(env, &["queue", "list"]).into_iter().find(|row| row["run_id"] == "r").unwrap();
+            (&listed["state"], &listed["worker"]) == (&json!("claimed"), &json!("first"))
+        });
+        assert_eq!(state(env, "seated"), "ready");
+        open_the_gate(env);
+        until("all", || ["r", "seated"].iter().all(|run| status(env, run) == "succeeded"));
+        assert_eq!((env.comments().len(), asked_about(env, database)), (3, Vec::new()));
+        for worker in [first, second] {
+            worker.signal(Signal::TERM);
+            worker.wait().code(0);
+        }
+    });
+}
+
 /// Another machine with the same paths: a root of its own under the name that the first one had.
 fn another_machine(env: &TestEnv) {
     fs::rename(env.root(), env.path("root.first")).unwrap();
@@ -84,7 +121,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     another_machine(&env);
     let second = env.start(&["worker", "--name", "second"]);
     until("the second worker", || rows(&env, &["workers", "list"]).iter().any(|row| row["worker"] == "second"));
-    assert_eq!((state(&env, "begun"), state(&env, "claimed")), ("claimed".to_owned(), "claimed".to_owned()));
+    assert_eq!((status(&env, "begun"), status(&env, "claimed")), ("running".to_owned(), "queued".to_owned()));
     for worker in ["of_begun", "of_claimed"] {
         end_the_lease(&env, database, worker);
     }
@@ -99,6 +136,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     // It has no workers left, and is named by what holds runs.
     let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
     env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run"]);
+    env.run(&["resume", "begun"]).refused(2, &["is driven in", "`ua workers forget`"]);
     // Who works until nothing is left does not wait for another machine's.
     let left = env.run(&["worker", "--name", "third", "--until-empty"]).code(75);
     left.says(&["begun", "only a worker there takes it"]);

@@ -1,0 +1,2 @@
+-- What tells a lineage from one of the same name in another copy of the database. Lineages of before have none.
+ALTER TABLE runs ADD COLUMN lineage_mark text COLLATE "C";

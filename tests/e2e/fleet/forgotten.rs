@@ -1,0 +1,115 @@
+//! What somebody forgot: the URL of the server, a copy that is still about, a worker at an upgrade.
+
+use rustix::process::Signal;
+use serde_json::json;
+use ua_e2e::{TestEnv, until};
+
+use super::{answer_all, at_the_gate_with, is_all_done, open_the_gate, state, status};
+use crate::env;
+use crate::server_database::{cluster, comment_job, on_server};
+
+/// Every command that would make a database, or read one, where the runs of the root are on a server that is not named.
+fn is_refused_without_its_url(env: &TestEnv, words: &[&str]) {
+    let job = comment_job(env);
+    for command in [
+        &["submit", &job][..],
+        &["submit", &job, "--new"],
+        &["job", &job],
+        &["worker", "--until-empty"],
+        &["schedule", "add", "often", &job, "--cron", "@hourly"],
+        &["runs", "list"],
+        &["queue", "list"],
+        &["schedule", "list"],
+    ] {
+        let refused = env.run(command).code(74);
+        for word in words {
+            assert!(refused.stderr.contains(word), "{command:?}: {}", refused.stderr);
+        }
+    }
+    assert!(!env.root().join("runtime_state.db").exists(), "no other database is begun");
+}
+
+/// Nothing was begun yet, so nothing but the file under its other name says that there was a database.
+#[test]
+fn a_queue_that_was_moved_is_not_begun_again_in_a_file() {
+    let Some((_, direct)) = on_server("fleet_moved", false) else { return };
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    let url = ["--database-url", &direct];
+    env.run(&["db", "migrate", url[0], url[1]]).code(0);
+    env.run(&["db", "copy", url[0], url[1]]).code(0);
+    is_refused_without_its_url(&env, &["moved to a server", "--database-url"]);
+    // Nor is a copy of before used, in its place or elsewhere.
+    env.run(&["db", "restore", &env.arg("copy.db")]).refused(74, &["moved to a server"]);
+    let elsewhere = env.start_with(("UA_RUNTIME_DB_PATH", &env.arg("copy.db")), &["worker", "--until-empty"]).wait();
+    elsewhere.code(0).says(&["run r: ", "moved to a server", "decide which copy counts"]);
+    std::fs::copy(env.path("copy.db"), env.database_path()).unwrap();
+    env.run(&["worker", "--until-empty"]).refused(74, &["is a copy", "moved to a server", "--database-url"]);
+    std::fs::remove_file(env.database_path()).unwrap();
+    env.run(&["submit", &job, url[0], url[1]]).code(75);
+    env.run(&["worker", "--until-empty", url[0], url[1]]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// It never had a file.
+#[test]
+fn a_root_of_a_server_gets_no_file_beside_it() {
+    let Some((there, direct)) = on_server("fleet_served", false) else { return };
+    there.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let env = env().with_forum();
+    env.run(&["submit", &comment_job(&env), "--run-id", "r", "--database-url", &direct]).code(0);
+    is_refused_without_its_url(&env, &["on a server", "--database-url"]);
+    env.run(&["worker", "--until-empty", "--database-url", &direct]).code(0);
+    is_refused_without_its_url(&env, &["on a server", "--database-url"]);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Only a person can say which of two copies counts, so whoever works until nothing is left does not wait for that.
+#[test]
+fn a_run_that_is_in_two_copies_is_parked() {
+    let env = env().with_forum();
+    env.run(&["submit", &comment_job(&env), "--run-id", "r"]).code(0);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    let left = env.start_with(("UA_RUNTIME_DB_PATH", &env.arg("copy.db")), &["worker", "--until-empty"]).wait();
+    let left = left.code(0).says(&["run r: ", "decide which copy counts"]);
+    assert_eq!(left.stderr.matches("in two copies of one database").count(), 1, "{}", left.stderr);
+    assert!(env.comments().is_empty());
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!((env.comments().len(), status(&env, "r")), (1, "succeeded".to_owned()));
+}
+
+/// The schema is brought up to date by a newer program while an old worker is at work: it takes nothing and sends nothing from then on.
+#[test]
+fn a_worker_that_was_forgotten_at_an_upgrade_sends_nothing_more() {
+    let name = "fleet_upgrade";
+    let Some((env, direct)) = on_server(name, false) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "later"}}]});
+    let later = env.named_job("later", &json!({"tools": {"builtin": false}}), &json!([post, {"text": "Posted."}]));
+    env.run(&["submit", &later, "--run-id", "later", "--delay", "2h"]).code(0);
+    let worker = at_the_gate_with(&env, &["--concurrency", "4"]);
+    let sql = |sql: &str| cluster().unwrap().sql(name, sql).unwrap();
+    sql("INSERT INTO ua.refinery_schema_history SELECT version + 1, 'future', applied_on, checksum \
+         FROM ua.refinery_schema_history ORDER BY version DESC LIMIT 1");
+    sql("UPDATE ua.run_queue SET run_after = '2026-01-01T00:00:00.000Z' WHERE run_id = 'later'");
+    until("it says so", || worker.stderr().contains("newer than this program's"));
+    open_the_gate(&env);
+    until("its run stops", || worker.stderr().contains("run r: "));
+    until("its answer is refused", || worker.stderr().matches("newer than this program's").count() > 1);
+    assert_eq!(sql("SELECT state FROM ua.run_queue WHERE run_id = 'later'"), ["ready"]);
+    assert_eq!(env.comments().len(), 1);
+    env.run(&["runs", "list"]).refused(74, &["newer than this program's"]);
+    // As if it had not been: what was under way is found out, and goes on.
+    sql("DELETE FROM ua.refinery_schema_history WHERE name = 'future'");
+    let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
+    until("the end", || {
+        answer_all(&env, &words);
+        is_all_done(&env)
+    });
+    assert_eq!((words("hello"), words("later")), (1, 1));
+    assert_eq!(state(&env, "r"), "none");
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+}
