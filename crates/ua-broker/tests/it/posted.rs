@@ -462,6 +462,19 @@ enum Asked {
     BeginsAgain,
 }
 
+/// A client over HTTP that posts this call, is asked what its tool asks, and finds the next broker: with the event up to which it has read, and the
+/// question.
+fn left_while_asked(world: &GatewayWorld, params: &Value) -> (Posting, String, Value) {
+    let client = Posting::new(world, Era::Session, "codex");
+    let stream = client.post(&json!(5), "tools/call", params);
+    let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+    let event = lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
+    let mut said = lines.filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let first = said.find(|message| message["method"] == "elicitation/create").unwrap();
+    let client = Posting { client: at_the_next_broker(world, client.client, End::Killed), ..client };
+    (client, event, first)
+}
+
 /// The broker is killed while a tool asks: whoever waits is told that nobody knows what came of the call, nothing is sent again, and an answer that
 /// comes late is the answer to nothing else.
 #[test]
@@ -486,13 +499,7 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
                     said
                 }
                 Asked::Posted | Asked::TakenUp => {
-                    let client = Posting::new(&world, Era::Session, "codex");
-                    let stream = client.post(&json!(5), "tools/call", &params);
-                    let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
-                    let event = lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
-                    let mut said = lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
-                    let first: Value = said.find(is_question).unwrap();
-                    let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
+                    let (client, event, first) = left_while_asked(&world, &params);
                     let again = if asked == Asked::Posted {
                         client.post(&json!(5), "tools/call", &params)
                     } else {
@@ -533,8 +540,7 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
     }
 }
 
-/// The same of a tool that only looks: it is made again, and asks again. Of one whose client comes back with the answer nothing is stored, and
-/// that client is told so.
+/// The same of a tool that only looks: it is made again, and asks again. Clients that come back with an answer of their own are not looked at here.
 #[test]
 fn a_read_that_asked_is_made_again_where_its_broker_ended() {
     for asked in [Asked::Bridge, Asked::Posted, Asked::TakenUp] {
@@ -557,13 +563,7 @@ fn a_read_that_asked_is_made_again_where_its_broker_ended() {
                 said
             }
             Asked::Posted | Asked::TakenUp => {
-                let client = Posting::new(&world, Era::Session, "codex");
-                let stream = client.post(&json!(5), "tools/call", &params);
-                let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
-                let event = lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap();
-                let mut said = lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
-                let first: Value = said.find(is_question).unwrap();
-                let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
+                let (client, event, first) = left_while_asked(&world, &params);
                 if asked == Asked::TakenUp {
                     // Of a read that is under way nothing is stored: its client is told to make it again.
                     let taken_up = client.client.write("GET", &[("Last-Event-ID", &event)], "");
