@@ -59,7 +59,7 @@ fn hang_ups_are_ignored() -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let are_ignored = u64::from_str_radix(ignored, 16).unwrap() & 1 == 1;
     if are_ignored {
-        println!("SKIPPED for SIGHUP: these tests were started with `nohup`");
+        eprintln!("SKIPPED for SIGHUP: these tests were started with `nohup`");
     }
     are_ignored
 }
