@@ -64,7 +64,8 @@ impl LateReplies for LateFile {
             tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
             format!("{path} cannot be written: {error}")
         })?;
-        tracing::warn!(%call, file = %path, "the database has not taken an answer yet; it is kept in a file, and stored from there: nothing has to be done");
+        // No warning: nothing has to be done, and who is to know that the database is waited for is told by what waits.
+        tracing::info!(%call, file = %path, "the database has not taken an answer yet; it is kept in a file, and stored from there");
         Ok(())
     }
 
