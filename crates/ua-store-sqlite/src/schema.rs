@@ -16,7 +16,7 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use ua_store::StoreError;
 
-use crate::error::{refused_because, sql_error};
+use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::{event_chain, pragma};
 
 mod embedded {
@@ -91,6 +91,21 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, 
     }
     event_chain::link_migrated(connection).map_err(sql_error)?;
     Ok(is_behind)
+}
+
+/// Refuses a database that has had other migrations than this program knows: another version of it has changed the database since it was
+/// opened, and would read what this one writes in another way.
+pub(crate) fn check_unchanged(connection: &Connection) -> Result<(), DbError> {
+    let newest = "SELECT coalesce(max(version), 0) FROM refinery_schema_history";
+    let version: i64 = connection.prepare_cached(newest)?.query_row([], |row| row.get(0))?;
+    if version == OURS {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "the database has schema {version} by now, and this process works with {OURS}: another version of ua has changed it; end this \
+         process, and start that version"
+    ))
+    .into())
 }
 
 /// Whether a database has had these migrations, each with this text, and no others.

@@ -23,7 +23,7 @@ use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
 use crate::kept::Kept;
 use crate::pragma::{self, say};
-use crate::spans;
+use crate::{schema, spans};
 
 /// More members bring nothing: the processor is the limit then, not the disk.
 const LARGEST_BATCH: usize = 64;
@@ -268,7 +268,7 @@ impl Worker {
     /// Reads on one snapshot.
     fn look<T>(&mut self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, DbError> {
         say(&self.connection, "BEGIN")?;
-        let found = self.look_for_others().map_err(DbError::from).and_then(|()| {
+        let found = self.look_for_others().and_then(|()| {
             let db = Db::knowing(&self.connection, std::mem::take(&mut self.kept));
             let found = work(&db);
             (_, self.kept) = db.into_parts();
@@ -368,10 +368,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Forgets what is known when somebody else has written; behind BEGIN, so that it is known until the end of the transaction.
-    fn look_for_others(&mut self) -> rusqlite::Result<()> {
+    /// Forgets what is known when somebody else has written, and refuses to go on where that was a newer schema; behind BEGIN, so that it is
+    /// known until the end of the transaction.
+    fn look_for_others(&mut self) -> Result<(), DbError> {
         let version = self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        if self.version.replace(version) != Some(version) {
+        if self.version != Some(version) {
+            schema::check_unchanged(&self.connection)?;
+            self.version = Some(version);
             self.kept = Kept::default();
             self.chain.look_again(&self.connection)?;
         }
@@ -404,6 +407,16 @@ struct Broken {
     retry: Retry,
 }
 
+impl From<DbError> for Broken {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::Sql(error) => error.into(),
+            DbError::Store(StoreError::Unavailable { why, retry, .. }) => Self { why, retry },
+            DbError::Store(error) => Self { why: error.to_string(), retry: Retry::Never },
+        }
+    }
+}
+
 impl From<rusqlite::Error> for Broken {
     fn from(error: rusqlite::Error) -> Self {
         // Whoever wrote is told, and says it.
@@ -421,7 +434,12 @@ mod tests {
         let connection = Connection::open(folder.path().join("plain.db")).unwrap();
         pragma::harden(&connection).unwrap();
         pragma::make_writer(&connection).unwrap();
-        connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE) STRICT").unwrap();
+        let tables = format!(
+            "CREATE TABLE numbers (number INTEGER UNIQUE) STRICT; CREATE TABLE refinery_schema_history (version INTEGER); \
+             INSERT INTO refinery_schema_history VALUES ({})",
+            schema::OURS
+        );
+        connection.execute_batch(&tables).unwrap();
         Writer::start(connection, None).unwrap()
     }
 
