@@ -10,6 +10,8 @@ pub struct SqliteConfig {
     /// The database must be there: one that is missing or has no tables is refused, not created. Set this when a workspace
     /// beside it shows that there was one.
     pub expected_existing: bool,
+    /// The database that has to be there, by its identity: another one is refused, and not changed. `None` takes any.
+    pub identity: Option<String>,
     /// Write `effects.log` beside the database: one line per external attempt and reply.
     pub effects_log: bool,
     /// Accept a file system on which SQLite's locks or syncs are known not to work.
@@ -19,6 +21,12 @@ pub struct SqliteConfig {
 impl SqliteConfig {
     /// The defaults for `path`: created when missing, with `effects.log`, on safe file systems only.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), expected_existing: false, effects_log: true, allow_unsafe_filesystem: false }
+        Self {
+            path: path.into(),
+            expected_existing: false,
+            identity: None,
+            effects_log: true,
+            allow_unsafe_filesystem: false,
+        }
     }
 }

@@ -62,7 +62,7 @@ pub use config::SqliteConfig;
 pub use departure::{Copying, Departure, Standing, UnderWay};
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore, uuid_of as identity_of};
-pub use open::{holds_nothing, refuse_others};
+pub use open::{check_folder, holds_nothing, refuse_others};
 pub use store::SqliteStore;
 pub use trouble::Trouble;
 pub use writer::Batches;

@@ -14,6 +14,7 @@ use crate::config::SqliteConfig;
 use crate::departure::Standing;
 use crate::error::{refused, refused_because, sql_error};
 use crate::source::Source;
+use crate::store::read_uuid;
 use crate::trouble::Trouble;
 use crate::{filesystem, pragma, schema};
 
@@ -27,6 +28,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     }
     make_folder(folder)?;
     filesystem::check(folder, config.allow_unsafe_filesystem)?;
+    check_folder(folder)?;
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
     let lock = migrate_lock(path)?;
     make_file(path)?;
@@ -46,6 +48,11 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         DatabaseFile::Empty => true,
         DatabaseFile::Schema(_) => false,
     };
+    if let Some(expected) = config.identity.as_ref().filter(|_| !is_new)
+        && *expected != read_uuid(&connection)?
+    {
+        return Err(refused(format!("{} is another database than the one that was there", path.display())));
+    }
     if is_new {
         pragma::choose_page_size(&connection).map_err(sql_error)?;
     }
@@ -174,7 +181,7 @@ pub(crate) fn inspect(source: &Source) -> Result<Connection, StoreError> {
     match found {
         DatabaseFile::Schema(version) if version == schema::OURS => Ok(connection),
         DatabaseFile::Schema(version) => Err(refused(format!(
-            "{} has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
+            "{} has schema {version}, older than this program's {}; opening it to write, or `ua db migrate`, brings it up to date",
             path.display(),
             schema::OURS
         ))),
@@ -376,8 +383,7 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
             path.display()
         )));
     }
-    let us = rustix::process::geteuid().as_raw();
-    if file.uid() != us {
+    if file.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused(format!("{} belongs to another user (uid {})", path.display(), file.uid())));
     }
     if file.mode() & 0o022 != 0 {
@@ -386,22 +392,51 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
             path.display()
         )));
     }
-    let folder = folder_of(path);
+    OPENED_BESIDE.iter().try_for_each(|suffix| check_beside(&sibling_file(path, suffix)))?;
+    check_folder(folder_of(path))
+}
+
+/// What SQLite opens beside a database by itself, whatever is there under these names.
+const OPENED_BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Refuses what stands beside a database in the place of a file of ours: a pipe would be waited for without end.
+fn check_beside(path: &Path) -> Result<(), StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.is_file() => {
+            Err(refused(format!("{} is a link or something else that is not a file; remove it", path.display())))
+        }
+        Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => {
+            Err(refused(format!("{} belongs to another user (uid {})", path.display(), file.uid())))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(refused_because(format!("{} cannot be examined", path.display()), error)),
+    }
+}
+
+/// Refuses a folder in which others may make files, or replace them: beside a database lie its log, its locks and what runs leave, each of which
+/// somebody else could make first. That of a folder like `/tmp` nobody can take away what is another's is not enough for that.
+///
+/// # Errors
+/// It is one, or cannot be looked at.
+pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
     let above = fs::metadata(folder)
         .map_err(|error| refused_because(format!("{} cannot be examined", folder.display()), error))?;
-    // In a folder like /tmp nobody can take away what is somebody else's.
-    let is_shared = above.mode() & 0o1000 != 0;
+    let us = rustix::process::geteuid().as_raw();
     let others = |who: &str, mend: &str| {
-        Err(refused(format!("{who} may replace {}; `{mend} {}`", path.display(), folder.display())))
+        let shown = folder.display();
+        Err(refused(format!(
+            "{who} may make files in {shown}, or replace them; use a folder of your own, or `{mend} {shown}`"
+        )))
     };
-    if !is_shared && above.uid() != us && above.uid() != 0 {
+    if above.uid() != us && above.uid() != 0 {
         return others(&format!("another user (uid {})", above.uid()), &format!("chown {us}"));
     }
-    if !is_shared && above.mode() & 0o002 != 0 {
+    if above.mode() & 0o002 != 0 {
         return others("everybody", "chmod o-w");
     }
     // Where every user has a group of their own, of the same number, folders are often open to it: nobody else is in it.
-    if !is_shared && above.mode() & 0o020 != 0 && above.gid() != us {
+    if above.mode() & 0o020 != 0 && above.gid() != us {
         return others(&format!("everybody in its group (gid {})", above.gid()), "chmod g-w");
     }
     Ok(())

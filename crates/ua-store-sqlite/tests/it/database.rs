@@ -396,9 +396,15 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
     fs::set_permissions(&place.path, fs::Permissions::from_mode(0o600)).unwrap();
     let folder = place.path.parent().unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("everybody may replace"));
+    let everybody = "everybody may make files in";
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains(everybody));
+    // Nobody can take it away there, and everybody can put a log or a lock beside it, also before it is made.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
-    open(&place.path).close().unwrap();
+    for name in [place.path.clone(), folder.join("new.db")] {
+        assert!(refusal(SqliteStore::open(SqliteConfig::new(&name))).contains(everybody));
+    }
+    assert!(refusal(SqliteStore::open_read_only(&place.path)).contains(everybody));
+    assert!(!folder.join("new.db").exists() && !folder.join("new.db.migrate.lock").exists());
     // A group of others; only root can give a folder to one, and to another user.
     let us = rustix::process::geteuid().as_raw();
     if us == 0 {
@@ -407,8 +413,33 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
         assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("chmod g-w"));
         std::os::unix::fs::chown(folder, Some(23456), Some(us)).unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may replace"));
+        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may make files"));
     }
+}
+
+/// SQLite opens them whatever they are, and waits for whoever is at the other end of a pipe.
+#[test]
+fn s4_a_pipe_or_a_link_where_sqlite_keeps_a_file_is_refused_and_not_waited_for() {
+    let place = place();
+    open(&place.path).close().unwrap();
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let mut beside = place.path.clone().into_os_string();
+        beside.push(suffix);
+        for is_pipe in [true, false] {
+            fs::remove_file(&beside).ok();
+            if is_pipe {
+                rustix::fs::mkfifoat(rustix::fs::CWD, &beside, rustix::fs::Mode::RWXU).unwrap();
+            } else {
+                std::os::unix::fs::symlink("elsewhere", &beside).unwrap();
+            }
+            let refused = [SqliteStore::open(SqliteConfig::new(&place.path)), SqliteStore::open_read_only(&place.path)];
+            for refused in refused {
+                assert!(refusal(refused).contains("not a file"), "{suffix} {is_pipe}");
+            }
+        }
+        fs::remove_file(&beside).unwrap();
+    }
+    open(&place.path).close().unwrap();
 }
 
 #[tokio::test]
