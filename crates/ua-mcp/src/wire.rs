@@ -31,6 +31,10 @@ pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
 /// The longest result of a tool call that is kept.
 const MAX_RESULT: usize = 8 * 1024 * 1024;
 
+/// How many of a server's own requests may wait for their answers to be written. One that asks and does not read what it is answered would fill the
+/// memory.
+const MOST_OWED: usize = 10_000;
+
 /// How much is kept of a line that is no message. More than is shown: it is redacted first, and half of a secret is not recognised.
 const MAX_STRAY: usize = 4096;
 /// The notification as which such a line is handed on.
@@ -56,6 +60,8 @@ struct Inner {
     ended: Option<String>,
     /// Lines that were no message.
     strays: Strays,
+    /// Requests of the server whose answers are not written.
+    owed: usize,
 }
 
 /// Lines that were no message: how many, and the beginnings of the first and the last of them.
@@ -110,6 +116,16 @@ impl WireState {
 
     fn end(&self, why: &str) {
         self.inner().ended.get_or_insert_with(|| why.to_owned());
+    }
+}
+
+/// An answer to the server, until it is written or given up.
+struct Owed(Arc<WireState>);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        let mut inner = self.0.inner();
+        inner.owed = inner.owed.saturating_sub(1);
     }
 }
 
@@ -194,7 +210,10 @@ where
             line
         });
         let (writer, state) = (Arc::clone(&self.writer), Arc::clone(&self.state));
+        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let owed = is_answer.then(|| Owed(Arc::clone(&state)));
         async move {
+            let _owed = owed;
             let line = line?;
             let mut writer = writer.lock().await;
             let Some(writer) = writer.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -209,7 +228,11 @@ where
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let read = match self.read_line().await {
-                Ok(line) => read_message(&line, &mut self.state.inner()),
+                Ok(line) => {
+                    let mut state = self.state.inner();
+                    let read = read_message(&line, &mut state);
+                    counted(read, &mut state)
+                }
                 Err(why) => Read::Broken(why),
             };
             match read {
@@ -240,6 +263,13 @@ enum Read {
     Nothing,
     /// The end of the connection.
     Broken(String),
+}
+
+/// The same, unless it is one more request than answers may wait.
+fn counted(read: Read, state: &mut Inner) -> Read {
+    let is_request = matches!(&read, Read::Message(message) if matches!(**message, JsonRpcMessage::Request(_)));
+    state.owed += usize::from(is_request);
+    if state.owed > MOST_OWED { Read::Broken("it asks and does not read what it is answered".to_owned()) } else { read }
 }
 
 fn broken(why: &str) -> Read {
@@ -290,6 +320,8 @@ fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
 /// Whether a line without its end is a whole object all the same.
 fn is_whole(line: &[u8]) -> bool {
     let reads = |line: &[u8]| serde_json::from_slice::<Map<String, Value>>(line).is_ok();
+    let shallow = amount::shallow(line);
+    let line = shallow.as_deref().unwrap_or(line);
     reads(line) || amount::whole_characters(line).is_some_and(|line| reads(&line))
 }
 
@@ -520,6 +552,41 @@ mod tests {
             let how =
                 if is_answered { "it closed its output" } else { "it closed its output in the middle of a message" };
             assert_eq!(state.ended().as_deref(), Some(how), "{output}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_and_does_not_read_is_left() {
+        let asks = |id: usize| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+        let output: String = (0..2 * MOST_OWED).map(asks).collect();
+        let answer = |id| {
+            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no", None);
+            JsonRpcMessage::Error(JsonRpcError::new(Some(RequestId::Number(id)), error))
+        };
+        for is_read in [true, false] {
+            // What nobody reads is not written: the other end of a pipe that is full.
+            let (ours, _theirs) = tokio::io::duplex(1);
+            let writer: Box<dyn AsyncWrite + Send + Unpin> =
+                if is_read { Box::new(tokio::io::sink()) } else { Box::new(ours) };
+            let (mut wire, state) = Wire::new(output.as_bytes(), writer);
+            let (mut heard, mut waiting) = (0_i64, Vec::new());
+            while wire.receive().await.is_some() {
+                let sent = Box::pin(wire.send(answer(heard)));
+                heard += 1;
+                if is_read {
+                    sent.await.unwrap();
+                } else {
+                    waiting.push(sent);
+                }
+            }
+            let (count, how) = if is_read {
+                (2 * MOST_OWED, "it closed its output")
+            } else {
+                (MOST_OWED, "it asks and does not read what it is answered")
+            };
+            assert_eq!((usize::try_from(heard).unwrap(), state.ended().as_deref()), (count, Some(how)));
+            drop(waiting);
+            assert_eq!(state.inner().owed, usize::from(!is_read));
         }
     }
 
