@@ -100,6 +100,7 @@ fn a_job_is_one_tree_from_the_run_to_what_its_tool_servers_do() {
     for asked in spans.iter().filter(|span| span.name.starts_with("tools/call ") && span.kind == "client") {
         assert_eq!(text(asked, "network.transport"), "pipe");
         assert!(text(asked, "mcp.protocol.version").starts_with("20"), "{}", asked.name);
+        assert!(text(asked, "jsonrpc.request.id").parse::<u64>().is_ok(), "{}", asked.name);
     }
 
     // What others read has names of ours or of the conventions, and no module of this program.

@@ -44,6 +44,8 @@ pub struct LoginOptions {
     pub port: u16,
     /// Whether the servers may be in a private network.
     pub private_network: bool,
+    /// Whether the person knows that the authorization server supports PKCE where it does not say so itself.
+    pub assume_pkce: bool,
     /// How long the person may take.
     pub patience: Duration,
 }
@@ -90,6 +92,7 @@ pub async fn log_in(
         client: own.map(|id| OwnClient { id, secret }),
         client_metadata: options.client_metadata.clone(),
         private_network: options.private_network,
+        assume_pkce: options.assume_pkce,
     };
     let files = || LoginFiles::of_user(host.settings(), host.redactor(), host.env());
     let logins = Logins::new(std::sync::Arc::new(files().for_server(&options.server)), host.env().clone());

@@ -4,6 +4,9 @@
 //! redacted, checked and stored. So the bytes are counted before anything is made of them, and of a message that holds too many only its
 //! frame is read.
 //!
+//! How deep: what is read here is written and read again further in, in the store and in exports, so it stays well below the depth at which
+//! a reader of JSON gives up (128).
+//!
 //! Threat S15 of `docs/security.md`. Proved by: the tests below and `tests::hostile`.
 
 use std::collections::HashSet;
@@ -20,6 +23,12 @@ pub fn is_too_much(bytes: &[u8]) -> bool {
     values(bytes) > MAX_VALUES
 }
 
+/// How deep the lists and objects of a message may lie in one another.
+pub(crate) const MAX_DEPTH: usize = 100;
+
+/// What stands in the place of a value that lies deeper.
+pub(crate) const TOO_DEEP: &str = "[nested too deeply]";
+
 /// Under which name a message says which of its values it does not hold as they were written.
 const CHANGED: &str = "dev.universal-agent/changed";
 
@@ -27,9 +36,11 @@ const CHANGED: &str = "dev.universal-agent/changed";
 const MOST_NAMED: usize = 20;
 
 /// Reads what is not carried exactly: numbers that no value holds, halves of characters (as JavaScript writes them where a text was cut), names
-/// that are given twice in what a tool says. It is no reason to lose an answer, and it is said in the answer. In the frame, by which it is told
+/// that are given twice in what a tool says, values that lie too deep. It is no reason to lose an answer, and it is said in the answer. In the frame, by which it is told
 /// whose answer it is and whether it is one, a name that is given twice says two things, of which neither is believed.
 fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let shallow = shallow(bytes);
+    let bytes = shallow.as_deref().unwrap_or(bytes);
     let read: Result<Value, _> = serde_json::from_slice(bytes);
     let (mut message, twice) = match read {
         Ok(message) => (message, said_twice(bytes)?),
@@ -39,9 +50,15 @@ fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
         },
     };
     let inexact = str::from_utf8(bytes).map_or_else(|_| Vec::new(), |text| ua_core::inexact(text, MOST_NAMED));
-    let changed: Vec<String> = twice.iter().cloned().chain(inexact.iter().map(ToString::to_string)).collect();
+    let changed = twice.iter().cloned().chain(inexact.iter().map(ToString::to_string));
+    let too_deep = shallow.is_some().then(|| format!("what is nested more than {MAX_DEPTH} deep is left out"));
+    // What is asked for is done as it was asked for, or not at all.
+    if shallow.is_some() && message.get("method").is_some() && message.get("id").is_some() {
+        return Err(serde_json::Error::custom(format!("it is nested more than {MAX_DEPTH} deep")));
+    }
+    let changed: Vec<String> = changed.chain(too_deep).collect();
     if !changed.is_empty() {
-        mark(&mut message, &changed, !twice.is_empty());
+        mark(&mut message, &changed, !twice.is_empty() || shallow.is_some());
     }
     Ok(message)
 }
@@ -207,7 +224,8 @@ pub(crate) fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
 /// It is not JSON, or no message of the protocol and too much.
 pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     if !is_too_much(bytes) {
-        let exactly = str::from_utf8(bytes).ok().and_then(|text| ua_core::parse_strict(text).ok());
+        let text = str::from_utf8(bytes).ok().filter(|_| !is_too_deep(bytes));
+        let exactly = text.and_then(|text| ua_core::parse_strict(text).ok());
         return exactly.map_or_else(|| read_loosely(bytes), Ok);
     }
     let frame: Frame = serde_json::from_slice(bytes)?;
@@ -248,6 +266,53 @@ fn values(bytes: &[u8]) -> usize {
         }
     }
     count
+}
+
+fn is_too_deep(bytes: &[u8]) -> bool {
+    let mut depth = Depth::default();
+    bytes.iter().any(|byte| {
+        depth.take(*byte);
+        depth.open > MAX_DEPTH
+    })
+}
+
+/// How deep a reader of JSON is in it, byte by byte.
+#[derive(Default)]
+struct Depth {
+    open: usize,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Depth {
+    fn take(&mut self, byte: u8) {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.is_text => self.is_escaped = true,
+            b'"' => self.is_text = !self.is_text,
+            b'[' | b'{' if !self.is_text => self.open += 1,
+            b']' | b'}' if !self.is_text => self.open = self.open.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+/// The line with a text for each list and object that lies too deep; `None` when none does.
+pub(crate) fn shallow(line: &[u8]) -> Option<Vec<u8>> {
+    if !is_too_deep(line) {
+        return None;
+    }
+    let (mut shallow, mut depth) = (Vec::with_capacity(line.len()), Depth::default());
+    for byte in line {
+        let before = depth.open;
+        depth.take(*byte);
+        if before <= MAX_DEPTH && depth.open > MAX_DEPTH {
+            shallow.extend_from_slice(format!("\"{TOO_DEEP}\"").as_bytes());
+        } else if before.max(depth.open) <= MAX_DEPTH {
+            shallow.push(*byte);
+        }
+    }
+    Some(shallow)
 }
 
 /// What an answer is told by, without what it holds.
@@ -308,6 +373,29 @@ mod tests {
 
     fn many(value: &str, number: usize) -> String {
         vec![value; number].join(",")
+    }
+
+    /// An answer of any depth is read; what lies too deep in it is said to be missing, and the rest can be kept further in.
+    #[test]
+    fn s15_what_lies_too_deep_is_left_out_and_said() {
+        for deep in [1, 90, 97, 98, 120, 125, 126, 127, 128, 129, 1_000, 90_000] {
+            for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+                let value = format!("{}\"[{{\\\"[\"{}", open.repeat(deep), close.repeat(deep));
+                let answer = format!(
+                    r#"{{"jsonrpc":"2.0","id":3,"result":{{"content":[],"structuredContent":{{"x":{value},"y":1}}}}}}"#
+                );
+                let read = read_message(answer.as_bytes()).unwrap();
+                assert_eq!((&read["id"], &read["result"]["structuredContent"]["y"]), (&json!(3), &json!(1)));
+                let is_cut = read["result"].to_string().contains(TOO_DEEP);
+                assert_eq!(is_cut, deep + 3 > MAX_DEPTH, "{deep}");
+                let told = read["result"]["content"].to_string();
+                assert_eq!(told.contains("what is nested more than 100 deep is left out"), is_cut, "{told}");
+                let further_in = format!("{}{read}{}", "[".repeat(20), "]".repeat(20));
+                assert!(serde_json::from_str::<Value>(&further_in).is_ok());
+                let request = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"x":{value}}}}}"#);
+                assert_eq!(read_message(request.as_bytes()).is_err(), deep + 2 > MAX_DEPTH, "{deep}");
+            }
+        }
     }
 
     #[test]

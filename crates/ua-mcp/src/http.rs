@@ -45,6 +45,7 @@ use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
 use crate::host::{Host, UnderWay};
 use crate::logins::{Bearer, Logins};
+use crate::trace;
 use crate::wire::bounded;
 
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -120,7 +121,7 @@ enum Reply {
 }
 
 impl HttpConnection {
-    /// Finds out how the server wants to be spoken to. The error says what came instead.
+    /// Finds out how the server wants to be spoken to. The error says what came instead, and whether that may pass by itself.
     pub(crate) async fn open(
         host: Arc<Host>,
         server: &str,
@@ -128,8 +129,8 @@ impl HttpConnection {
         address: Address<'_>,
         protocol: &Protocol,
         env: &Env,
-    ) -> Result<Self, String> {
-        let connection = Self::to(host, server, info, address, Agreed::default(), env)?;
+    ) -> Result<Self, (String, bool)> {
+        let connection = Self::to(host, server, info, address, Agreed::default(), env).map_err(|why| (why, false))?;
         match exchange::open(&connection, protocol, info, env).await {
             Ok(()) => {
                 connection.listen();
@@ -137,7 +138,7 @@ impl HttpConnection {
             }
             Err(why) => {
                 connection.close().await; // the server may have made a session already
-                Err(why)
+                Err((why, !connection.inner.endpoint.is_barred()))
             }
         }
     }
@@ -489,6 +490,7 @@ impl Inner {
         wants_progress: bool,
     ) -> Result<(HeaderMap, Body), String> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        trace::goes_as(id);
         let mut headers = self.headers();
         if dialect.is_stateless {
             let header =

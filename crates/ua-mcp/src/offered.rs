@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 
+use crate::amount;
 use crate::host::printable;
 
 /// The longest tool name that model providers take.
@@ -78,6 +79,9 @@ fn read(namespace: ToolNamespace, server: &str, tool: &Value) -> Result<Offered,
     if !tool.is_object() {
         return Err(format!("its definition is {}, not an object", kind(tool)));
     }
+    if holds(tool, amount::TOO_DEEP) {
+        return Err(format!("its definition is nested more than {} deep", amount::MAX_DEPTH));
+    }
     let name = match tool.get("name") {
         Some(Value::String(name)) => offered_name(namespace, server, name),
         Some(other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
@@ -117,6 +121,16 @@ fn read(namespace: ToolNamespace, server: &str, tool: &Value) -> Result<Offered,
         },
     };
     Ok(Offered { spec, schema, task_support })
+}
+
+/// Whether a text stands anywhere in a value.
+fn holds(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text == wanted,
+        Value::Array(values) => values.iter().any(|value| holds(value, wanted)),
+        Value::Object(members) => members.values().any(|value| holds(value, wanted)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// What a value is, as a sentence says it.
@@ -187,6 +201,19 @@ mod tests {
             }
         }
         (offered, notes)
+    }
+
+    #[test]
+    fn a_definition_that_is_nested_too_deeply_is_named() {
+        let plain = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+        let deep = format!("{}1{}", "{\"properties\":".repeat(300), "}".repeat(300));
+        let deep = format!(r#"{{"name":"deep","inputSchema":{deep}}}"#);
+        let tools = [plain("a"), deep, plain("b")].join(",");
+        let list = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}]}}}}"#);
+        let read = amount::read_message(list.as_bytes()).unwrap();
+        let (offered, notes) = read_all(read["result"]["tools"].as_array().unwrap());
+        assert_eq!(offered, ["a", "b"]);
+        assert_eq!(notes, ["`deep`: its definition is nested more than 100 deep"]);
     }
 
     /// Every field of a definition, of every type that JSON has, between two tools that are as they should be: the two are always offered, and the

@@ -16,6 +16,7 @@ use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
 use crate::host::Host;
 use crate::launch::Pipes;
+use crate::trace;
 use crate::wire::{Wire, WireState};
 
 /// The part of a connection that calls share. Cheap to clone.
@@ -115,6 +116,7 @@ impl PipeConnection {
         };
         let (id, mut answer) = (handle.id, handle.rx);
         let number = if let RequestId::Number(number) = id { number } else { 0 };
+        trace::goes_as(number);
         let under_way = self.host.listen(number, json!(handle.progress_token), listener);
         let mut waiting = Waiting { connection: self, id, answered: false };
         let answer = tokio::select! {

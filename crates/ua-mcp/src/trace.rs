@@ -31,6 +31,7 @@ pub(crate) fn of_request(tool: &ToolName) -> Span {
         mcp.method.name = "tools/call",
         mcp.protocol.version = field::Empty,
         network.transport = field::Empty,
+        jsonrpc.request.id = field::Empty,
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = tool.tool,
         ua.tool.server = tool.server,
@@ -43,6 +44,11 @@ pub(crate) fn of_request(tool: &ToolName) -> Span {
 /// Records over what the request of the current span goes, and in which revision of the protocol.
 pub(crate) fn goes_over(transport: &'static str, version: &str) {
     Span::current().record("network.transport", transport).record("mcp.protocol.version", version);
+}
+
+/// Records the id under which the request of the current span goes. Of an attempt whose session was over it is that of its last request.
+pub(crate) fn goes_as(id: i64) {
+    Span::current().record("jsonrpc.request.id", id.to_string());
 }
 
 /// Records how the request of `span` ended.

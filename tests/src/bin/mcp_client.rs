@@ -67,6 +67,7 @@ fn request(url: &str, scopes: Vec<String>) -> LoginRequest {
         client: named("client_id").map(|id| OwnClient { id, secret: named("client_secret") }),
         client_metadata: Some(DOCUMENT.to_owned()),
         private_network: false,
+        assume_pkce: false,
     }
 }
 

@@ -60,6 +60,9 @@ pub struct LoginArgs {
     /// Allow addresses in a private network
     #[arg(long)]
     pub private_network: bool,
+    /// Log in although the authorization server does not say that it supports PKCE, if you know that it does
+    #[arg(long)]
+    pub assume_pkce: bool,
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_browser: bool,
@@ -92,6 +95,7 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
         client_metadata: args.client_metadata,
         port: args.port,
         private_network: args.private_network,
+        assume_pkce: args.assume_pkce,
         patience: Duration::from_secs(args.wait),
     };
     let browses = !args.no_browser && is_attended();

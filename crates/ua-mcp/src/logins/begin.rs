@@ -14,6 +14,10 @@ use super::kept::{Around, LoginFacts, Shelf, manager, said};
 use super::{LoginError, Logins, blocking, check_address, check_endpoint, check_metadata};
 use crate::http::{Endpoint, is_this_machine};
 
+/// Why a login is refused of which a thief of its code could make one of their own.
+const NO_PKCE: &str = "its authorization server does not say that it supports PKCE (`code_challenge_methods_supported` is missing in its metadata), \
+    without which a stolen code is a login; if you know that it does, as Microsoft Entra and Amazon Cognito do, add --assume-pkce";
+
 /// What this program calls itself where it registers.
 const CLIENT_NAME: &str = "ua";
 
@@ -50,6 +54,8 @@ pub struct LoginRequest {
     pub client_metadata: Option<String>,
     /// Whether servers may be in a private network.
     pub private_network: bool,
+    /// Whether the person knows that the authorization server supports PKCE where it does not say so itself.
+    pub assume_pkce: bool,
 }
 
 /// A login that a person is in the middle of.
@@ -88,6 +94,13 @@ impl Logins {
             ));
         }
         check_metadata(&found.metadata)?;
+        // The specification: who does not say that PKCE is supported is taken not to support it. The client library goes on. Where there is no
+        // description at all, as in the first revision, nobody could have said it.
+        let says_nothing = found.metadata.code_challenge_methods_supported.is_none();
+        let is_described = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
+        if says_nothing && is_described && !request.assume_pkce {
+            return Err(LoginError::Refused(NO_PKCE.to_owned()));
+        }
         let also_offline = found.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE);
         let reads_documents =
             found.metadata.additional_fields.get("client_id_metadata_document_supported") == Some(&json!(true));

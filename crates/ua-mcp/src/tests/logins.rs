@@ -122,6 +122,7 @@ impl Site {
             client: None,
             client_metadata: None,
             private_network: false,
+            assume_pkce: false,
         }
     }
 
@@ -580,6 +581,7 @@ async fn a_server_that_lets_everybody_in_and_names_no_place_has_no_login() {
         client: None,
         client_metadata: None,
         private_network: false,
+        assume_pkce: false,
     };
     let why = own.begin(request).await.unwrap_err().to_string();
     assert!(why.contains("does not ask for a login"), "{why}");
@@ -619,6 +621,22 @@ async fn s10_a_login_opens_and_asks_nothing_but_https_and_this_machine() {
     let refused = logins.token(&site.url).await.unwrap_err();
     assert!(refused.to_string().contains("must be https, or http on this machine"), "{refused}");
     assert_eq!(site.seen("/token").len(), before);
+}
+
+/// MCP's authorization specification: a client refuses to go on where the metadata does not say that PKCE is supported.
+#[tokio::test]
+async fn s10_a_server_that_does_not_say_that_it_supports_pkce_has_no_login() {
+    for says in [json!(null), json!([]), json!(["plain"])] {
+        let site = Site::start().await;
+        site.state.metadata.lock().unwrap().insert("code_challenge_methods_supported".to_owned(), says.clone());
+        let logins = logins(&Arc::default());
+        let refused = logins.begin(site.request()).await.unwrap_err();
+        assert!(refused.to_string().contains("PKCE"), "{says}: {refused}");
+        assert_eq!(site.seen("/authorize").len(), 0);
+        // A person may know better than a server that says nothing, and not better than one that says no.
+        let request = LoginRequest { assume_pkce: true, ..site.request() };
+        assert_eq!(site.log_in(&logins, request).await.is_ok(), says.is_null(), "{says}");
+    }
 }
 
 /// What is sent to register goes where the metadata says, and nowhere else.
