@@ -7,6 +7,7 @@
 //! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
 //! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
+//! | a refusal by a tool in this process, before it began | failed, definite |
 //! | JSON-RPC −32601 | failed, definite |
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
 //! | any other JSON-RPC error | unknown |
@@ -30,6 +31,9 @@ const FILE_CHANGED: &str = "file_changed";
 
 /// Under which a refusal names the files that had changed.
 const CHANGED_FILES: &str = "dev.universal-agent/changed-files";
+
+/// The error code of a call that its tool, a part of this program, refused before it began.
+const NOT_BEGUN: &str = "not_begun";
 
 /// The error code of a call whose session was over.
 const SESSION_OVER: &str = "session_over";
@@ -71,6 +75,13 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             };
             failed(means, &format!("http_{status}"), detail.trim_start(), None)
         }
+        RawReply::Refused { why } => Settlement {
+            content: Some(ToolContent {
+                text: shortened(&format!("Not run: {why}"), MAX_TEXT).into(),
+                is_error: true,
+            }),
+            ..failed(CallStatus::FailedDefinite, NOT_BEGUN, why, None)
+        },
         RawReply::Statement { by, proof } => Settlement {
             status: CallStatus::Succeeded,
             content: Some(ToolContent {
@@ -123,6 +134,7 @@ pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usiz
         RawReply::HttpStatus { .. }
         | RawReply::ToolResult { .. }
         | RawReply::RpcError { .. }
+        | RawReply::Refused { .. }
         | RawReply::Statement { .. }
         | RawReply::Found { .. } => String::new(),
     };
@@ -141,7 +153,7 @@ pub(crate) fn was_turned_away(call: &CallRecord) -> bool {
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
-const HEADERS_HINT: &str = "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration, or to log in there (`ua login`)";
+const HEADERS_HINT: &str = "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration, or to log in there";
 
 fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<PossibleEffect>) -> Settlement {
     let text = format!("The tool call failed ({code}): {detail}");
@@ -171,6 +183,11 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
             );
             return failed(CallStatus::Unknown, "unclear_result", &said, None);
         }
+    };
+    // Beside a text that says less (`3 results`) a model reads what it is about.
+    let whole_text = match result.get("structuredContent") {
+        Some(structured) if !is_error && !says(&whole_text, structured) => format!("{whole_text}\n\n{structured}"),
+        Some(_) | None => whole_text,
     };
     let text = own.as_ref().map_or(whole_text, |own| own.as_str().map_or_else(|| own.to_string(), str::to_owned));
     let is_action = own.is_some();
@@ -252,9 +269,37 @@ pub(crate) fn result_text(result: &Value) -> String {
     parts.join("\n\n")
 }
 
+/// Whether a text says what a structured content holds: it is the same JSON, or every value of it stands there.
+fn says(text: &str, structured: &Value) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|said| said == *structured)
+        || values(structured).take(MOST_COMPARED).all(|value| match value {
+            Value::String(value) => {
+                // As it is, and as it stands in a text of JSON.
+                let escaped = Value::from(value.as_str()).to_string();
+                text.contains(value.trim()) || text.contains(&escaped[1..escaped.len() - 1])
+            }
+            Value::Number(_) | Value::Bool(_) => text.contains(&value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => true,
+        })
+}
+
+/// How many values of a structured content are looked for in its text. One that has these has the others.
+const MOST_COMPARED: usize = 300;
+
+/// Every value in a value that holds no other one.
+fn values(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(inner) => Box::new(inner.iter().flat_map(values)),
+        Value::Object(inner) => Box::new(inner.values().flat_map(values)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::once(value)),
+    }
+}
+
 /// What a part of an answer is that is no text: its kind, name, address, form and size, as far as they are told. The receipt has it whole.
 fn described(kind: &str, part: &Value) -> String {
-    let told = ["name", "uri", "mimeType"].into_iter().filter_map(|field| part.get(field).and_then(Value::as_str));
+    let told = ["name", "uri", "mimeType", "description"]
+        .into_iter()
+        .filter_map(|field| part.get(field).and_then(Value::as_str));
     let data = part.get("data").or_else(|| part.get("blob")).and_then(Value::as_str);
     let size = data.map(|data| format!("{} bytes", data.len() / 4 * 3));
     let told: Vec<String> = told.map(|text| shortened(text, 300)).chain(size).collect();
@@ -276,7 +321,7 @@ fn correlation_id(structured: &Value) -> Option<String> {
 /// Whether another attempt of a call that failed definitely may end otherwise: one that never left may, one that was refused for what
 /// it is (its form, its credentials, its place) will be refused again.
 pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
-    const FINAL: [&str; 9] = [
+    const FINAL: [&str; 10] = [
         "http_400",
         "http_401",
         "http_403",
@@ -286,6 +331,7 @@ pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
         "http_415",
         "method_not_found",
         "invalid_params",
+        NOT_BEGUN,
     ];
     error_code.is_none_or(|code| !FINAL.contains(&code))
 }
@@ -350,6 +396,7 @@ mod tests {
             (err, S::FailedReported),
             (envelope, S::FailedReported),
             (structured, S::FailedReported),
+            (RawReply::Refused { why: "no such order".into() }, S::FailedDefinite),
             (rpc(-32601), S::FailedDefinite),
             (rpc(-32600), S::Unknown),
             (rpc(-32603), S::Unknown),
@@ -483,6 +530,34 @@ mod tests {
         let arguments = json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL"}]});
         let mut apart = layout.take_apart(&tool, arguments.as_object().unwrap()).unwrap();
         CallPolicy { via: Some(Box::new(apart.actions.remove(0).via)), ..policy(OnUnknown::Hold) }
+    }
+
+    /// What a model reads holds what the tool answered, once: in the text, or beside it.
+    #[test]
+    fn structured_content_is_read_unless_the_text_says_it() {
+        let rows =
+            json!({"rows": [{"id": 17, "name": "Zoë \"Z\" Ünal"}, {"id": 18, "name": "two\nlines", "ok": true}]});
+        let read = |text: &str, structured: &Value| {
+            let result = json!({"content": [{"type": "text", "text": text}], "structuredContent": structured});
+            interpret(&RawReply::ToolResult { result }, &policy(OnUnknown::Hold)).content.unwrap().text.to_string()
+        };
+        assert_eq!(read("2 results", &rows), format!("2 results\n\n{rows}"));
+        let table = "17: Zoë \"Z\" Ünal\n18: two\nlines (true)";
+        for whole in [&rows.to_string(), &serde_json::to_string_pretty(&rows).unwrap(), table] {
+            assert_eq!(read(whole, &rows), *whole);
+        }
+        for wrapped in ["plain words", "", "two\nlines"] {
+            assert_eq!(read(wrapped, &json!({"result": wrapped})), wrapped);
+        }
+        // Whatever one of its values is, a text without it does not stand for it.
+        for field in ["/rows/0/id", "/rows/0/name", "/rows/1/name"] {
+            let mut other = rows.clone();
+            *other.pointer_mut(field).unwrap() = json!("only here");
+            assert!(read(table, &other).ends_with(&other.to_string()), "{field}");
+        }
+        let failed = json!({"isError": true, "content": [{"type": "text", "text": "no"}], "structuredContent": rows});
+        let failed = interpret(&RawReply::ToolResult { result: failed }, &policy(OnUnknown::Hold));
+        assert_eq!(failed.content.unwrap().text.to_string(), "no");
     }
 
     /// The envelope of a composite tool comes as one text block (and sometimes structured), with the action's own inside.

@@ -1,6 +1,7 @@
 //! The ledger of one run: admission, RUNNING, settlement, recovery.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use ua_core::{
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
-    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store, StoreError,
-    Taint, rules, whole_reply,
+    QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store,
+    StoreError, Taint, rules, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
@@ -23,7 +24,7 @@ use crate::forgotten::Forgotten;
 use crate::late::settle_by_late_replies;
 use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again};
-use crate::people::PeopleRules;
+use crate::people::{PeopleRules, words_beside};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
@@ -81,6 +82,8 @@ pub struct Ledger {
     pub(crate) forgotten: Mutex<Forgotten>,
     /// Answers that this process brought home, until they are in a committed turn.
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
+    /// Whether somebody may have been asked about a call of the turn that is open; of the first one nobody knows what a process before saw.
+    pub(crate) has_asked: AtomicBool,
     /// How the wall clock was set since the run was taken.
     steps: Steps,
 }
@@ -124,6 +127,7 @@ impl Ledger {
             heard,
             forgotten: Mutex::default(),
             answers,
+            has_asked: AtomicBool::new(true),
             steps,
         }
     }
@@ -171,7 +175,7 @@ impl Ledger {
     pub fn admit_planned(&self, call: &CallRecord, facts: &Facts) -> Option<Admission> {
         let rules = self.rules();
         let is_simple = call.status == CallStatus::Prepared && !call.name.is_task() && !call.name.is_ask_user();
-        if !is_simple || rules.looks_at_addresses(call) {
+        if !is_simple || rules.looks_at_addresses(call) || self.may_have_forgotten(call) {
             return None;
         }
         let matters = rules.looks_at_taint(call) || !rules.made_addresses(call, &Addresses::default()).is_empty();
@@ -473,9 +477,27 @@ impl Ledger {
         self.answers().get(call).cloned()
     }
 
-    /// The turn is committed, with the answers in it.
+    /// The turn is committed, with the answers in it and what persons said beside theirs.
     pub fn forget_answers(&self) {
         self.answers().clear();
+        self.has_asked.store(false, Ordering::Relaxed);
+    }
+
+    /// What persons said beside their answers to questions about these calls, oldest first, and which the results of the calls do not say.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn words_about(&self, calls: &[CallRecord]) -> Result<Vec<String>, LedgerError> {
+        let Some(first) = calls.first().filter(|_| self.has_asked.load(Ordering::Relaxed)) else {
+            return Ok(Vec::new());
+        };
+        let questions = self.store.questions_of(QuestionsOf::Run(first.run_id.clone())).await;
+        let questions = questions.map_err(LedgerError::at("read what was said about", &first.call_id))?;
+        let about = |question: &QuestionRecord| {
+            let call = calls.iter().find(|call| question.call_id.as_ref() == Some(&call.call_id))?;
+            Some(format!("About `{}`: {}", call.name.tool, words_beside(question)?))
+        };
+        Ok(questions.iter().filter_map(about).collect())
     }
 
     fn answers(&self) -> MutexGuard<'_, BTreeMap<CallId, ReceiptRecord>> {

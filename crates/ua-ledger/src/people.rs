@@ -16,7 +16,8 @@ use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
 use crate::question::{Reason, Why};
-use crate::recipient::{Problem, recipients};
+use crate::reached::{Reached, everybody};
+use crate::recipient::Problem;
 use crate::rules::Rules;
 use crate::taint::TaintRule;
 use crate::verdict::{Known, Verdict, verdict};
@@ -39,9 +40,13 @@ pub(crate) struct Named {
     pub(crate) mail: BTreeSet<MailAddress>,
     /// Addresses of pages, and every other word.
     pub(crate) addresses: Addresses,
+    /// What they wrote, as it stands.
+    pub(crate) texts: String,
+    /// Whom else a call went to that they let go.
+    pub(crate) reached: BTreeSet<Reached>,
 }
 
-/// What happens to an e-mail whose recipient is not clear (`ask_human_on_ambiguous_recipient`).
+/// What happens to an e-mail, a message or an invitation whose recipient is not clear (`ask_human_on_ambiguous_recipient`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecipientRule {
     /// Recipients are not looked at.
@@ -49,11 +54,13 @@ pub enum RecipientRule {
     Unchecked,
     /// No recipient, or one that is no address, is refused and the model is told. Which address it is, is the model's to choose.
     TellModel,
-    /// A person is asked; also about an address that neither the job nor a person named.
+    /// A person is asked; also about an address, a number or a name that neither the job nor a person named.
     Ask {
         /// Addresses that the job's text and inputs name.
         named: BTreeSet<MailAddress>,
-        /// `constraints.allowed_recipients`: addresses and `@domain`.
+        /// The job's text and inputs, in which numbers and names stand.
+        text: String,
+        /// `constraints.allowed_recipients`: addresses and `@domain`, numbers, `#channel` and `@name`.
         allowed: Vec<String>,
     },
 }
@@ -62,8 +69,9 @@ impl PeopleRules {
     /// What a job says.
     pub fn of(spec: &RunSpec) -> Self {
         let recipients = if spec.escalation.ask_human_on_ambiguous_recipient {
-            let named = MailAddress::all_in(&spec.opening_prompt()).into_iter().collect();
-            RecipientRule::Ask { named, allowed: spec.constraints.allowed_recipients.clone() }
+            let text = spec.opening_prompt();
+            let named = MailAddress::all_in(&text).into_iter().collect();
+            RecipientRule::Ask { named, text, allowed: spec.constraints.allowed_recipients.clone() }
         } else {
             RecipientRule::TellModel
         };
@@ -73,22 +81,28 @@ impl PeopleRules {
 }
 
 impl Rules<'_> {
-    /// What is not clear about who an e-mail goes to; `known` are addresses that a person wrote or approved.
+    /// What is not clear about who a call reaches; `known` is what a person wrote or approved.
     pub(crate) fn recipient_problem(&self, call: &CallRecord, known: &Named) -> Option<Problem> {
-        let recipients = recipients(&call.policy, &call.arguments)?;
-        let (named, allowed) = match &self.people.recipients {
+        let reached = everybody(&call.name, &call.policy, &call.arguments)?;
+        let (named, text, allowed) = match &self.people.recipients {
             RecipientRule::Unchecked => return None,
-            RecipientRule::TellModel => return recipients.err(),
-            RecipientRule::Ask { named, allowed } => (named, allowed),
+            RecipientRule::TellModel => return reached.err(),
+            RecipientRule::Ask { named, text, allowed } => (named, text, allowed),
         };
-        let recipients = match recipients {
-            Ok(recipients) => recipients,
+        let reached = match reached {
+            Ok(reached) => reached,
             Err(problem) => return Some(problem),
         };
-        let is_known = |one: &MailAddress| {
-            named.contains(one) || known.mail.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry))
+        let is_known = |one: &Reached| {
+            let is_named = if let Reached::Mail(address) = one {
+                named.contains(address) || known.mail.contains(address)
+            } else {
+                known.reached.contains(one) || one.is_said_in(text) || one.is_said_in(&known.texts)
+            };
+            is_named || allowed.iter().any(|entry| one.is_covered_by(entry))
         };
-        let unknown: Vec<MailAddress> = recipients.into_iter().filter(|one| !is_known(one)).collect();
+        let unknown = reached.iter().filter(|one| !is_known(one)).map(|one| one.as_str().to_owned());
+        let unknown: Vec<String> = unknown.collect();
         (!unknown.is_empty()).then_some(Problem::NobodyNamed(unknown))
     }
 
@@ -164,10 +178,20 @@ impl Ledger {
             let text = answer.text.as_deref().unwrap_or_default();
             known.mail.extend(MailAddress::all_in(text));
             known.addresses.learn_words(text);
+            known.texts.push_str(text);
+            known.texts.push('\n');
             let Some(approved) = question.call_id.as_ref().filter(|_| lets_go_as_it_is(question)) else { continue };
             let approved = self.store.call(approved).await.map_err(failed())?;
-            let recipients = recipients(&approved.policy, &approved.arguments);
-            known.mail.extend(recipients.and_then(Result::ok).into_iter().flatten());
+            for one in everybody(&approved.name, &approved.policy, &approved.arguments)
+                .and_then(Result::ok)
+                .into_iter()
+                .flatten()
+            {
+                match one {
+                    Reached::Mail(address) => known.mail.extend([address]),
+                    Reached::Number(_) | Reached::Name(_) => known.reached.extend([one]),
+                }
+            }
             // What was shown besides was approved as it stands there.
             let shown = Destinations::of(&approved.arguments);
             known.mail.extend(shown.mail);
@@ -210,6 +234,30 @@ pub(crate) fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
             || is_about_it(Reason::Tainted(Vec::new()))
             || is_about_it(Reason::MadeAddress(Vec::new()))
             || is_about_it(Reason::AmbiguousRecipient(Problem::Nobody)))
+}
+
+/// The words beside the answer to a question about a call, where the result of the call does not say them.
+pub(crate) fn words_beside(question: &QuestionRecord) -> Option<&str> {
+    let answer = question.answer.as_ref()?;
+    // What a tool or the model asked for is its answer, what was declined has the words in its place, and behind an abort nobody reads any more.
+    let is_said = match (question.kind, answer.choice) {
+        (QuestionKind::AskUser | QuestionKind::Elicitation, _)
+        | (QuestionKind::Approval | QuestionKind::AmbiguousRecipient | QuestionKind::NearDuplicate, Choice::Skip)
+        | (_, Choice::Abort) => true,
+        (
+            QuestionKind::Approval
+            | QuestionKind::AmbiguousRecipient
+            | QuestionKind::NearDuplicate
+            | QuestionKind::UnknownOutcome
+            | QuestionKind::AuthFailure
+            | QuestionKind::RepeatedFailures
+            | QuestionKind::MissingEvidence
+            | QuestionKind::OrphanAlive
+            | QuestionKind::CrashLoop,
+            Choice::Happened | Choice::Execute | Choice::Continue | Choice::Skip,
+        ) => false,
+    };
+    answer.text.as_deref().map(str::trim).filter(|words| !is_said && !words.is_empty())
 }
 
 /// What the model is told about a call that a person declined, with what that person added.

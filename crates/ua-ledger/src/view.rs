@@ -3,10 +3,12 @@
 //! Loaded in one go, so that the [`verdict`](crate::verdict::verdict) about it is a pure function. What the call might repeat is read once
 //! more in the write that starts it.
 
-use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, RunId};
+use std::sync::atomic::Ordering;
+
+use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, RunId};
 use ua_store::{
     Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
+    Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task, rules::used_up_its_key,
 };
 
 use crate::admission::Facts;
@@ -95,15 +97,6 @@ impl View {
     }
 }
 
-/// Whether it was done, for all that was known, until a person said that it did not happen. Whoever got it may know its key, and would not do
-/// under that key what is to be done instead. The key of a call in doubt stays good: if the person errs it is what keeps it to one.
-fn is_put_right(call: &CallRecord) -> bool {
-    call.correction.as_ref().is_some_and(|correction| {
-        correction.outcome == CorrectedTo::NotHappened
-            && !matches!(correction.was, CallStatus::Unknown | CallStatus::Running)
-    })
-}
-
 impl Ledger {
     /// What is stored about a call, whose effect is what `facts` say. What people answered about calls in doubt that stand in its way is
     /// acted on first.
@@ -177,6 +170,9 @@ impl Ledger {
                 self.learn_people(&mut view, &around.run).await?;
             }
         }
+        if !view.questions.is_empty() {
+            self.has_asked.store(true, Ordering::Relaxed);
+        }
         Ok(view)
     }
 
@@ -202,7 +198,7 @@ impl Ledger {
                 None => corrected.insert(self.corrected(&around).await.map_err(failed())?),
             };
             let has_used_it_up =
-                |call: &&CallRecord| is_put_right(call) && call.idempotency_key.as_ref() == Some(&sent_under);
+                |call: &&CallRecord| used_up_its_key(call) && call.idempotency_key.as_ref() == Some(&sent_under);
             match corrected.iter().find(has_used_it_up) {
                 Some(call) if in_place_of.as_ref() != Some(&call.call_id) => in_place_of = Some(call.call_id.clone()),
                 Some(_) | None => return Ok((around, in_place_of)),
@@ -310,7 +306,8 @@ impl Ledger {
     ) -> Result<Relations, LedgerError> {
         let mut relations = relations;
         loop {
-            let related = RelatedCalls { call, facts, relations: &relations, config: &self.config, forgotten: None };
+            let related =
+                RelatedCalls { call, facts, relations: &relations, config: &self.config, forgotten: None, sent: None };
             let left_open = related.open_doubts().map(|doubt| &doubt.newest).find(|doubt| is_left_open(doubt));
             let Some(doubt) = left_open.cloned() else { return Ok(relations) };
             self.act_on_late_answers(&doubt).await?;

@@ -1,8 +1,9 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_checkpoint::estimate_tokens;
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge, chain};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
+use ua_evidence::words_of_persons;
 use ua_ledger::LedgerError;
 use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer};
 use ua_store::{
@@ -11,6 +12,7 @@ use ua_store::{
 };
 
 use super::Driver;
+use super::away::Away;
 use super::results::results_of;
 use crate::budget::{Charge, Estimate};
 use crate::cancel::ABOVE_ENDED;
@@ -66,7 +68,7 @@ impl Driver<'_> {
             system: self.settings.system.clone(),
             messages,
             tools: self.tools.clone(),
-            max_output_tokens: self.settings.max_output_tokens,
+            max_output_tokens: self.reply_limit.unwrap_or(self.settings.max_output_tokens),
             temperature_milli: self.settings.temperature_milli,
             seed: self.settings.seed,
             output_schema: self.wanted_output().filter(|_| self.settings.structured).cloned(),
@@ -155,29 +157,39 @@ impl Driver<'_> {
             self.ports.store.hold("write a checkpoint", Change::SaveCheckpoint(marker)).await;
         }
         self.answer_owed(turn, calls).await?;
-        let ended = match self.dispatch_until_asked(calls).await {
-            Ok(ended) => ended,
-            Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
-            Err(DispatchError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
-            Err(DispatchError::OrphanAlive { server, detail }) => {
-                let question = self.ask_about_orphan(&format!("`{server}` {detail}")).await?;
-                return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
-            }
-            // What drives a sub-agent says it as it would of any run.
-            Err(DispatchError::SubAgent { call, source }) => {
-                return Err(match source.downcast::<RunError>() {
-                    Ok(error) => *error,
-                    Err(source) => RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } },
-                });
-            }
-            // A cancel or an abort that came after the last look: the store starts nothing any more.
-            Err(source) => {
-                if was_refused(&source)
-                    && let Some(mark) = self.end_mark().await?
-                {
-                    return Ok(Event::of_mark(mark));
+        let mut away = Away::default();
+        let ended = loop {
+            let began = self.ports.env.now();
+            match self.dispatch_until_asked(calls).await {
+                Ok(ended) => break ended,
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
+                Err(DispatchError::Transport(error)) => {
+                    self.open_calls = None; // others of the group may have ended
+                    let took = self.ports.env.now().since(began);
+                    if let Some(event) = self.wait_for_server(&error, took, &mut away).await? {
+                        return Ok(event);
+                    }
                 }
-                return Err(RunError::Dispatch { turn, source });
+                Err(DispatchError::OrphanAlive { server, detail }) => {
+                    let question = self.ask_about_orphan(&format!("`{server}` {detail}")).await?;
+                    return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
+                }
+                // What drives a sub-agent says it as it would of any run.
+                Err(DispatchError::SubAgent { call, source }) => {
+                    return Err(match source.downcast::<RunError>() {
+                        Ok(error) => *error,
+                        Err(source) => RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } },
+                    });
+                }
+                // A cancel or an abort that came after the last look: the store starts nothing any more.
+                Err(source) => {
+                    if was_refused(&source)
+                        && let Some(mark) = self.end_mark().await?
+                    {
+                        return Ok(Event::of_mark(mark));
+                    }
+                    return Err(RunError::Dispatch { turn, source });
+                }
             }
         };
         if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
@@ -362,13 +374,19 @@ impl Driver<'_> {
             None => self.turn_calls(turn).await?,
         };
         self.replay.pass(&calls.iter().collect::<Vec<_>>());
-        let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
+        // Tools that only read outside may write what they read into the workspace.
+        let were_made = calls.iter().any(|call| call.attempt > 0);
         let corpora = self.corpora_of(&calls).await?;
         let ledger = self.ports.dispatcher.ledger();
+        let words =
+            ledger.words_about(&calls).await.map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
         let blocks = results_of(ledger, calls).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() };
-        let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
-        let files = if had_effects { self.changed_files().await? } else { Vec::new() };
+        let mut messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
+        if !words.is_empty() {
+            messages.push(Message::user(Origin::Guidance, words_of_persons(&words)));
+        }
+        let files = if were_made { self.changed_files().await? } else { Vec::new() };
         // It is the boundary of the step all the same; the word says what is special about it.
         let kind = if corpora.is_empty() { CheckpointKind::StepBoundary } else { CheckpointKind::CorpusCache };
         let now = self.ports.env.now();

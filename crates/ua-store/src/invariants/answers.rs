@@ -69,6 +69,18 @@ fn applied(
                 );
                 found.add("an_approval_is_used", id, why);
             }
+            // Such a call was let run in its own turn. One whose turn was over is told of otherwise.
+            let is_of_its_turn =
+                question.kind == QuestionKind::Approval && call.position.turn <= records.run.turn_index;
+            if let Some(remark) = remark_of(answer).filter(|_| is_of_its_turn)
+                && !is_in_the_history(records, remark)
+            {
+                let why = format!(
+                    "{by} let `{}` (call {}) run with a remark that the model never read",
+                    call.name.tool, call.call_id
+                );
+                found.add("a_remark_is_read", id, why);
+            }
         }
         (Choice::Skip, Some(call)) => skipped(found, records, question, answer, call),
         (Choice::Happened | Choice::Execute | Choice::Continue | Choice::Skip, None) => {

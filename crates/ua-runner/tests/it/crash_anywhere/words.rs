@@ -1,12 +1,12 @@
-//! What a person says beside the answer to a question about the run: the model reads it with the next request, once, whatever was asked and
-//! wherever the process dies.
+//! What a person says beside an answer, about the run or about a call: the model reads it with the next request, once, whatever was asked
+//! and wherever the process dies.
 
 #![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 
 use serde_json::{Value, json};
-use ua_core::{Env, Origin, Role, RunStatus};
+use ua_core::{Block, Env, Origin, Role, RunStatus};
 use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
-use ua_testkit::{CrashAt, Honours, World, own_tool};
+use ua_testkit::{CrashAt, Honours, ToolOutcome, World, foreign_tool, own_tool};
 
 use super::Scenario;
 
@@ -131,5 +131,79 @@ async fn an_end_without_another_request_leaves_no_answer_open() {
         assert_eq!((told(&records, 4).0, records.turns.len()), (0, 4), "{choice:?}");
         assert_eq!(records.questions[0].status, QuestionStatus::Closed, "{choice:?}");
         scenario.check_invariants(&format!("{choice:?}")).await;
+    }
+}
+
+/// A run that waits for a word about a call: an approval, or what came of one whose answer was lost.
+async fn about_a_call(kind: QuestionKind) -> (Scenario, QuestionRecord) {
+    let (tool, job) = if kind == QuestionKind::Approval {
+        (
+            json!({"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "s", "body": "b"}}),
+            json!({"objective": "Write to a@example.test.", "escalation": {"ask_human_before": ["email.*"]}}),
+        )
+    } else {
+        (json!({"name": "mcp__forum__post_comment", "input": {"text": "hi"}}), json!({"objective": "Post."}))
+    };
+    let next = json!({"tools": [{"name": "mcp__ua__read_local_file", "input": {"path": "a.txt"}}], "expect": {"contains": [WORDS]}});
+    let script = json!({"turns": [{"tools": [tool]}, next, {"text": "ALL DONE"}]}).to_string();
+    let world = World::new([
+        (own_tool("read_local_file"), Honours::Nothing),
+        (own_tool("send_email"), Honours::Keys),
+        (foreign_tool("forum", "post_comment"), Honours::Nothing),
+    ]);
+    world.next("post_comment", ToolOutcome::LostAfter);
+    let scenario = Scenario::with(world, Env::simulated(42), &script, &job.to_string(), None);
+    let run = scenario.resume().await;
+    assert_eq!(run.status, RunStatus::WaitingForHuman, "{kind:?}: {:?}", run.status_detail);
+    let asked = scenario.records().await.questions.pop().unwrap();
+    assert_eq!((asked.kind, asked.call_id.is_some()), (kind, true));
+    (scenario, asked)
+}
+
+/// How often the model was told the words, in results or beside them, and whether before its next reply.
+fn told_about(records: &RunRecords) -> (usize, bool) {
+    let times = |block: &Block| match block {
+        Block::Text { text } => text.matches(WORDS).count(),
+        Block::ToolResult { content, .. } => content.to_string().matches(WORDS).count(),
+        Block::Opaque { .. } | Block::ToolUse(_) => 0,
+    };
+    let of = |blocks: &[Block]| blocks.iter().map(times).sum::<usize>();
+    let said =
+        records.messages.iter().map(|record| (record, of(&record.message.blocks))).filter(|(_, times)| *times > 0);
+    let said: Vec<_> = said.collect();
+    let is_before = said.iter().all(|(record, _)| record.turn <= 1 && record.message.role == Role::User);
+    (said.iter().map(|(_, times)| times).sum(), is_before)
+}
+
+/// Whatever a person answers about a call, what they say beside it is read by the model, once.
+#[tokio::test]
+async fn the_words_beside_every_answer_about_a_call_reach_the_model_once_wherever_the_process_dies() {
+    for (kind, choice) in [
+        (QuestionKind::Approval, Choice::Execute),
+        (QuestionKind::Approval, Choice::Skip),
+        (QuestionKind::UnknownOutcome, Choice::Happened),
+        (QuestionKind::UnknownOutcome, Choice::Execute),
+        (QuestionKind::UnknownOutcome, Choice::Skip),
+    ] {
+        let (scenario, asked) = about_a_call(kind).await;
+        scenario.say(&asked, choice, WORDS).await;
+        let (crossings, run) = scenario.run_without_crash().await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{kind:?} {choice:?}: {:?}", run.status_detail);
+        for at in (0..crossings).map(CrashAt::After) {
+            let at_which = format!("{kind:?} {choice:?}, {at:?}");
+            let (scenario, asked) = about_a_call(kind).await;
+            scenario.say(&asked, choice, WORDS).await;
+            scenario.crash(at).await;
+            let mut run = scenario.resume().await;
+            // What was sent once more and lost is asked about once more.
+            if run.status == RunStatus::WaitingForHuman {
+                let again = scenario.records().await.questions.pop().unwrap();
+                scenario.choose(&again, Choice::Happened).await;
+                run = scenario.resume().await;
+            }
+            assert_eq!(run.status, RunStatus::Succeeded, "{at_which}: {:?}", run.status_detail);
+            assert_eq!(told_about(&scenario.records().await), (1, true), "{at_which}");
+            scenario.check_invariants(&at_which).await;
+        }
     }
 }
