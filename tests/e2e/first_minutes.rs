@@ -233,6 +233,16 @@ fn runs_are_found_from_a_folder_below_theirs() {
     below("runs list").code(0).shows(&["above", "succeeded"]);
     below("runs show last").code(0).shows(&["run above"]);
     assert!(!env.path("work/deep/er/AGENT_RUN_WORKSPACES").exists());
+    // Whoever comes back to another folder is told where the runs are.
+    fs::create_dir_all(env.path("other")).unwrap();
+    let elsewhere = |args: &str| {
+        let shell = std::path::Path::new("/bin/sh");
+        env.run_program(shell, &[], &["-c", &format!("cd ../other && exec {program} {args}")])
+    };
+    let root = env.arg("work/AGENT_RUN_WORKSPACES");
+    for args in ["status", "runs list", "questions"] {
+        elsewhere(args).code(0).says(&["note: no job was run in ", &format!("your runs are in {root}")]);
+    }
 }
 
 #[test]

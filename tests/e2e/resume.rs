@@ -39,10 +39,12 @@ fn question_id(env: &TestEnv) -> String {
 
 /// Where a run stands is said the same wherever a person looks, and no file is named that is not there.
 fn says_everywhere_that_it_crashed(env: &TestEnv) {
-    let shown = env.run(&["runs", "show", "r"]).code(0).stdout;
+    let shown = env.run(&["runs", "show", "r"]).code(0).shows(&["Processes      1; process 1 was killed at "]).stdout;
     assert!(shown.starts_with("crashed: no process drives it · run r"), "{shown}");
     assert!(shown.contains("1 in flight when its process ended") && !shown.contains("running"), "{shown}");
     assert!(!shown.contains("job_completion"), "{shown}");
+    let calls = env.run(&["calls", "list", "--run", "r"]).code(0).shows(&["in flight"]).stdout;
+    assert!(!calls.contains("running"), "{calls}");
     assert_eq!(env.run(&["runs", "show", "r", "--json"]).code(0).json()["shown_status"], "crashed");
     env.run(&["runs", "tail", "r", "--no-follow"]).code(0).shows(&["crashed: no process drives it; `ua resume r"]);
     let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0).stdout;

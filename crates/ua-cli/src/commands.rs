@@ -62,6 +62,21 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
             home.root().display()
         ));
     }
+    let is_about_runs = only_looks(&cli.command) && !matches!(cli.command, Command::Doctor(_));
+    if named_in.is_none() && is_about_runs && home.is_unused() {
+        // Whoever comes back to another folder is not told that all is done.
+        let others = home.used_elsewhere();
+        let shown: Vec<String> = others.iter().take(3).map(|root| root.display().to_string()).collect();
+        let more = others.len().checked_sub(shown.len()).filter(|more| *more > 0);
+        let more = more.map_or_else(String::new, |more| format!(" and {more} more (`ua trust --list`)"));
+        if !shown.is_empty() {
+            crate::output::tell(format!(
+                "note: no job was run in {} yet; your runs are in {}{more}: change the folder, or name one with --root",
+                home.root().display(),
+                shown.join(", ")
+            ));
+        }
+    }
     let _still = what_takes_long(&cli.command)
         .filter(|_| !crate::terminal::is_json())
         .map(|doing| Still::start(host.env(), doing, SHORT_SILENCE));

@@ -233,4 +233,12 @@ fn the_schema_is_made_by_a_job_and_workers_are_scaled_by_their_queue() {
     let schema = fs::read_to_string(workspace_root().join("migrations/postgres/V3__fleet.sql")).unwrap();
     assert!(query.contains("FROM ua.run_queue") && schema.contains("CREATE TABLE run_queue"));
     assert!(schema.contains("state IN ('ready', 'claimed', 'parked')"), "{query}");
+    // What is for later needs no worker now, and times are compared in the form in which they are stored.
+    let stored = ua_core::Timestamp::from_millis(0).to_string();
+    assert_eq!(stored, "1970-01-01T00:00:00.000Z");
+    assert!(
+        query.contains(r#"AND run_after <= to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"#),
+        "{query}"
+    );
+    assert!(schema.contains("run_after         text COLLATE"), "{query}");
 }

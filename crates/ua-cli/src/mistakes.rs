@@ -131,10 +131,10 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
             let meant = stray::meant(&word).map(|meant| failure("", meant));
             meant.or_else(|| {
                 let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
-                let name = ua_core::nearest(&word, names)?;
+                let near = ua_core::nearest(&word, names).map(|name| format!("did you mean `ua {name}`? "));
                 Some(
                     HostError::usage(format!("there is no command `{}`", output::line(&word, 60)))
-                        .hint(format!("did you mean `ua {name}`? `ua --help` lists the commands")),
+                        .hint(format!("{}`ua --help` lists the commands", near.unwrap_or_default())),
                 )
             })
         }
@@ -237,6 +237,7 @@ mod tests {
             ("ua gateway instal", "there is no command `gateway instal`", "`ua gateway install`"),
             ("ua gateway statu", "there is no command `gateway statu`", "`ua gateway status`"),
             ("ua runs lst", "there is no command `runs lst`", "`ua runs list`"),
+            ("ua transcript", "there is no command `transcript`", "`ua runs export RUN --transcript`"),
         ] {
             let error = said(line);
             let failure = told_apart(&error, &words(line)).unwrap_or_else(|| in_short(&error, &words(line)));
@@ -254,6 +255,9 @@ mod tests {
             assert_eq!(failure.message(), format!("there is no command `{group} qqqqqq`"));
             assert_eq!(failure.hint_text(), Some(format!("`ua {group} --help` lists the commands").as_str()));
         }
+        let failure = told_apart(&said("ua qqqqqq"), &words("ua qqqqqq")).unwrap();
+        assert_eq!(failure.message(), "there is no command `qqqqqq`");
+        assert_eq!(failure.hint_text(), Some("`ua --help` lists the commands"));
     }
 
     #[test]

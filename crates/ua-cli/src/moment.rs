@@ -47,6 +47,20 @@ pub(crate) fn clock(at: Timestamp) -> String {
     }
 }
 
+/// The instant of a line among others that follow: by the clock on the wall, below the day that it is of; the whole of it for everybody else.
+pub(crate) fn of_line(at: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() { clock(at) } else { at.to_string() }
+}
+
+/// The day of an instant, which stands in front of the lines of that day; `None` where each has its whole instant.
+pub(crate) fn day(at: Timestamp) -> Option<String> {
+    crate::terminal::is_read_by_person().then(|| day_in(at, &TimeZone::system()))
+}
+
+fn day_in(at: Timestamp, zone: &TimeZone) -> String {
+    written(at, "%a %Y-%m-%d", zone)
+}
+
 /// A sentence of ours with its instants by the clock on the wall, and with the day where that is another one. What others wrote is not passed
 /// here: it is shown as it is.
 pub(crate) fn in_sentence(text: &str, now: Timestamp) -> Cow<'_, str> {

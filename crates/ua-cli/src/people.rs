@@ -272,6 +272,7 @@ impl People for AtTerminal {
         lock(&self.under_way).take(seen);
         if let Some(text) = self.wanted_line(seen) {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
+            let text = crate::moment::in_sentence(&text, ua_core::system::env().now()).into_owned();
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
         if let Some(still) = &*lock(&self.still) {

@@ -3,7 +3,7 @@
 use clap::CommandFactory as _;
 
 /// A word, and what it is called here.
-const WORDS: [(&str, &str); 29] = [
+const WORDS: [(&str, &str); 31] = [
     ("run", "ua job FILE"),
     ("start", "ua job FILE"),
     ("exec", "ua job FILE"),
@@ -23,6 +23,8 @@ const WORDS: [(&str, &str); 29] = [
     ("tail", "ua runs tail RUN"),
     ("watch", "ua runs tail RUN"),
     ("export", "ua runs export RUN"),
+    ("transcript", "ua runs export RUN --transcript"),
+    ("timeline", "ua runs export RUN --html"),
     ("continue", "ua resume RUN"),
     ("restart", "ua resume RUN"),
     ("retry", "ua resume RUN"),

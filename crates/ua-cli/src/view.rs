@@ -299,7 +299,7 @@ pub(crate) struct TailEvent {
     /// When, RFC 3339.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
-    /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question,
+    /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question, answered,
     /// process (one took the run, left it or was killed), sub_agent (one began, ended or waits), or run (the last line).
     pub(crate) event: &'static str,
     /// The run: the one that was asked for, or that of a sub-agent.
@@ -358,6 +358,9 @@ pub(crate) struct RunDeleted {
     pub(crate) kept_for: Vec<ua_core::RunId>,
     /// What it sent and nobody knows the end of, in sentences: the same job would do it again.
     pub(crate) may_have_happened: Vec<String>,
+    /// The same as a person reads it: of one that nobody drives it is not `running`.
+    #[serde(skip)]
+    pub(crate) stands: String,
     /// Whether it sent anything that has an effect outside.
     #[serde(skip)]
     pub(crate) had_effects: bool,

@@ -5,6 +5,7 @@
 //!
 //! Proved by: `ua_store::conformance::fleet` (the queue), the end-to-end tests `fleet` (processes that are killed and told to stop).
 
+mod begun_in;
 mod cron;
 mod due;
 mod fits;
@@ -17,6 +18,7 @@ mod worker;
 use crate::error::HostError;
 use crate::home::Home;
 
+pub use begun_in::say_where_begun;
 pub use cron::Cron;
 pub use queues::of_worker as queues_of_worker;
 pub use schedule::{ScheduledJob, cron_of, submit_for};

@@ -1,5 +1,6 @@
 //! A job file: reading it, and starting the run it describes, or resuming the one that is named.
 
+mod anew;
 mod beginning;
 mod earlier_text;
 mod unfinished;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
+use ua_core::{CallId, Message, Origin, RunId, RunSpec, RunStatus};
 use ua_resume::NextStep;
 use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store, StoreError};
@@ -18,7 +19,7 @@ pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
 pub use self::unfinished::left_as;
 pub(crate) use self::unfinished::{Foretold, refusal};
-use self::unfinished::{LOOKED_AT, ended_in_doubt, in_doubt, unfinished};
+use self::unfinished::{LOOKED_AT, ended_in_doubt, unfinished};
 use crate::alert::Alerts;
 use crate::consent;
 use crate::error::{HostError, Kind};
@@ -71,11 +72,6 @@ pub struct Iterations {
 }
 
 impl JobRequest {
-    /// The command that asks for another run of this job, whatever runs of it there are.
-    fn anew(&self) -> String {
-        format!("ua {} {} --new", if self.for_queue { "submit" } else { "job" }, self.file.display())
-    }
-
     /// How a refusal ends.
     fn nothing_done(&self) -> &'static str {
         if self.for_queue { "nothing was queued" } else { "nothing was started" }
@@ -172,6 +168,8 @@ pub(crate) enum Fate {
     Queued(RunRecord, Box<QueueEntry>),
     /// Its key is that of a run that has not succeeded.
     Taken(RunRecord),
+    /// A run of it ended with a call of which nobody knows what came of it, this one first: to start it again may do that again.
+    InDoubt(RunRecord, CallId),
 }
 
 /// Looks for the runs that answer for a job. Nothing is stored, and nobody is asked.
@@ -209,6 +207,13 @@ pub(crate) async fn fate(
     {
         return Ok(found);
     }
+    if !request.new
+        && !request.again
+        && request.run_id.is_none()
+        && let Some((ended, call)) = ended_in_doubt(host, store, spec).await?
+    {
+        return Ok(Fate::InDoubt(ended, call).into());
+    }
     Ok(Fate::Start { earlier: None }.into())
 }
 
@@ -233,7 +238,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Ok(Found::Done(store, done, changed));
         }
         Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
-        Fate::AtWork(_) | Fate::Elsewhere(..) | Fate::Queued(..) => {
+        Fate::AtWork(_) | Fate::Elsewhere(..) | Fate::Queued(..) | Fate::InDoubt(..) => {
             return Err(refused_for(host, &store, request, &launch, &foretold).await?);
         }
         Fate::Left(ref left) => {
@@ -281,13 +286,6 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
-    if request.run_id.is_none()
-        && !request.new
-        && !request.again
-        && let Some(ended) = ended_in_doubt(host, &store, &run.spec, earlier.as_ref()).await?
-    {
-        return Err(in_doubt(request, &ended));
-    }
     // Whoever names the run, or asks for a new one, knows that it is another one.
     if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
         tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
@@ -337,7 +335,8 @@ async fn refused_for(
         | Fate::Start { .. }
         | Fate::Named(_)
         | Fate::Done(_)
-        | Fate::Taken(_) => None,
+        | Fate::Taken(_)
+        | Fate::InDoubt(..) => None,
     };
     let refused = refusal(host, request, launch, found, standing.as_ref());
     Ok(refused.unwrap_or_else(|| HostError::waiting("another run of the same job is not finished")))

@@ -17,7 +17,8 @@ use crate::error::HostError;
 use crate::settings::Settings;
 
 /// Options of launchers that decide nothing about what is run.
-const HARMLESS: [&str; 12] = [
+const HARMLESS: [&str; 13] = [
+    "--",
     "--interactive",
     "--isolated",
     "--no-install",
@@ -189,7 +190,15 @@ fn of_command(command: &str, args: &[&str]) -> Option<String> {
 }
 
 fn of_npm(rest: &[&str]) -> Option<String> {
-    let (package, after) = first_word(rest, &[])?;
+    let (package, after) = match named_package(rest) {
+        Some((package, rest)) => {
+            // Of a command by another name nobody knows whose it is: what a package lacks is looked for in PATH.
+            let (command, after) = first_word(&rest, &[])?;
+            let own = npm_name(package)?.rsplit('/').next();
+            (package, (own == Some(command)).then(|| after.to_vec())?)
+        }
+        None => first_word(rest, &[]).map(|(package, after)| (package, after.to_vec()))?,
+    };
     let name = npm_name(package)?;
     // A bridge to a remote server: what counts is where it leads.
     if name == "mcp-remote" {
@@ -198,8 +207,23 @@ fn of_npm(rest: &[&str]) -> Option<String> {
     Some(format!("npm:{name}"))
 }
 
+/// The package that an option in front of the command names (`npx --package PACKAGE COMMAND`), and the words without that option.
+fn named_package<'a>(words: &[&'a str]) -> Option<(&'a str, Vec<&'a str>)> {
+    let command = words.iter().position(|word| !word.starts_with('-'));
+    let at = words.iter().position(|word| *word == "-p" || word.split('=').next() == Some("--package"))?;
+    if command.is_some_and(|command| command < at) {
+        return None;
+    }
+    let (package, taken) = match words[at].split_once('=') {
+        Some((_, package)) => (package, 1),
+        None => (*words.get(at + 1)?, 2),
+    };
+    let rest = words.iter().enumerate().filter(|(place, _)| !(at..at + taken).contains(place));
+    Some((package, rest.map(|(_, word)| *word).collect()))
+}
+
 /// The first word that is no option, and what follows it; `None` if an option is not known.
-fn first_word<'a>(words: &'a [&'a str], with_value: &[&str]) -> Option<(&'a str, &'a [&'a str])> {
+fn first_word<'w, 'a>(words: &'w [&'a str], with_value: &[&str]) -> Option<(&'a str, &'w [&'a str])> {
     let mut at = 0;
     while let Some(word) = words.get(at) {
         if !word.starts_with('-') {
@@ -265,11 +289,15 @@ mod tests {
 
     #[test]
     fn a_command_line_names_its_package() {
-        let cases: [(&str, &[&str], &str); 16] = [
+        let cases: [(&str, &[&str], &str); 20] = [
             ("npx", &["-y", "@notionhq/notion-mcp-server"], "npm:@notionhq/notion-mcp-server"),
             ("npx", &["-y", "@playwright/mcp@latest", "--headless"], "npm:@playwright/mcp"),
             ("/usr/bin/npx", &["tavily-mcp@0.2.1"], "npm:tavily-mcp"),
             ("npm", &["exec", "--yes", "pkg@^1"], "npm:pkg"),
+            ("npx", &["-y", "--package", "tavily-mcp@0.2.1", "tavily-mcp"], "npm:tavily-mcp"),
+            ("npx", &["--package=@upstash/context7-mcp", "-y", "context7-mcp"], "npm:@upstash/context7-mcp"),
+            ("npm", &["exec", "-p", "tavily-mcp", "--", "tavily-mcp"], "npm:tavily-mcp"),
+            ("npx", &["-p", "mcp-remote", "mcp-remote", "https://mcp.linear.app/sse"], "host:mcp.linear.app"),
             ("npx", &["-y", "mcp-remote", "https://mcp.linear.app/sse"], "host:mcp.linear.app"),
             ("uvx", &["mcp-server-git==1.2.3", "--repository", "."], "pypi:mcp-server-git"),
             ("uvx", &["awslabs.aws-api-mcp-server@latest"], "pypi:awslabs.aws-api-mcp-server"),
@@ -295,10 +323,16 @@ mod tests {
     #[test]
     fn s13_a_command_line_that_could_run_something_else_names_no_package() {
         let good = "@modelcontextprotocol/server-github";
-        let cases: [(&str, &[&str]); 14] = [
+        let cases: [(&str, &[&str]); 20] = [
             ("npx", &["-y", "--registry=https://evil.example", good]),
             ("npx", &["-y", "-p", "evil", good]),
             ("npx", &["-c", "evil", good]),
+            ("npx", &["-y", "--package", good, "evil"]),
+            ("npx", &["-y", "--package", good, "sh", "-c", "evil"]),
+            ("npx", &["-y", "--package", good, "--package", "evil", "server-github"]),
+            ("npx", &["-y", "--package", "github:evil/server-github", "server-github"]),
+            ("npx", &["-y", "--package", good, "-c", "server-github"]),
+            ("npx", &["-y", "--package", good]),
             ("npx", &["-y", "@modelcontextprotocol/server-github@npm:evil"]),
             ("npx", &["-y", "@modelcontextprotocol/server-github@https://evil.example/x.tgz"]),
             ("npx", &["-y", "github:evil/server-github"]),

@@ -101,6 +101,10 @@ impl Progress {
                 line(tool, 80),
                 line(why, 160)
             )),
+            RunEvent::ReplyShortened { turn, tokens, why } => Some(format!(
+                "turn {turn} · a reply of that length is refused, asking again for {tokens} tokens at most: {}",
+                line(why, 160)
+            )),
             RunEvent::ImagesLeftOut { turn, why } => Some(format!(
                 "turn {turn} · refused, perhaps for images of tools, asking again without them: {}",
                 line(why, 160)
@@ -119,7 +123,7 @@ impl Progress {
             }
             RunEvent::AnswerNotKept { call_id, said, why } => Some(format!(
                 "the answer of {call_id} is recorded nowhere: the database does not accept it, and {}. The tool said: {}. If this process ends \
-                 before there is room, record it when the run asks: `ua calls resolve {call_id} --happened`",
+                 before there is room, say what the tool said when the run asks: `ua calls resolve {call_id} --happened`, or `--retry` if it did nothing",
                 line(why, 200),
                 line(said, 300)
             )),
@@ -134,6 +138,12 @@ impl Progress {
                     line(why, 120),
                     next_try_in_words(wait, left, *may_be_billed, ends_in)
                 ))
+            }
+            RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis } => {
+                let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
+                let ends_in = ends_in_millis.map(Duration::from_millis);
+                let next = next_try_in_words(wait, left, false, ends_in);
+                Some(format!("tools · attempt {attempt} failed ({}), nothing was sent; {next}", line(why, 160)))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let used = match *max_tool_calls {
@@ -180,7 +190,7 @@ impl Progress {
                 format!("{} · {} {}{took}", place(call), line(&call.name.tool, 80), outcome(call))
             }
             CallProgress::Retrying { call, wait } => {
-                let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
+                let why = ua_resume::error_in_words(call).map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
                 format!(
                     "{} · {} failed before taking effect ({why}), again in {}",
                     place(call),
@@ -286,7 +296,9 @@ pub fn outcome(call: &CallRecord) -> String {
         CallStatus::Succeeded => "ok".to_owned(),
         CallStatus::Cancelled if call.resolution == Some(Resolution::Refused) => format!("refused{}", refused(call)),
         CallStatus::Cancelled => format!("not run{}", detail()),
-        CallStatus::FailedDefinite | CallStatus::FailedReported => format!("failed{}", detail()),
+        CallStatus::FailedDefinite | CallStatus::FailedReported => {
+            ua_resume::failure_in_words(call, |why| line(why, 120))
+        }
         CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => call.status.to_string(),
     }
 }
@@ -327,6 +339,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::ToolLeftOut { turn, tool, why } => {
             json!({"event": "tool_left_out", "turn": turn, "tool": tool, "why": why})
         }
+        RunEvent::ReplyShortened { turn, tokens, why } => {
+            json!({"event": "reply_shortened", "turn": turn, "max_output_tokens": tokens, "why": why})
+        }
         RunEvent::ImagesLeftOut { turn, why } => json!({"event": "images_left_out", "turn": turn, "why": why}),
         RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
         RunEvent::SessionForgotten { turn, response_id } => {
@@ -343,6 +358,12 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({
                 "event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
                 "may_be_billed": may_be_billed, "ends_in_millis": ends_in_millis,
+            })
+        }
+        RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis } => {
+            json!({
+                "event": "tool_server_away", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
+                "ends_in_millis": ends_in_millis,
             })
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {

@@ -15,7 +15,7 @@ pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
 use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::{
     Answer, AnswerRecord, Choice, FleetStore as _, LedgerStore as _, QuestionKind, QuestionRecord, QuestionStatus,
-    RunRecord, RunStore, Store,
+    RunRecord, RunStore, Store, Turns,
 };
 
 use crate::corrections;
@@ -73,9 +73,17 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
         }
         None => None,
     };
-    let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
+    // The turn of a call that is asked about is not committed, so it is in no history yet.
+    let messages = match &call {
+        Some(call) => {
+            let turn = call.position.turn;
+            store.load_of(&question.run_id, Turns::Range(turn, turn)).await.map(|records| records.messages)
+        }
+        None => store.history(&question.run_id).await,
+    };
+    let messages = messages.map_err(|e| HostError::store("read the history", &e))?;
     let late = question.call_id.as_ref().map(|call| LateFile::at(home.late_replies()).about(call)).unwrap_or_default();
-    let mut known = answers::known(question, call.as_ref(), &attempts, &history, &late);
+    let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late);
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     known.extend(what_helps(&run, question));
     Ok(Beside { known, reach: reach(store, question).await? })
@@ -336,6 +344,8 @@ pub async fn answer(
         Ok(settled) => settled,
         Err(why) => return Err(not_taken(store, question, why).await?),
     };
+    // Whoever reads the page later is not sent to a question that has its answer.
+    restart::write(host.home(), store).await;
     if is_gateway {
         return Ok(after_gateway_answer(choice == Choice::Abort));
     }

@@ -8,6 +8,8 @@
 //! Invariants: the number is in the state folder before it is in the root, so whoever finds a root in place can judge it; a root that is
 //! made gets its name with the number in it already.
 
+mod databases;
+
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
@@ -148,6 +150,11 @@ impl Roots {
         if self.knows(&folder) { Belief::Own } else { Belief::Foreign }
     }
 
+    /// Whether a folder, by where it really is, is the user's state folder, in which `ua` alone writes.
+    pub(crate) fn is_state(&self, real: &Path) -> bool {
+        self.state.as_ref().and_then(|state| state.canonicalize().ok()).is_some_and(|state| state == real)
+    }
+
     /// Whether a folder is one of this user's roots, by its own name and no link.
     pub(crate) fn are_own(&self, folder: &Path) -> bool {
         // Few folders have the file, and nothing else is read of the others.
@@ -191,13 +198,17 @@ impl Roots {
         Some(format!("{} cannot be made ({})", state.display(), io::Error::from(error)))
     }
 
-    /// Makes `root`, as this user's own. Somebody else who makes it meanwhile is as good.
+    /// Makes `root`, as this user's own. Somebody else who makes it meanwhile is as good. An empty folder that cannot be replaced, because
+    /// something is mounted there or what it is in is not this user's to change, gets its mark where it is.
     pub(crate) fn make(&self, root: &Path) -> io::Result<()> {
         let (Some(parent), Some(name)) = (root.parent(), root.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         fs::create_dir_all(parent)?;
         let number = ua_files::unguessable()?;
+        if root.is_dir() && self.judge(root) == Belief::Empty && !is_replaceable(root, parent) {
+            return self.mark(&Folder::open_itself(root)?, &root.canonicalize()?, &number);
+        }
         let new = parent.join(format!(".{}.{number}", name.to_string_lossy()));
         fs::DirBuilder::new().mode(0o700).create(&new)?;
         let made = self.mark(&Folder::open_itself(&new)?, &parent.canonicalize()?.join(name), &number);
@@ -221,15 +232,34 @@ impl Roots {
         self.mark(&folder, &root.canonicalize()?, &ua_files::unguessable()?)
     }
 
-    fn mark(&self, folder: &Folder, path: &Path, number: &str) -> io::Result<()> {
+    /// The user's state folder, which is made if it is not there.
+    fn make_state(&self) -> io::Result<Folder> {
         let Some(state) = &self.state else {
             return Err(io::Error::new(io::ErrorKind::NotFound, NO_HOME));
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        let roots = Folder::open(state)?.make_folder(ROOTS)?;
+        Folder::open(state)
+    }
+
+    fn mark(&self, folder: &Folder, path: &Path, number: &str) -> io::Result<()> {
+        let roots = self.make_state()?.make_folder(ROOTS)?;
         roots.replace(number, path.as_os_str().as_encoded_bytes())?;
         folder.replace(MARKER, format!("{number}\n").as_bytes())
     }
+}
+
+/// Whether a folder may be put in the place of one that is there.
+fn is_replaceable(folder: &Path, parent: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|meta| meta.dev()).ok();
+    let is_mounted = is_mount_point(folder) || device(folder) != device(parent);
+    !is_mounted && rustix::fs::access(parent, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// Whether something is mounted on a folder, of the same file system as well; no where the kernel does not say.
+fn is_mount_point(folder: &Path) -> bool {
+    let (flags, mask) = (rustix::fs::AtFlags::SYMLINK_NOFOLLOW, rustix::fs::StatxFlags::empty());
+    let attributes = rustix::fs::statx(rustix::fs::CWD, folder, flags, mask);
+    attributes.is_ok_and(|found| found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT))
 }
 
 /// Whether nothing that belongs to the root leads elsewhere: `names` are the files and folders that this program has there.
@@ -294,6 +324,23 @@ mod tests {
         assert!(roots.disown(&copy_itself).unwrap());
         std::os::unix::fs::symlink(&root, dir.path().join("link")).unwrap();
         assert_eq!(roots.judge(&dir.path().join("link")), Belief::Link);
+    }
+
+    #[test]
+    fn an_empty_folder_that_cannot_be_replaced_is_marked_where_it_is() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, root) = (dir.path().join("closed"), dir.path().join("closed/runs"));
+        fs::create_dir_all(&root).unwrap();
+        let roots = Roots::new(Some(dir.path().join("state")));
+        fs::set_permissions(&parent, fs::Permissions::from_mode(0o555)).unwrap();
+        roots.make(&root).unwrap();
+        fs::set_permissions(&parent, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(roots.judge(&root), Belief::Own);
+        assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
+        // What is mounted is told from what is not.
+        assert!(is_mount_point(Path::new("/proc")) && !is_replaceable(Path::new("/proc"), Path::new("/")));
+        assert!(!is_mount_point(&root) && is_replaceable(&root, &parent));
     }
 
     #[test]

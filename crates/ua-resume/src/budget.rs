@@ -40,8 +40,13 @@ impl BudgetLine {
         match (self.unit, self.limit) {
             ("milliseconds", Some(limit)) => format!("{} of {}{reached}", span(self.used), span(limit)),
             ("milliseconds", None) => span(self.used),
-            (unit, Some(limit)) => format!("{} of {limit} {unit}{reached}", self.used),
-            (unit, None) => format!("{} {unit}, no limit", self.used),
+            (units, Some(limit)) => {
+                let limit = ua_core::counted(limit, units.strip_suffix('s').unwrap_or(units));
+                format!("{} of {limit}{reached}", self.used)
+            }
+            (units, None) => {
+                format!("{}, no limit", ua_core::counted(self.used, units.strip_suffix('s').unwrap_or(units)))
+            }
         }
     }
 }

@@ -373,28 +373,35 @@ impl Runs {
         })
     }
 
-    /// Asks a run to end. Whoever drives it ends it between calls; one that nobody drives ends when its step is run again.
+    /// Ends a run. Whoever drives it ends it between calls; one that nobody drives is ended here, as `ua runs cancel` does, with nothing sent and its
+    /// questions withdrawn. A call that is in doubt stays so. Where something of an earlier process is still alive, the run ends when its step is
+    /// run again.
     ///
     /// # Errors
-    /// [`Error::Id`], [`Error::Store`].
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]. Once it is asked for, the run ends when its step is run again at the latest.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
         let asked = self.store.request_cancel(&run_id(id)?, reason, self.env.now()).await;
-        asked.map(drop).map_err(Error::store("cancel the run"))
+        asked.map_err(Error::store("cancel the run"))?;
+        let (run, workspace) = (run_id(id)?, self.workspace(id)?);
+        #[cfg(feature = "mcp")]
+        let left = crate::servers::left_behind(&self.folder, &run, &self.env, &self.redactor)?;
+        #[cfg(not(feature = "mcp"))]
+        let left = ua_dispatch::LocalTools::new(self.env.clone());
+        let host = StepHost::new(self.store.clone(), workspace, self.env.clone()).with_locks(self.locks());
+        Ok(host.end_if_asked(&run, &left).await?)
     }
 
-    /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wall_minutes` and the others of
-    /// [`Budgets`](crate::Budgets), by the names of their fields. The step's definition stays as it is; the run goes on when it is run again.
+    /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
+    /// [`Budgets`](crate::Budgets), by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run goes on when it is run again.
     ///
     /// # Errors
     /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, [`Error::Store`] for a run that has ended.
     pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
         let (run, value) = (self.get(id).await?, value.into());
         let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
-        let mut names: BTreeSet<&str> = BTreeSet::from(["max_turns"]);
-        let known = serde_json::to_value(ua_core::Budgets::default()).unwrap_or_default();
-        names.extend(known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
+        let names = budget_names();
         if !names.contains(budget) {
-            let names: Vec<&str> = names.into_iter().collect();
+            let names: Vec<String> = names.into_iter().collect();
             return Err(Error::Refused(format!("there is no budget `{budget}`; budgets are {}", names.join(", "))));
         }
         fields[budget] = value.clone();
@@ -430,6 +437,18 @@ impl Runs {
     }
 }
 
+/// The names of all budgets. Those that may be without a limit have one here, since a budget without one is not written.
+fn budget_names() -> BTreeSet<String> {
+    let all = ua_core::Budgets {
+        max_turns: Some(1),
+        max_tokens: Some(1),
+        max_cost: ua_core::Money::parse("1 USD"),
+        ..ua_core::Budgets::default()
+    };
+    let all = serde_json::to_value(all).unwrap_or_default();
+    all.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
 impl std::fmt::Debug for Runs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runs").field("folder", &self.folder).finish_non_exhaustive()
@@ -449,4 +468,38 @@ fn made(folder: &Path) -> Result<PathBuf, Error> {
 
 fn absolute(folder: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(folder).map_err(|source| Error::Folder { path: folder.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that is added to the budgets does not compile here until somebody looks whether it can be set.
+    #[test]
+    fn every_budget_has_its_name() {
+        let ua_core::Budgets {
+            max_wallclock_minutes: _,
+            max_steps: _,
+            max_tool_calls: _,
+            max_retries_per_tool_call: _,
+            max_same_error_repeats: _,
+            max_provider_wait_minutes: _,
+            max_turns: _,
+            max_tokens: _,
+            max_cost: _,
+        } = ua_core::Budgets::default();
+        let names: Vec<String> = budget_names().into_iter().collect();
+        let wanted = [
+            "max_cost",
+            "max_provider_wait_minutes",
+            "max_retries_per_tool_call",
+            "max_same_error_repeats",
+            "max_steps",
+            "max_tokens",
+            "max_tool_calls",
+            "max_turns",
+            "max_wallclock_minutes",
+        ];
+        assert_eq!(names, wanted);
+    }
 }

@@ -65,7 +65,7 @@ pub struct AnswerArgs {
     /// With `happened`: the provider's id of what happened
     #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
-    /// What the model is told: the answer to its question, or a remark about a call that is skipped
+    /// What the model is told: the answer to its question, or a remark beside another answer
     #[arg(long)]
     pub text: Option<String>,
     /// With `accept`: the values that a tool asks for, as a JSON object; fields left out take their default

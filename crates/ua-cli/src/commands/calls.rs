@@ -131,13 +131,23 @@ pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostEr
     }
 }
 
+/// What a person reads of a call that was under way when its process ended.
+const LEFT: &str = "in flight";
+
+/// Whether it was under way when its process ended, and nobody has looked since what became of it.
+fn is_left(home: &Home, call: &CallRecord) -> bool {
+    call.status == CallStatus::Running
+        && !call.name.is_task()
+        && !ua_runner::RunLock::is_held(&home.locks(), &call.run_id)
+}
+
 /// Sent, outcome not known. One that a person left (`skip`) is still unknown, to them as well. A call that is still `running` is one if
 /// its process is gone.
 fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     match call.status {
         CallStatus::Unknown => true,
         // Of a task its sub-agent's run says where it stands.
-        CallStatus::Running => !call.name.is_task() && !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
+        CallStatus::Running => is_left(home, call),
         CallStatus::Prepared
         | CallStatus::Succeeded
         | CallStatus::FailedDefinite
@@ -184,7 +194,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 format!("{}.{}", call.position.turn, call.position.ordinal),
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
-                ua_resume::call_standing(call).to_owned(),
+                if is_left(home, call) { LEFT.to_owned() } else { ua_resume::call_standing(call).to_owned() },
                 call.attempt.to_string(),
                 line(&in_a_list(call), 200),
             ]
@@ -211,7 +221,7 @@ fn in_a_list(call: &CallRecord) -> String {
         None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
             format!("left unresolved; {} settles it", ua_resume::correct_by_hand(call.call_id.as_str()))
         }
-        None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
+        None => call.external_correlation_id.clone().or_else(|| ua_resume::error_in_words(call)).unwrap_or_default(),
     }
 }
 
@@ -409,7 +419,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     }
     let store = host.home().open()?;
     let call = find::call(&store, &args.call).await?;
-    let question = question_about(&store, &call).await?;
+    let question = question_about(&store, &call, choice).await?;
     let said = Answer { proof: args.proof.clone(), ..Answer::new(choice) };
     let mut then = questions::answer(host, &store, &question, said).await?;
     if choice == Choice::Abort {
@@ -462,20 +472,49 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     Ok(OK)
 }
 
-/// The open question about a call. One that is in doubt and was never asked about is asked about by the next resume.
-async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<QuestionRecord, HostError> {
+/// The open question about a call. One that is in doubt and was never asked about is asked about by the next resume; what came of any other one is
+/// recorded, and the command for that is printed where it would be taken.
+async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) -> Result<QuestionRecord, HostError> {
     let open =
         store.open_questions(Some(&call.run_id)).await.map_err(|e| HostError::store("read the questions", &e))?;
-    open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
-        let failure =
-            HostError::usage(format!("call {} is {} and has no open question", call.call_id, call.status.in_words()));
-        if call.status == CallStatus::Running {
-            failure.hint(format!(
-                "its process has ended or is still running: `ua resume {}` finds out, and asks if it cannot",
-                call.run_id
-            ))
-        } else {
-            failure.hint("`ua calls list --unknown` shows the calls whose outcome is unknown, `ua questions` what waits for an answer")
+    if let Some(question) = open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)) {
+        return Ok(question);
+    }
+    let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let ended = if run.status.is_terminal() { format!(", and its run is {}", run.status) } else { String::new() };
+    let failure = HostError::usage(format!(
+        "call {} is {} and has no open question{ended}",
+        call.call_id,
+        call.status.in_words()
+    ));
+    if call.status == CallStatus::Running {
+        return Err(failure.hint(format!(
+            "its process has ended or is still running: `ua resume {}` finds out, and asks if it cannot",
+            call.run_id
+        )));
+    }
+    let outcome = match choice {
+        Choice::Happened => Some(CorrectedTo::Happened),
+        // Nothing sends it again; that it did not happen lets somebody ask for it again.
+        Choice::Execute => Some(CorrectedTo::NotHappened),
+        Choice::Skip => Some(CorrectedTo::Skipped),
+        Choice::Continue | Choice::Abort => None,
+    };
+    let hint = match outcome {
+        None => "`ua calls list --unknown` shows the calls whose outcome is unknown, `ua questions` what waits for an answer".to_owned(),
+        Some(outcome) => {
+            let said = NewCorrection { outcome, reason: "TEXT".to_owned(), proof: None };
+            match corrections::check(call, &said) {
+                Ok(()) => format!(
+                    "`ua calls resolve {} --as {outcome} --reason TEXT` records it; `ua calls show {}` has what is known",
+                    call.call_id, call.call_id
+                ),
+                Err(why) => {
+                    let hint = why.hint_text().map_or_else(String::new, |hint| format!("; {hint}"));
+                    format!("{why}{hint}")
+                }
+            }
         }
-    })
+    };
+    Err(failure.hint(hint))
 }

@@ -418,8 +418,7 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let FleetState { mut queue, workers, .. } = store.fleet_state(most).await.map_err(failed)?;
     let ended = workers.iter().filter(|worker| ua_runner::has_ended_here(&worker.owner));
     let ended: BTreeSet<&str> = ended.map(|worker| worker.worker.as_str()).collect();
-    let answered = ua_host::tree::answered_runs(&store).await?;
-    let locks = host.home().locks();
+    let (answered, locks) = (ua_host::tree::answered_runs(&store).await?, host.home().locks());
     for entry in &mut queue {
         let is_held = RunLock::is_held(&locks, &entry.run_id);
         if entry.state == QueueState::Claimed {
@@ -432,12 +431,13 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
             // What a worker found when it looked says more; why a run was parked is no longer so.
             let found = entry.why.take().filter(|_| entry.state == QueueState::Ready);
             entry.state = QueueState::Claimed;
-            entry.why = found.or_else(|| Some("driven by a process that is not a worker".to_owned()));
+            entry.why = found.or_else(|| Some("driven by a process that is no registered worker".to_owned()));
         } else if entry.state == QueueState::Parked && answered.contains(&entry.run_id) {
             entry.state = QueueState::Ready;
             entry.why = Some("answered; a worker continues it".to_owned());
         }
     }
+    fleet::say_where_begun(&store, &mut queue, &workers, now).await.map_err(failed)?;
     Ok((queue, now))
 }
 

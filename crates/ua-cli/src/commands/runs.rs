@@ -8,7 +8,7 @@ use ua_core::{CallStatus, RunId, RunStatus, Timestamp};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
-use ua_resume::{Standing, calls_in_words, inherited_turns_in_words};
+use ua_resume::{LifeEnd, Standing, calls_in_words, inherited_turns_in_words, lives_beside};
 use ua_runner::{StepSummary, UsageSummary};
 use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
@@ -281,7 +281,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let now = ua_core::system::env().now();
     print(format!(
         "Status         {}\nTurns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
-         Cost           {}\nStarted        {}\n{}",
+         Cost           {}\nStarted        {}\n{}{}",
         crate::output::plain(&standing.to_string()),
         records.run.turn_index,
         inherited_turns_in_words(&records),
@@ -295,6 +295,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
         cost(&usage),
         moment::local(records.run.created_at, now),
         ended(&records, &standing, now),
+        processes(&records, &standing, now),
     ))?;
     print(steps_text(&records))?;
     print(iterations_text(&records))?;
@@ -319,6 +320,21 @@ fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let word = if run.status.is_terminal() { "Ended" } else { "Last change" };
     let held = if run.held_millis == 0 { String::new() } else { format!(", {} at work", work(run.held_millis)) };
     format!("{word:<14} {} ({} after it started{held})\n", moment::local(run.updated_at, now), work(took))
+}
+
+/// How many processes drove the run, and which of them were killed; nothing of one that was driven by one to its end.
+fn processes(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
+    let lives = lives_beside(records, standing);
+    let count = lives.last().map_or(0, |last| last.process);
+    let killed = lives.iter().filter(|life| life.end == LifeEnd::Killed);
+    let killed: Vec<String> = killed
+        .map(|life| format!("process {} was killed at {}", life.process, moment::local(life.last_seen_at, now)))
+        .collect();
+    match (count, killed.as_slice()) {
+        (0 | 1, []) => String::new(),
+        (count, []) => format!("Processes      {count}\n"),
+        (count, killed) => format!("Processes      {count}; {}\n", killed.join("; ")),
+    }
 }
 
 /// What the run cost; where nobody knows, how that is changed.

@@ -291,6 +291,9 @@ fn row(schedule: ScheduleRecord) -> ScheduleRow {
     }
 }
 
+/// What is due for longer than this is late: workers look every few seconds.
+const ON_TIME: std::time::Duration = std::time::Duration::from_mins(2);
+
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     let now = host.env().now();
     let stored = if host.home().is_unused() { Vec::new() } else { schedules(&host.home().open_read_only()?).await? };
@@ -303,8 +306,15 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
         return print("there are no schedules\n");
     }
     let cells = rows.into_iter().zip(next).map(|(row, next_at)| {
-        let next = if row.is_paused { "paused".to_owned() } else { moment::due(next_at, now) };
-        vec![row.name, row.cron, row.time_zone, next, row.file]
+        let next = match now.since(next_at) {
+            _ if row.is_paused => "paused".to_owned(),
+            // No worker was there, or none could submit it, which each of them says.
+            late if late > ON_TIME => format!("overdue by {}", moment::since(next_at, now)),
+            _ => moment::due(next_at, now),
+        };
+        let is_there = std::path::Path::new(&row.file).exists();
+        let file = if is_there { row.file } else { format!("{} (not on this machine)", row.file) };
+        vec![row.name, row.cron, row.time_zone, next, file]
     });
     print_table(&crate::listings::SCHEDULES, cells.collect())
 }

@@ -87,7 +87,9 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
         out.push_str(&format!("\n{unchecked}\n"));
     }
     let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
-    let effects: Vec<String> = records.calls.iter().chain(below).filter_map(effect_line).collect();
+    let is_left = standing.is_left();
+    let effects: Vec<String> =
+        records.calls.iter().chain(below).filter_map(|call| effect_line(call, is_left)).collect();
     if !effects.is_empty() {
         out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
     }
@@ -175,13 +177,15 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
     }
 }
 
-fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
+fn effect_line(call: &ua_store::CallRecord, is_left: bool) -> Option<String> {
     let is_effect = call.policy.effect_kind.is_some() || call.policy.class == ua_core::SideEffectClass::External;
     if !is_effect || call.status == CallStatus::Cancelled {
         return None;
     }
     let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
-    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), call_standing(call)).trim_end().to_owned())
+    // Whether it was carried out is what a resume finds out.
+    let word = if is_left && call.status == CallStatus::Running { "in flight" } else { call_standing(call) };
+    Some(format!("  {:<24} {word:<14}{id}", line(&call.name.tool, 24)).trim_end().to_owned())
 }
 
 /// The history of the run that a question is of, where the records have it: a sub-agent's is its own.
@@ -203,6 +207,9 @@ pub(crate) fn look_at(call: &ua_core::CallId) -> String {
 /// A question with what is known about it, and the commands that answer it, each with what it does.
 pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> String {
     let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&question.text)));
+    if question.text.contains(ua_ledger::ARGUMENTS_CUT) {
+        out.push_str("  All arguments: `ua questions --full`\n");
+    }
     out.push_str(&known_lines(&beside.known));
     if let Some(call) = &question.call_id {
         out.push_str(&look_at(call));

@@ -71,7 +71,8 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     let mut tree = Tree::new(found.clone(), (found.turn_index + 1).saturating_sub(args.turns), !args.no_tasks);
     let live = (follow && crate::terminal::can_draw() && !crate::terminal::is_json()).then(Live::start);
     let first = tree.look(&store).await?;
-    let mut is_read = show(&first.told)?;
+    let mut day = moment::day(env.now());
+    let mut is_read = show(&first.told, &mut day)?;
     let mut records = first.records;
     let mut alone = 0;
     while follow && is_read && alone < PATIENCE && is_open(records.run.status) {
@@ -79,7 +80,7 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
         // Asked before the database: what its process wrote last is there once it is gone.
         let is_held = RunLock::is_held(&home.locks(), &records.run.run_id);
         let look = tree.look(&store).await?;
-        is_read = show(&look.told)?;
+        is_read = show(&look.told, &mut day)?;
         if let Some(live) = &live {
             let mut standing = tree.top().standing(&look.records);
             standing.calls.extend(look.calls_below);
@@ -91,7 +92,7 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     drop(live);
     if is_read {
         let standing = standing(home, &store, &records.run).await?;
-        show(&[NamedEvent { event: end(&records, &standing), who: None }])?;
+        show(&[NamedEvent { event: end(&records, &standing), who: None }], &mut day)?;
     }
     Ok(if follow { exit_code(&records.run) } else { OK })
 }
@@ -101,18 +102,23 @@ fn is_open(status: RunStatus) -> bool {
     matches!(status, RunStatus::Queued | RunStatus::Running)
 }
 
-/// Writes events; `false` when nobody reads any more.
-fn show(told: &[NamedEvent]) -> Result<bool, HostError> {
+/// Writes events, each below the day that it is of; `false` when nobody reads any more.
+fn show(told: &[NamedEvent], day: &mut Option<String>) -> Result<bool, HostError> {
+    let now = ua_core::system::env().now();
     for NamedEvent { event, who } in told {
+        let its_day = moment::day(event.at);
+        let heading = its_day.clone().filter(|_| *day != its_day && !crate::terminal::is_json());
+        *day = its_day;
         let text = if crate::terminal::is_json() {
             Shown::exact(&format!("{}\n", json_line(event)?))
         } else {
             let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
-            let text = line(&event.text, 400);
+            let text = line(&moment::in_sentence(&event.text, now), 400);
             let ids = [event.run_id.as_str(), event.question_id.as_deref().unwrap_or_default()];
-            let clock = moment::clock(event.at);
+            let clock = moment::of_line(event.at);
             let text = format!("{who}{}", shortened(&text, &ids));
-            Shown::from(format!("{clock} {}\n", wrapped(&crate::output::plain(&text), clock.len() + 1)))
+            let heading = heading.map_or_else(String::new, |day| format!("{day}\n"));
+            Shown::from(format!("{heading}{clock} {}\n", wrapped(&crate::output::plain(&text), clock.len() + 1)))
         };
         if !crate::terminal::around_live(|| print_on(text))? {
             return Ok(false);
@@ -146,6 +152,7 @@ struct Tail {
     committed: BTreeSet<u32>,
     calls: BTreeMap<String, (CallStatus, u32)>,
     questions: BTreeSet<QuestionId>,
+    answered: BTreeSet<QuestionId>,
     /// Processes that were said to have taken the run, by the number of their ownership.
     taken: BTreeSet<u64>,
     /// Those that were said to be gone.
@@ -207,6 +214,18 @@ impl Tail {
                 event.question_id = Some(question.question_id.to_string());
                 event.tool_call_id = question.call_id.as_ref().map(ToString::to_string);
                 event.text = format!("a question · {}", line(&question.text, 200));
+                let call = question.call_id.as_ref().and_then(|call| records.call(call));
+                let turn = call.map_or(records.run.turn_index + 1, |call| call.position.turn);
+                events.push(((turn, 5), event));
+            }
+            if let Some(answer) = &question.answer
+                && self.answered.insert(question.question_id.clone())
+            {
+                let mut event = blank(records, answer.answered_at, "answered", None);
+                event.question_id = Some(question.question_id.to_string());
+                event.tool_call_id = question.call_id.as_ref().map(ToString::to_string);
+                let what = ua_resume::answers::in_short(question.kind, answer.choice, answer.text.as_deref());
+                event.text = format!("{} answered {}: {what}", line(&answer.by, 60), question.question_id);
                 let call = question.call_id.as_ref().and_then(|call| records.call(call));
                 let turn = call.map_or(records.run.turn_index + 1, |call| call.position.turn);
                 events.push(((turn, 5), event));

@@ -14,6 +14,7 @@ use ua_dispatch::StopSignal;
 use ua_store::{FleetChange, FleetStore as _, ScheduleRecord, StoreError, WorkerRecord};
 
 use super::cron::Cron;
+use super::health::Health;
 use super::schedule::{due, submit_for};
 use super::worker::{Nobody, POLL, RENEWAL, Told};
 use crate::Database;
@@ -69,19 +70,28 @@ pub(super) struct Timetable {
     worker: String,
     stop: StopSignal,
     told: Told,
+    health: Health,
     seen: BTreeMap<String, Seen>,
     /// When each failed that could not be submitted, and what was said of it.
     failed: BTreeMap<String, (Timestamp, String)>,
 }
 
 impl Timetable {
-    pub(super) fn new(host: &Host, store: &Arc<Database>, worker: &str, stop: &StopSignal, told: &Told) -> Self {
+    pub(super) fn new(
+        host: &Host,
+        store: &Arc<Database>,
+        worker: &str,
+        stop: &StopSignal,
+        told: &Told,
+        health: &Health,
+    ) -> Self {
         Self {
             host: host.clone(),
             store: store.clone(),
             worker: worker.to_owned(),
             stop: stop.clone(),
             told: told.clone(),
+            health: health.clone(),
             seen: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
@@ -93,6 +103,7 @@ impl Timetable {
         loop {
             let looked_at = env.now();
             let rest = Box::pin(self.look(&leaves)).await;
+            self.health.state().failing_schedules = self.failed.len();
             let pause = match rest {
                 Ok(Rest::Nothing) => {
                     caught_up.note(Some(looked_at));

@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) freed: u64,
     /// Renewals that failed or came late.
     pub(super) late_renewals: u64,
+    /// Schedules whose job it could not submit when it last looked.
+    pub(super) failing_schedules: usize,
     pub(super) depths: Vec<QueueDepth>,
 }
 
@@ -59,6 +61,7 @@ impl Health {
             requeued: 0,
             freed: 0,
             late_renewals: 0,
+            failing_schedules: 0,
             depths: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), env: env.clone() }
@@ -141,6 +144,8 @@ fn metrics(now: Timestamp, state: &State) -> String {
     one("ua_worker_requeued_total", "counter", "Runs that it gave back", &count(state.requeued));
     one("ua_worker_takeovers_total", "counter", "Runs of dead workers that it made ready again", &count(state.freed));
     one("ua_worker_late_renewals_total", "counter", "Renewals of its lease that failed", &count(state.late_renewals));
+    let failing = count(state.failing_schedules as u64);
+    one("ua_worker_schedules_failing", "gauge", "Schedules whose job it cannot submit", &failing);
     let of_queues = |value: &dyn Fn(&QueueDepth) -> f64| -> Vec<(String, f64)> {
         state.depths.iter().map(|depth| (format!("{{queue=\"{}\"}}", depth.queue), value(depth))).collect()
     };

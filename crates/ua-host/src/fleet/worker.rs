@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use ua_core::{Env, RunId, RunStatus, Timestamp, Trace};
 use ua_dispatch::StopSignal;
+use ua_resume::NextStep;
 use ua_runner::{LockError, RunLock, owner_stamp, process_is_alive};
 use ua_store::{
     FleetChange, FleetDone, FleetStore as _, QueueEntry, QueueState, Release, RunRecord, Store as _, StoreError,
@@ -268,7 +269,8 @@ impl Worker {
         let mut renewed_at = self.env().now().minus(RENEWAL);
         let caught_up = CaughtUp::default();
         let (stays, leaves) = watch::channel(());
-        let timetable = Timetable::new(&self.host, &self.store, &self.record.worker, &self.stop, &self.told);
+        let (worker, health) = (&self.record.worker, &self.health);
+        let timetable = Timetable::new(&self.host, &self.store, worker, &self.stop, &self.told, health);
         let mut timetable = tokio::spawn(timetable.keep(caught_up.clone(), leaves));
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
@@ -337,7 +339,7 @@ impl Worker {
     }
 
     /// What is left in its queues once there is nothing that it could do: nobody works on anything that might come back, and each run that waits
-    /// is for later, or was tried here and cannot be driven. `None` while there is something to do.
+    /// is for later, or was tried and cannot be driven. `None` while there is something to do.
     async fn left_behind(&self) -> Option<LeftBehind> {
         let (now, state) = (self.now().await.ok()?, self.store.fleet_state(LOOKED_AT).await.ok()?);
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
@@ -345,7 +347,19 @@ impl Worker {
         let mut left = LeftBehind::default();
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, refusals.get(&entry.run_id)) {
-                (QueueState::Parked, _) => {}
+                (QueueState::Parked, _) => match self.store.run(&entry.run_id).await {
+                    // A question, or what the job itself set a bound to: that is said where it is, and is nothing about this place.
+                    Ok(run)
+                        if run.status.is_terminal()
+                            || matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped) => {}
+                    Ok(run) => {
+                        let why = entry.why.clone().unwrap_or_else(|| run.status.to_string());
+                        let why = format!("{why}; `ua queue move {}` makes a worker try it again", entry.run_id);
+                        left.misfits.insert(entry.run_id.clone(), why);
+                    }
+                    Err(StoreError::NotFound { .. }) => {}
+                    Err(_) => return None,
+                },
                 (QueueState::Ready, Some(refusal)) if refusal.is_lasting() => {
                     left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
                 }
@@ -497,19 +511,25 @@ impl Worker {
             }
             Ok(Ending::Waiting) => {
                 self.refusals.forget(id);
-                let how = found.map_or(RunStatus::Stopped, |run| run.status);
+                let how = found.as_ref().map_or(RunStatus::Stopped, |run| run.status);
                 let why =
                     detail.as_deref().map_or_else(String::new, |why| format!(": {}", crate::text::line(why, 200)));
-                self.say(&match how {
-                    RunStatus::WaitingForHuman => format!("run {id} waits for you: `ua questions`"),
-                    RunStatus::Stopped
-                    | RunStatus::Queued
-                    | RunStatus::Running
-                    | RunStatus::Succeeded
-                    | RunStatus::Failed
-                    | RunStatus::Cancelled => {
-                        format!("run {id} is {how}{why}; `ua queue move {id}` makes a worker try it again")
+                // What another worker would come to as well is lifted first, by the command that does.
+                let lift = found.as_ref().ok().map(NextStep::of).filter(|next| !next.is_to_be_tried_again());
+                self.say(&match (how, lift) {
+                    (RunStatus::WaitingForHuman, _) => format!("run {id} waits for you: `ua questions`"),
+                    (RunStatus::Stopped, Some(next)) => {
+                        format!("run {id} is {how}{why}; `{}` {}", next.command, next.does())
                     }
+                    (
+                        RunStatus::Stopped
+                        | RunStatus::Queued
+                        | RunStatus::Running
+                        | RunStatus::Succeeded
+                        | RunStatus::Failed
+                        | RunStatus::Cancelled,
+                        _,
+                    ) => format!("run {id} is {how}{why}; `ua queue move {id}` makes a worker try it again"),
                 });
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }

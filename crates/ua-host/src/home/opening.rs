@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ua_files::Folder;
 use ua_store::StoreError;
@@ -14,7 +14,7 @@ use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 use ua_store_sqlite::{SqliteConfig, SqliteStore, Standing, Trouble, holds_nothing, refuse_others};
 
 use super::elsewhere::NAME_IT;
-use super::{Home, OWN};
+use super::{DATABASE, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::roots::{Belief, NO_HOME, Unknown, first_link};
@@ -51,10 +51,47 @@ impl Home {
         let expected = self.was_used();
         self.refuse_what_is_on_a_server()?;
         self.make()?;
-        let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
-        SqliteStore::open(config).map(Database::File).map_err(|error| {
+        let config = SqliteConfig {
+            expected_existing: expected,
+            identity: self.own_identity(),
+            ..SqliteConfig::new(&self.database)
+        };
+        let store = SqliteStore::open(config).map_err(|error| {
+            if let Some(replaced) = self.replaced() {
+                return replaced;
+            }
             let failure = self.cannot_open(&error);
             if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
+        })?;
+        self.note_database(store.db_uuid());
+        Ok(Database::File(store))
+    }
+
+    /// The identity that the database has to have, unless a person names the root: whatever is in it is theirs then.
+    fn own_identity(&self) -> Option<String> {
+        if self.root_is_named { None } else { self.roots.database_at(&self.database) }
+    }
+
+    /// Notes that the database is this user's own. Where nothing can be noted, the root itself is unknown to the next command.
+    pub fn note_database(&self, identity: &str) {
+        if let Err(error) = self.roots.note_database(&self.database, identity) {
+            tracing::debug!(%error, "the database could not be noted as this user's own");
+        }
+    }
+
+    /// The refusal of a database that is not the one that was in this root, as far as it can be read: a checkout may have brought it.
+    fn replaced(&self) -> Option<HostError> {
+        let (own, found) = (self.own_identity()?, ua_store_sqlite::identity_of(&self.database)?);
+        (own != found).then(|| {
+            HostError::usage(format!(
+                "{} is not the database that your installation of ua had there: somebody put another one in its place, as a checkout may do",
+                self.database.display()
+            ))
+            .hint(format!(
+                "its runs may start programs of somebody else; if you put it there, say so with `ua trust {0}` or --trust-root, or name it with --root \
+                 {0}; otherwise put yours back (`ua db restore COPY`); nothing was changed",
+                self.root.display()
+            ))
         })
     }
 
@@ -75,6 +112,9 @@ impl Home {
         }
         if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
             self.refuse_file()?;
+            if let Some(replaced) = self.replaced() {
+                return Err(replaced);
+            }
             let opened = fs::OpenOptions::new().append(true).open(&self.database);
             return opened.map(drop).map_err(|e| {
                 HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
@@ -293,7 +333,11 @@ impl Home {
                     )));
             }
         }
-        SqliteStore::open_read_only(&self.database).map_err(|error| self.cannot_open(&error))
+        let store = SqliteStore::open_read_only(&self.database).map_err(|error| self.cannot_open(&error))?;
+        match self.own_identity().filter(|own| own != store.db_uuid()).and_then(|_| self.replaced()) {
+            Some(replaced) => Err(replaced),
+            None => Ok(store),
+        }
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
@@ -307,6 +351,16 @@ impl Home {
         let was_used = self.was_used();
         let is_unreadable = fs::metadata(&self.database).is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
         !was_used && !is_unreadable && holds_nothing(&self.database) && unreadable(&self.root).is_none()
+    }
+
+    /// The other folders of this user's that have runs, the one that was used last first.
+    pub fn used_elsewhere(&self) -> Vec<PathBuf> {
+        let here = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let used_at = |root: &PathBuf| fs::metadata(root.join(DATABASE)).and_then(|file| file.modified()).ok();
+        let noted = self.roots.noted().into_iter().filter(|noted| noted.is_there && noted.folder != here);
+        let mut used: Vec<_> = noted.filter_map(|noted| Some((used_at(&noted.folder)?, noted.folder))).collect();
+        used.sort();
+        used.into_iter().rev().map(|(_, folder)| folder).collect()
     }
 
     /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, or that a server has them.
@@ -497,6 +551,55 @@ mod tests {
             }
             assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "{name}: nothing was made beside it");
             assert!(!folder.path().join("work").exists() && !user.exists(), "{name}: and nothing was noted");
+        }
+    }
+
+    #[test]
+    fn a_database_that_somebody_put_in_the_place_of_the_own_one_is_refused_until_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work, theirs) = (folder.path().join("work"), folder.path().join("theirs"));
+        let settings = |folder_of: &Path, user: &str| {
+            let variables = [("HOME".to_owned(), folder.path().join(user).display().to_string())].into();
+            fs::create_dir_all(folder_of).unwrap();
+            Settings::read(Process { folder: Some(folder_of.to_path_buf()), variables, ..Process::default() })
+        };
+        let (own, foreign) = (settings(&work, "me"), settings(&theirs, "they"));
+        let home = || Home::new(&own, None).unwrap();
+        close(home().open().unwrap());
+        close(Home::new(&foreign, None).unwrap().open().unwrap());
+        // The folder, its mark and all notes stay as they are.
+        let database = home().database().to_path_buf();
+        let before = fs::read(&database).unwrap();
+        let put = |bytes: &[u8]| fs::write(&database, bytes).unwrap();
+        put(&fs::read(theirs.join(DEFAULT_ROOT).join("runtime_state.db")).unwrap());
+        let planted = fs::read(&database).unwrap();
+        for refused in [
+            home().open().unwrap_err(),
+            home().open_read_only().unwrap_err(),
+            home().open_file().unwrap_err(),
+            home().could_open().unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), crate::error::Kind::Usage, "{refused}");
+            assert!(refused.to_string().contains("somebody put another one in its place"), "{refused}");
+            assert!(refused.hint_text().unwrap().contains("ua trust"), "{refused}");
+        }
+        assert!(fs::read(&database).unwrap() == planted, "it was not changed");
+        put(&before);
+        close(home().open().unwrap());
+        // Each of these is a person's word.
+        let trusting: [&dyn Fn(); 3] = [
+            &|| Home::adopt(&own, &work.join(DEFAULT_ROOT)).unwrap(),
+            &|| close(Home::new(&own, Some(Path::new(DEFAULT_ROOT))).unwrap().open().unwrap()),
+            &|| close(home().trusted().open().unwrap()),
+        ];
+        for trust in trusting {
+            put(&planted);
+            assert!(home().open().is_err());
+            trust();
+            close(home().open().unwrap());
+            put(&before);
+            Home::adopt(&own, &work.join(DEFAULT_ROOT)).unwrap();
+            close(home().open().unwrap());
         }
     }
 

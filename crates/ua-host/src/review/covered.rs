@@ -571,6 +571,10 @@ impl Covered {
     /// All code in a folder and below, or all that is not data.
     fn folder(&mut self, folder: &Path, depth: usize, counts: Counts) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        // What `ua` notes there is no code, and it notes there that somebody trusts a server.
+        if self.known.is_state(&real) {
+            return;
+        }
         if self.seen.get(&(real.clone(), counts)).is_some_and(|before| *before <= depth) {
             return;
         }
@@ -647,6 +651,11 @@ fn says(file: &Path, name: &[u8]) -> bool {
 
 fn is_code(path: &Path) -> bool {
     has_ending(path, &CODE)
+}
+
+/// Whether a file is a program or a part of one, and nothing that a server may keep beside its script.
+pub(super) fn is_program_file(path: &Path) -> bool {
+    (is_code(path) && !has_ending(path, &DATA)) || begins_with(path, *b"#!")
 }
 
 /// Whether nothing that works in the folder of a project can take a file there for code, or for what says which code there is.

@@ -316,6 +316,14 @@ fn s9_what_a_way_to_start_something_runs_counts_in_whatever_language() {
         ("ruby", &["sub/s.rb"], &[("RUBYOPT", "-r./x/h")], &["sub/s.rb"], "x/h.rb"),
         ("lua", &["s.lua"], &[("LUA_PATH", "x/?.lua;;")], &["s.lua"], "x/h.lua"),
         ("lua", &["sub/s.lua"], &[("LUA_INIT", "@x/i.lua")], &["sub/s.lua"], "x/i.lua"),
+        // A part that is empty is the folder that the program works in.
+        ("python3", &["sub/s.py"], &[("PYTHONPATH", ":")], &["sub/s.py"], "sitecustomize.py"),
+        ("python3", &["sub/s.py"], &[("PYTHONPATH", "/usr/lib/a::/usr/lib/b")], &["sub/s.py"], "sitecustomize.py"),
+        ("python3", &["sub/s.py"], &[("LD_LIBRARY_PATH", ":/usr/lib")], &["sub/s.py"], "libz.so.1"),
+        ("python3", &["sub/s.py"], &[("LD_LIBRARY_PATH", "/usr/lib:")], &["sub/s.py"], "libz.so.1"),
+        ("env", &["PATH=:/usr/bin", "python3", "sub/s.py"], &[], &["sub/s.py"], "python3"),
+        ("bash", &["sub/s.sh"], &[("PATH", "")], &["sub/s.sh"], "foo"),
+        ("perl", &["sub/s.pl"], &[("PERL5LIB", ":/usr/share/perl5")], &["sub/s.pl"], "H.pm"),
         ("java", &["-jar", "a.jar"], &[("JAVA_TOOL_OPTIONS", "-javaagent:x/b.jar")], &["a.jar"], "x/b.jar"),
     ];
     for (command, args, variables, others, counts) in ways {
@@ -365,7 +373,13 @@ fn s9_what_a_server_works_on_may_change_and_in_a_launchers_folder_only_what_is_d
     let covered = covered("db-server", None, &[], &variables, base, &Roots::default(), None);
     assert_eq!(covered.files, BTreeSet::new());
     // The system's folders are not the checkout's.
-    let far = [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("LD_LIBRARY_PATH", "/usr/lib")];
+    let far = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", "/tmp"),
+        ("LD_LIBRARY_PATH", "/usr/lib"),
+        // Python reads one that is empty as none.
+        ("PYTHONPATH", ""),
+    ];
     assert_eq!(super::covered("db-server", None, &[], &far, base, &Roots::default(), None).files, BTreeSet::new());
 }
 
@@ -493,4 +507,23 @@ fn s9_a_program_that_may_find_code_by_itself_is_covered_or_named() {
         let covered = covered(line[0], None, &args, &[], dir.path(), &Roots::default(), None);
         assert_eq!(covered.warnings, [""; 0], "{line:?}");
     }
+}
+
+/// A script in the home folder lies beside everything there, and beside what says that it is trusted.
+#[test]
+fn what_ua_notes_for_the_user_is_no_code_of_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, state) = (dir.path(), dir.path().join(".local/state/ua"));
+    fs::create_dir_all(&state).unwrap();
+    for file in ["server.py", ".local/lib.py", ".local/state/ua/trust.json", ".local/state/ua/logins/a.json"] {
+        fs::create_dir_all(home.join(file).parent().unwrap()).unwrap();
+        fs::write(home.join(file), "{}").unwrap();
+    }
+    let script = home.join("server.py").display().to_string();
+    let of = |known: &Roots| {
+        covered("python3", None, std::slice::from_ref(&script), &[], &home.join("proj"), known, Some(home)).files
+    };
+    let known = Roots::new(Some(state));
+    assert_eq!(of(&known), BTreeSet::from([home.join("server.py"), home.join(".local/lib.py")]));
+    assert_eq!(of(&Roots::default()).len(), 4, "without it they would count");
 }

@@ -1,0 +1,76 @@
+//! What is said of runs that wait and that only workers of one place take, because they were begun there.
+
+use ua_core::{RunId, Timestamp};
+use ua_store::{QueueEntry, QueueState, StoreError, WorkerRecord};
+
+use crate::Database;
+use crate::database::Whereabouts;
+
+/// Says why each run waits that is due and was begun in another place: its lineage is driven there alone, by a worker that may not be there.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn say_where_begun(
+    store: &Database,
+    queue: &mut [QueueEntry],
+    workers: &[WorkerRecord],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let waits = |entry: &&mut QueueEntry| {
+        entry.state == QueueState::Ready && entry.why.is_none() && entry.options.run_after <= now
+    };
+    let mut waiting: Vec<&mut QueueEntry> = queue.iter_mut().filter(waits).collect();
+    let runs: Vec<RunId> = waiting.iter().map(|entry| entry.run_id.clone()).collect();
+    let places = store.whereabouts(&runs.iter().collect::<Vec<_>>()).await?;
+    for (entry, place) in waiting.iter_mut().zip(places) {
+        if let Whereabouts::Elsewhere(place) = place {
+            entry.why = Some(begun_in(&place, workers, now));
+        }
+    }
+    Ok(())
+}
+
+/// Why a run waits that was begun in a place.
+fn begun_in(place: &str, workers: &[WorkerRecord], now: Timestamp) -> String {
+    let is_there = |worker: &WorkerRecord| worker.place_shown == place && worker.lease_until > now;
+    let there: Vec<&WorkerRecord> = workers.iter().filter(|worker| is_there(worker)).collect();
+    if there.is_empty() {
+        format!("begun in {place}, where no worker runs; only one there takes it")
+    } else if there.iter().all(|worker| worker.is_draining) {
+        format!("begun in {place}, where the worker takes no more runs; only one there takes it")
+    } else {
+        format!("begun in {place}; only a worker there takes it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_another_place_says_whether_a_worker_is_there() {
+        let at = |second: i64| Timestamp::from_millis(second * 1_000);
+        let worker = |place: &str, lease: i64, is_draining| WorkerRecord {
+            worker: "w".to_owned(),
+            place: place.to_owned(),
+            place_shown: place.to_owned(),
+            owner: ua_runner::owner_stamp(ua_core::Trace::new(&ua_core::system::env())),
+            version: "1.0.0".to_owned(),
+            queues: Vec::new(),
+            slots: 1,
+            started_at: at(0),
+            lease_until: at(lease),
+            is_draining,
+        };
+        let said = |workers: &[WorkerRecord]| begun_in("/runs on two", workers, at(50));
+        let nobody = "begun in /runs on two, where no worker runs; only one there takes it";
+        assert_eq!(said(&[]), nobody);
+        assert_eq!(said(&[worker("/runs on one", 60, false), worker("/runs on two", 50, false)]), nobody);
+        assert!(said(&[worker("/runs on two", 60, true)]).contains("takes no more runs"));
+        let drains = worker("/runs on two", 60, true);
+        assert_eq!(
+            said(&[drains, worker("/runs on two", 60, false)]),
+            "begun in /runs on two; only a worker there takes it"
+        );
+    }
+}
