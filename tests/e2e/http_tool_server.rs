@@ -134,12 +134,12 @@ fn post(text: &str) -> Value {
 }
 
 #[test]
-fn a_server_that_goes_away_stops_the_run_until_it_is_back_and_nothing_is_posted_twice() {
+fn a_server_that_goes_away_and_is_not_waited_for_stops_the_run_until_it_is_back_and_nothing_is_posted_twice() {
     let env = env();
     let server = Server::start("127.0.0.1:0", &[Then::AnswerAndLeave]);
     server.configure(&env);
     let turns = json!([post("first"), post("second"), {"text": "Posted.", "expect": {"tool_result_ok": true}}]);
-    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_provider_wait_minutes": 0}}), &turns);
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
     output.shows(&["stopped (tool_server)", "`web`", "cannot be reached", "ua resume r"]);
     assert_eq!(env.value("SELECT status, stop_reason FROM runs"), "stopped tool_server");

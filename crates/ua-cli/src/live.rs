@@ -157,6 +157,7 @@ impl State {
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
             RunEvent::Retrying { .. } => "waiting before the model is asked again".clone_into(&mut self.doing),
+            RunEvent::ToolServerAway { .. } => "waiting for a tool server".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
                 self.turn = *turn;
                 self.tool_calls = *tool_calls;
@@ -197,6 +198,7 @@ impl State {
             | RunEvent::Accepted { .. }
             | RunEvent::ToolLeftOut { .. }
             | RunEvent::ImagesLeftOut { .. }
+            | RunEvent::ReplyShortened { .. }
             | RunEvent::HistoryCut { .. }
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }

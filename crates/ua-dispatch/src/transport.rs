@@ -24,6 +24,9 @@ pub enum TransportError {
         server: String,
         /// What happened, with the last lines it wrote to its standard error.
         why: String,
+        /// Whether it may start in a while with nobody doing anything about it: it is away, or ended at once. A program that is not there, or a
+        /// login that is refused, is somebody's to correct.
+        may_pass: bool,
     },
     /// Its tools are not what they were when a person looked at them, or when the step began.
     #[error("the tools of `{server}` cannot be used: {why}")]
@@ -65,6 +68,19 @@ pub enum TransportError {
         /// What happened.
         why: String,
     },
+}
+
+impl TransportError {
+    /// Whether the same may succeed in a while with nobody doing anything about it. Nothing was sent in any case.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::NotStarted { may_pass, .. } => *may_pass,
+            Self::NotReached { .. } | Self::NotListed { .. } => true,
+            Self::UnknownServer { .. } | Self::Changed { .. } | Self::Elsewhere { .. } | Self::NotIdentified { .. } => {
+                false
+            }
+        }
+    }
 }
 
 /// Whether an earlier process of a tool server can still act.

@@ -310,6 +310,14 @@ impl LlmError {
         matches!(self, Self::InvalidRequest { status: 400 | 413 | 422, message } if !crate::http::too_long::names_a_part(message))
     }
 
+    /// How long a reply may be asked for, where it is a refusal of a request that asks for a longer one than `asked` tokens; in tokens.
+    pub fn longest_reply(&self, asked: u32) -> Option<u32> {
+        let (Self::InvalidRequest { status: 400 | 413 | 422, message } | Self::TooLong { message, .. }) = self else {
+            return None;
+        };
+        crate::http::reply_limit::longest_reply(message, asked)
+    }
+
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
     /// tell.
     pub fn may_be_about_images(&self) -> bool {
@@ -357,6 +365,10 @@ impl LlmError {
     /// What a person can try who uses this provider, for the line below the message.
     pub fn hint(&self, provider: &str) -> Option<String> {
         let (key, url) = variables_of(provider);
+        if self.longest_reply(u32::MAX).is_some() {
+            let words = "fork the run with a lower `model.max_output_tokens`, which is how long a reply may be";
+            return Some(words.to_owned());
+        }
         let words = match self {
             Self::Unauthorized { .. } => {
                 return Some(format!("check that the provider's key{key} is valid and its account in good standing"));

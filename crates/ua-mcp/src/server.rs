@@ -155,8 +155,8 @@ impl Server {
         of(self.spec.name.clone(), self.redactor.text(why).into_owned())
     }
 
-    fn not_started(&self, why: impl AsRef<str>) -> TransportError {
-        self.error(|server, why| TransportError::NotStarted { server, why }, why.as_ref())
+    fn not_started(&self, why: impl AsRef<str>, may_pass: bool) -> TransportError {
+        self.error(|server, why| TransportError::NotStarted { server, why, may_pass }, why.as_ref())
     }
 
     pub(crate) fn not_listed(&self, why: impl AsRef<str>) -> TransportError {
@@ -323,9 +323,9 @@ impl Server {
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,
-            () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
+            () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), true)),
         };
-        let connection = opened.map_err(|why| self.not_started(why))?;
+        let connection = opened.map_err(|(why, may_pass)| self.not_started(why, may_pass))?;
         let generation = Horizon::generation(&shared.locks.unique());
         tracing::info!(server, generation, "connected to a tool server");
         Ok(Running { generation, link: Link::Remote(connection) })
@@ -337,8 +337,10 @@ impl Server {
             Reach::Http { url, headers } => return self.connect(url, headers, shared).await,
         };
         let server = &self.spec.name;
-        let generation =
-            shared.locks.begin(server).map_err(|error| self.not_started(format!("cannot create its lock: {error}")))?;
+        let generation = shared
+            .locks
+            .begin(server)
+            .map_err(|error| self.not_started(format!("cannot create its lock: {error}"), false))?;
         let launch = Launch {
             shim: &shared.shim,
             server,
@@ -351,7 +353,7 @@ impl Server {
             redactor: &shared.redactor,
             stderr_log: shared.stderr_log.as_deref().map(Path::new),
         };
-        let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
+        let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why, false))?;
         let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
         let opening = Session::open(Arc::clone(&host), shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
         let opened = tokio::select! {
@@ -369,9 +371,9 @@ impl Server {
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;
                 if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {
-                    return Err(self.not_started(format!("{why}; {detail}")));
+                    return Err(self.not_started(format!("{why}; {detail}"), true));
                 }
-                Err(self.not_started(why))
+                Err(self.not_started(why, true))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The loop that carries out what the machine decides.
 
 mod admit;
+mod away;
 mod changes;
 mod conclude;
 mod conversation;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
+use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
 use ua_evidence::{UNDECLARED, Undeclared};
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
@@ -86,8 +87,11 @@ async fn drive_to_conclusion(
         records = load_standing(ports).await?;
         start = start_of(&records);
     }
-    let limits =
-        Limits { shared_turns: records.run.shared_turns(), ..Limits::of(&records.run.spec, &records.budgets()) };
+    let limits = Limits {
+        shared_turns: records.run.shared_turns(),
+        audience: Audience::of(&records.run.entrypoint),
+        ..Limits::of(&records.run.spec, &records.budgets())
+    };
     let patience = Duration::from_mins(records.budgets().max_provider_wait_minutes.into());
     let machine = RunMachine::new(limits, start).with_retry(settings.retry.within(patience));
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
@@ -173,6 +177,8 @@ struct Driver<'a> {
     correction_note: Option<String>,
     /// What they said in answers about the run.
     unread: UnreadWords,
+    /// The longest reply that is asked for, since the provider refused a longer one. Another process finds that out anew.
+    reply_limit: Option<u32>,
     /// Whether somebody was told that the history does not fit.
     told_over_limit: bool,
     /// The turn whose request was too long for the model, so that its history is cut.
@@ -223,6 +229,7 @@ impl<'a> Driver<'a> {
             files: NextFiles::of_start(records.run.turn_index, acquired_at),
             correction_note: None,
             unread: UnreadWords::default(),
+            reply_limit: None,
             told_over_limit: false,
             cut_for: None,
             undeclared: Vec::new(),

@@ -10,9 +10,11 @@
 //! | a request that does not fit the budget | stop |
 //! | no reply, and another request may bring one | wait, then reserve again, as long as the patience lasts |
 //! | a request that is too long for the model, or may be | reserve again, with a history that is cut harder, a few times, until there is nothing to cut |
+//! | a request that asks for a longer reply than the model writes, where the job names no length | reserve again, with a shorter one |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, adjacent tasks together, each other call with an effect alone |
 //! | a task whose sub-agent cannot go on now | the other tasks of its group, then wait for a person or stop, as the sub-agent does |
 //! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group; but for those that a person skipped, too, and behind a skip those that a person let run |
+//! | a tool server that is away for as long as the patience lasts, or that a person has to do something about | stop |
 //! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
@@ -184,6 +186,11 @@ impl RunMachine {
     pub fn admit(&self, estimate: &Estimate) -> Result<(), String> {
         self.limits.admit(&self.used.spent, estimate)?;
         self.phase.as_ref().map_or(Ok(()), |phase| phase.admit(estimate))
+    }
+
+    /// How patient the run is with what is away: the model's provider, and tool servers that it has called before.
+    pub fn retry(&self) -> RetryPolicy {
+        self.retry
     }
 
     /// Where the run stops by itself.

@@ -120,6 +120,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         is_too_long: false,
         may_be_too_long: false,
         took: Duration::ZERO,
+        asks_for_less: false,
         without: None,
         without_images: false,
         refused: None,
@@ -480,7 +481,7 @@ fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
         assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
         assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
         if let Command::Stop(Conclusion::Stopped { detail, .. }) = &command {
-            assert!(detail.contains("--max-provider-wait-minutes 32"), "{detail}");
+            assert!(detail.contains("`ua resume RUN --max-provider-wait-minutes 32`"), "{detail}");
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct ThinkFailure {
     pub is_too_long: bool,
     /// Whether it may have, though the refusal does not say so: the request was larger than any that was taken, or the refusal has its size.
     pub may_be_too_long: bool,
+    /// Whether it was for the longest reply that the request asks for. The next request asks for less.
+    pub asks_for_less: bool,
     /// The tool that the provider does not take. The next request leaves it out.
     pub without: Option<String>,
     /// Whether images of tools may be what the provider does not take. The next request leaves out those that this one had.
@@ -89,6 +91,16 @@ impl Tries {
         self.broken = self.broken.saturating_add(failure.had_begun.into());
         self
     }
+
+    /// One more, of a tool server that is away: it took so long to find out.
+    #[must_use]
+    pub(crate) fn and_away(mut self, took: Duration) -> Self {
+        if self.attempts > 0 {
+            self.waited = self.waited.saturating_add(took);
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        self
+    }
 }
 
 /// How patiently the model is asked for one reply.
@@ -132,19 +144,27 @@ impl RetryPolicy {
     /// The failure's random bits decide where in the upper half of the backoff the wait lies, so that many runs do not
     /// return at once.
     pub fn wait_after(&self, tries: &Tries, failure: &ThinkFailure) -> Option<Duration> {
-        let left = self.left(tries);
-        if !failure.may_retry || tries.attempts == 0 || left.is_zero() {
+        if !failure.may_retry {
             return None;
         }
-        let asked = failure.retry_after.unwrap_or_default();
-        if asked > left {
+        self.wait(tries, failure.retry_after.unwrap_or_default(), failure.random)
+    }
+
+    /// The wait before a tool server that is away is tried again, which costs nobody anything; `None` when it was away for too long.
+    pub fn wait_for_server(&self, tries: &Tries, random: u64) -> Option<Duration> {
+        self.wait(tries, Duration::ZERO, random)
+    }
+
+    fn wait(&self, tries: &Tries, asked: Duration, random: u64) -> Option<Duration> {
+        let left = self.left(tries);
+        if tries.attempts == 0 || left.is_zero() || asked > left {
             return None;
         }
         let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(tries.attempts - 1).unwrap_or(u32::MAX));
         // An outage is outlived whatever it looks like; one that may cost a reply each time is asked about rarely.
         let backoff = if tries.broken >= self.slow_after { self.max_delay } else { doubled.min(self.max_delay) };
         let half = u64::try_from(backoff.as_millis() / 2).unwrap_or(u64::MAX);
-        let jitter = Duration::from_millis(failure.random % half.saturating_add(1));
+        let jitter = Duration::from_millis(random % half.saturating_add(1));
         Some((backoff / 2 + jitter).max(asked).min(left))
     }
 }
@@ -163,6 +183,7 @@ mod tests {
             is_too_long: false,
             may_be_too_long: false,
             took: Duration::ZERO,
+            asks_for_less: false,
             without: None,
             without_images: false,
             refused: None,

@@ -90,6 +90,19 @@ pub enum RunEvent {
         /// Milliseconds until the run's time is used up, where that is before the patience is.
         ends_in_millis: Option<u64>,
     },
+    /// A tool server that was there before cannot be reached now. Nothing was sent to it; the calls are taken up again after a wait.
+    ToolServerAway {
+        /// How often it was tried for these calls, from 1.
+        attempt: u32,
+        /// Which server it is, and what happened.
+        why: String,
+        /// Milliseconds until the next time.
+        wait_millis: u64,
+        /// Milliseconds that may be waited after that.
+        left_millis: u64,
+        /// Milliseconds until the run's time is used up, where that is before the patience is.
+        ends_in_millis: Option<u64>,
+    },
     /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
     DatabaseBusy {
         /// What is waited to do: `store the answer of`, `record the model's reply`.
@@ -113,6 +126,16 @@ pub enum RunEvent {
         turn: u32,
         /// The tool.
         tool: String,
+        /// The provider's words.
+        why: String,
+    },
+    /// The provider refused a request for the longest reply that it asks for, which the job does not name. The model is asked again for a shorter
+    /// one.
+    ReplyShortened {
+        /// The turn asked for.
+        turn: u32,
+        /// The longest reply that is asked for from now on, in tokens.
+        tokens: u32,
         /// The provider's words.
         why: String,
     },

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -73,7 +74,8 @@ impl ToolTransport for AsListed {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let ready = self.upstream.looked_at().await;
-        let (process, edition) = ready.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why })?;
+        let (process, edition) =
+            ready.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why, may_pass: true })?;
         if self.edition.get() != Some(&edition) {
             return Err(TransportError::Changed { server: server.to_owned(), why: self.changed() });
         }
@@ -118,6 +120,11 @@ impl ToolTransport for AsListed {
             Ok(result) => Outcome::Raw(RawReply::ToolResult { result }),
             Err(why) => Outcome::NotSent { why },
         }
+    }
+
+    fn horizon(&self, _server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        let remote = generation.split_once('/').map(|(_, own)| own).filter(|own| Horizon::is_remote(own));
+        remote.map_or(Duration::ZERO, |own| self.upstream.launch.horizon.left(own, lost_at))
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

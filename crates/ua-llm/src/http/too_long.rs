@@ -29,7 +29,7 @@ const MEASURES: [&str; 9] =
 /// What a measure is of that a limit of length can be about.
 const LENGTHS: [&str; 6] = ["context", "token", "length", "window", "prompt", "input"];
 /// That it is over a bound.
-const OVER: [&str; 28] = [
+pub(super) const OVER: [&str; 28] = [
     "too long",
     "too large",
     "too big",
@@ -79,7 +79,7 @@ const ELSEWHERE: [&str; 16] = [
     "api key",
 ];
 /// The longest reply, in the words of the wires.
-const OF_REPLY: [&str; 6] = [
+pub(super) const OF_REPLY: [&str; 6] = [
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",

@@ -141,6 +141,8 @@ pub(crate) struct Endpoint {
     bearer: Option<Bearer>,
     /// Whether the login was renewed for a refusal, and nothing was let in since.
     is_new: AtomicBool,
+    /// Whether the last request was refused for want of a login that lets it in: only a person changes that.
+    is_barred: AtomicBool,
     /// The identity of the login that requests are let in with here; `None` where nobody is logged in. All of them go with the same: a session,
     /// and what was decided about a call that is sent in it, is one account's.
     login: OnceLock<Option<String>>,
@@ -186,7 +188,8 @@ impl Endpoint {
         }
         let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
         let bearer = bearer.filter(|_| !all.contains_key(AUTHORIZATION));
-        Ok(Self { client, url, headers: all, bearer, is_new: AtomicBool::new(false), login: OnceLock::new() })
+        let (is_new, is_barred) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { client, url, headers: all, bearer, is_new, is_barred, login: OnceLock::new() })
     }
 
     /// Where it is, without what an address may hide (a password, a query).
@@ -235,6 +238,7 @@ impl Endpoint {
             }
             None => request,
         };
+        self.is_barred.store(false, Ordering::Relaxed);
         let mut response = request.send().await.map_err(|error| self.failure(&error))?;
         if response.status() != StatusCode::UNAUTHORIZED {
             self.is_new.store(false, Ordering::Relaxed);
@@ -274,12 +278,30 @@ impl Endpoint {
     }
 
     fn no_token(&self, error: &LoginError) -> Failure {
-        let hint = if matches!(error, LoginError::Ended(_)) { "; log in again" } else { "" };
+        let is_ended = matches!(error, LoginError::Ended(_));
+        self.is_barred.store(is_ended, Ordering::Relaxed);
+        let hint = if is_ended { "; log in again" } else { "" };
         Failure::NotSent(format!("nothing was sent to {}: {error}{hint}", self.shown()))
+    }
+
+    /// Whether the last request was refused for want of a login that lets it in.
+    pub(super) fn is_barred(&self) -> bool {
+        self.is_barred.load(Ordering::Relaxed)
     }
 
     /// What a refusal for want of a login means; `None` for any other answer. A login that can be renewed is, at once.
     pub(crate) async fn refused(&self, response: &Response) -> Option<NotLetIn> {
+        let why = self.why_refused(response).await;
+        let is_barred = match &why {
+            Some(NotLetIn::Renewed | NotLetIn::NotRenewable(_)) => false,
+            Some(NotLetIn::LoggedOut(_) | NotLetIn::Scope(_) | NotLetIn::OwnHeader | NotLetIn::NoToken) => true,
+            None => response.status() == StatusCode::FORBIDDEN,
+        };
+        self.is_barred.store(is_barred, Ordering::Relaxed);
+        why
+    }
+
+    async fn why_refused(&self, response: &Response) -> Option<NotLetIn> {
         match response.status() {
             StatusCode::UNAUTHORIZED => {
                 let Some(bearer) = &self.bearer else {

@@ -281,6 +281,33 @@ async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
     assert!(refusal.contains("cannot be reached"), "{refusal}");
 }
 
+/// What is away comes back by itself; a login that is refused, or a folder that is gone, is somebody's to correct.
+#[tokio::test]
+async fn what_may_pass_by_itself_is_told_from_what_somebody_has_to_correct() {
+    let dir = tempfile::tempdir().unwrap();
+    let (url, serving) = toolserver(&dir, "sesame").await;
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let elsewhere = url.replace("/mcp", "/nothing");
+    let mut gone = command("own", example("toolserver").to_str().unwrap(), &[]);
+    let Reach::Stdio { cwd, .. } = &mut gone.reach else { panic!("stdio") };
+    *cwd = Some("/no/such/folder".into());
+    let with_token = |url: &str, token: &str| http("own", url, &[("authorization", token)]);
+    for (spec, may_pass) in [
+        (with_token(&format!("http://{free}/mcp"), "Bearer sesame"), true),
+        (with_token(&elsewhere, "Bearer sesame"), true),
+        (command("own", "false", &[]), true),
+        (with_token(&url, "Bearer another"), false),
+        (http("own", &url, &[]), false),
+        (http("own", "http://192.0.2.1/mcp", &[("authorization", "Bearer x")]), false),
+        (gone, false),
+    ] {
+        let world = ServerBed::new(spec);
+        let Err(error) = world.server.ready(&world.shared).await else { panic!("it started") };
+        assert_eq!(error.may_pass(), may_pass, "{error}");
+    }
+    serving.abort();
+}
+
 /// Our own tool server over HTTP, in the folder `w`.
 pub(super) async fn toolserver(dir: &TempDir, token: &str) -> (String, tokio::task::JoinHandle<()>) {
     let mut settings = Settings::in_workspace(dir.path().join("w"));

@@ -113,6 +113,19 @@ impl Driver<'_> {
                     // It fits the budget as it did: what was refused cost nothing.
                     self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
+                Some(Err(error)) if self.shorter_reply(&error, &reserved.request).is_some() => {
+                    self.reply_limit = self.shorter_reply(&error, &reserved.request);
+                    let tokens = self.reply_limit.unwrap_or_default();
+                    (self.ports.watcher)(RunEvent::ReplyShortened { turn, tokens, why: error.to_string() });
+                    let failure = ThinkFailure {
+                        asks_for_less: true,
+                        is_too_long: false,
+                        took,
+                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
+                    };
+                    self.close_request(turn, failure.end).await?;
+                    return Ok(Event::Thought(Err(failure)));
+                }
                 Some(Err(error)) => {
                     let images = error.may_be_about_images().then(|| images_of_results(&reserved.request.messages));
                     let images = images.unwrap_or_default();
@@ -163,6 +176,13 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// How long a reply the next request asks for, where this one was refused for asking for a longer one than the model writes. What the job
+    /// says is the job's.
+    fn shorter_reply(&self, error: &LlmError, request: &ModelRequest) -> Option<u32> {
+        let asked = request.max_output_tokens;
+        error.longest_reply(asked).filter(|limit| self.run.spec.model.max_output_tokens.is_none() && *limit < asked)
     }
 
     /// Whether the request that would be made now is another one than the one that is reserved.
@@ -247,14 +267,11 @@ impl Driver<'_> {
         wait: Duration,
         (left, may_be_billed): (Duration, bool),
     ) -> Result<Event, RunError> {
-        let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let left_millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let (wait_millis, left_millis) = (in_millis(wait), in_millis(left));
         // The watcher tells people; twice would be once too often.
         tracing::debug!(attempt, why, wait_millis, "a request to the model failed, asking again");
         spans::retrying(attempt, wait_millis);
-        let most = self.machine.limits().max_held_millis;
-        let to_the_end = most.map(|most| most.saturating_sub(self.run.held_millis + self.held_for()));
-        let ends_in_millis = to_the_end.filter(|end| *end <= wait_millis.saturating_add(left_millis));
+        let ends_in_millis = self.ends_within(wait, left);
         (self.ports.watcher)(RunEvent::Retrying {
             attempt,
             why,
@@ -263,6 +280,18 @@ impl Driver<'_> {
             may_be_billed,
             ends_in_millis,
         });
+        self.sit_out(wait).await
+    }
+
+    /// Milliseconds until the run's time is used up, where that is before a wait and what may be waited after it are over.
+    pub(super) fn ends_within(&self, wait: Duration, left: Duration) -> Option<u64> {
+        let most = self.machine.limits().max_held_millis;
+        let to_the_end = most.map(|most| most.saturating_sub(self.run.held_millis + self.held_for()));
+        to_the_end.filter(|end| *end <= in_millis(wait.saturating_add(left)))
+    }
+
+    /// Lets a wait pass. A signal ends it at once, a cancel within half a second, the end of the run's time when that comes.
+    pub(super) async fn sit_out(&self, wait: Duration) -> Result<Event, RunError> {
         let mut left = wait;
         while !left.is_zero() {
             let piece = left.min(LOOK_EVERY);
@@ -287,6 +316,11 @@ impl Driver<'_> {
     }
 }
 
+/// A span as watchers are told it.
+pub(super) fn in_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A request that brought no reply, of which so much had been `heard`.
 fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) -> ThinkFailure {
     let hint = error.hint(provider).map_or_else(String::new, |hint| format!("; {hint}"));
@@ -305,6 +339,7 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
         is_too_long: matches!(error, LlmError::TooLong { .. }),
         may_be_too_long: false,
         without_images: false,
+        asks_for_less: false,
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 400 | 401 | 403, .. }),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ua_core::{ModelTurn, RunStop, span_in_words};
+use ua_core::{Audience, ModelTurn, RunStop, span_in_words};
 use ua_store::{QuestionKind, RequestEnd};
 
 use super::{Next, RunMachine, State, interrupted, stopped};
@@ -69,6 +69,10 @@ impl RunMachine {
     /// No reply: another request if that may help, each with a reservation of its own.
     fn after_failure(&mut self, tries: Tries, reserved: Estimate, failure: ThinkFailure) -> State {
         self.charge(reserved, failure.end);
+        if failure.asks_for_less && tries.left_out < MAX_LEFT_OUT {
+            let tries = Tries { left_out: tries.left_out + 1, ..tries };
+            return self.budget_stop().unwrap_or(State::Reserving { tries });
+        }
         if failure.is_too_long && tries.cuts < MAX_CUTS {
             let tries = Tries { cuts: tries.cuts + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
@@ -110,7 +114,11 @@ impl RunMachine {
         };
         let detail = match failure.retry_after {
             Some(asked) if failure.may_retry && asked > self.retry.left(&tries) => {
-                format!("{} {}", sentence(&detail), too_long_a_wait(asked, self.retry.left(&tries)))
+                format!(
+                    "{} {}",
+                    sentence(&detail),
+                    too_long_a_wait(asked, self.retry.left(&tries), self.limits.audience)
+                )
             }
             Some(_) | None => detail,
         };
@@ -119,13 +127,18 @@ impl RunMachine {
 }
 
 /// What a provider asks to wait that is longer than the run waits, with what to do.
-fn too_long_a_wait(asked: Duration, left: Duration) -> String {
+fn too_long_a_wait(asked: Duration, left: Duration, audience: Audience) -> String {
+    let minutes = asked.as_secs().div_ceil(60).saturating_add(1);
+    let (resume, wait) = match audience {
+        Audience::Terminal => ("Resume it then", format!("`ua resume RUN --max-provider-wait-minutes {minutes}`")),
+        Audience::Program => {
+            ("Run it again then", format!("`Runs::set_budget` with \"max_provider_wait_minutes\" and {minutes}"))
+        }
+    };
     format!(
-        "It asks to be left alone for {}, and the run would have waited {} more. Resume it then, or let it wait: `ua resume RUN \
-         --max-provider-wait-minutes {}`.",
+        "It asks to be left alone for {}, and the run would have waited {} more. {resume}, or let it wait: {wait}.",
         span_in_words(asked),
         span_in_words(left),
-        asked.as_secs().div_ceil(60).saturating_add(1)
     )
 }
 

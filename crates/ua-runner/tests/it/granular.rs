@@ -3,6 +3,7 @@
 //! Granular Execution PRD §7, §9, §10.
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
+mod away;
 mod named;
 mod outcomes;
 mod output;

@@ -197,8 +197,11 @@ impl ToolTransport for Servers {
         }
         running.started += 1;
         let started = self.start(running.started);
-        let started =
-            started.map_err(|e| TransportError::NotStarted { server: server.to_owned(), why: e.to_string() })?;
+        let started = started.map_err(|e| TransportError::NotStarted {
+            server: server.to_owned(),
+            why: e.to_string(),
+            may_pass: false,
+        })?;
         let generation = started.generation.clone();
         running.server = Some(started);
         Ok(generation)

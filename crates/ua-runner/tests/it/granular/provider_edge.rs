@@ -183,3 +183,25 @@ async fn a_refusal_is_no_success_and_a_person_may_let_the_model_try_again() {
     );
     assert_eq!(shop.requests(), 3);
 }
+
+/// A reply is as long as its model writes, where nobody said how long it may be: the run does not end by a length of ours.
+#[tokio::test]
+async fn a_reply_is_asked_for_no_longer_than_its_model_writes() {
+    for longest in [100, 1_024, 4_096, 8_191] {
+        let mut shop = Shop::new(SCRIPT, POLICY, done);
+        shop.model.longest_reply.store(longest, Ordering::SeqCst);
+        let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = told.clone();
+        shop.host.watcher = std::sync::Arc::new(move |event| {
+            if let RunEvent::ReplyShortened { turn, tokens, .. } = event {
+                kept.lock().unwrap().push((turn, tokens));
+            }
+        });
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{longest}: {outcome:?}");
+        assert_eq!((shop.requests(), shop.orders().len()), (4, 1), "what is refused once is asked for once");
+        assert_eq!(*told.lock().unwrap(), [(1, longest)]);
+        let free = shop.records().await.requests.iter().filter(|request| request.usage.total() == 0).count();
+        assert_eq!(free, 1, "what was refused is free");
+    }
+}

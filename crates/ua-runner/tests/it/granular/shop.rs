@@ -56,6 +56,8 @@ pub(crate) struct Counted {
     pub(crate) silence: AtomicU32,
     /// Whether nobody says what a reply took.
     pub(crate) uncounted: AtomicBool,
+    /// The longest reply that it may be asked for; 0 for any.
+    pub(crate) longest_reply: AtomicU32,
     /// How many requests had the schema of their reply.
     pub(crate) schemas: AtomicU32,
 }
@@ -80,6 +82,13 @@ impl LlmProvider for Counted {
         if self.silence.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
             observer.sent();
             return Err(LlmError::Timeout { idle: Duration::from_mins(5) });
+        }
+        let longest = self.longest_reply.load(Ordering::SeqCst);
+        if longest > 0 && request.max_output_tokens > longest {
+            let asked = request.max_output_tokens;
+            let message =
+                format!("max_tokens is too large: {asked}. This model supports at most {longest} completion tokens");
+            return Err(LlmError::InvalidRequest { status: 400, message });
         }
         let context = self.context.load(Ordering::SeqCst);
         let refuses_all_after = self.refuses_all_after.load(Ordering::SeqCst);
@@ -167,6 +176,7 @@ impl Shop {
             closed: AtomicU32::new(0),
             outage: AtomicU32::new(0),
             silence: AtomicU32::new(0),
+            longest_reply: AtomicU32::new(0),
             schemas: AtomicU32::new(0),
             uncounted: AtomicBool::new(false),
         });

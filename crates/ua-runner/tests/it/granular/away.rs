@@ -1,0 +1,138 @@
+//! A tool server that is away in the middle of a run: it is waited for as the model's provider is, and nothing is sent twice.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use ua_core::{Destination, Outcome, RunStop, Timestamp, ToolName, ToolSpec};
+use ua_dispatch::{Fence, ToolTransport, TransportError};
+use ua_ledger::{Enquiry, Permit};
+use ua_runner::{RunEvent, StepOutcome};
+
+use super::shop::{POLICY, SCRIPT, Shop, done};
+
+/// Tools whose server is away for a while, from the first or the second call on.
+struct Away {
+    tools: Arc<dyn ToolTransport>,
+    /// How often it was there before.
+    there: AtomicU32,
+    /// How often it is not, from then on.
+    away: AtomicU32,
+    /// What it says then.
+    error: TransportError,
+}
+
+fn is_left(left: u32) -> Option<u32> {
+    left.checked_sub(1)
+}
+
+#[async_trait]
+impl ToolTransport for Away {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.tools.list().await
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.tools.working_folder(server)
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        let count = |left: &AtomicU32| left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok();
+        if !count(&self.there) && count(&self.away) {
+            return Err(self.error.clone());
+        }
+        self.tools.ready(server).await
+    }
+
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.tools.destination(tool, arguments)
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        self.tools.invoke(permit).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.tools.ask(enquiry).await
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.tools.fence(server, generation, lost_at).await
+    }
+}
+
+/// A shop whose server is away so often, after it was there so often; and how long each wait was that somebody was told.
+fn shop(there: u32, away: u32, error: TransportError) -> (Shop, Arc<Mutex<Vec<u64>>>) {
+    let mut shop = Shop::new(SCRIPT, POLICY, done);
+    let tools = shop.step.agent.tools.clone();
+    shop.step.agent.tools = Arc::new(Away { tools, there: there.into(), away: away.into(), error });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let kept = told.clone();
+    shop.host.watcher = Arc::new(move |event| {
+        if let RunEvent::ToolServerAway { wait_millis, .. } = event {
+            kept.lock().unwrap().push(wait_millis);
+        }
+    });
+    (shop, told)
+}
+
+fn not_started(may_pass: bool) -> TransportError {
+    TransportError::NotStarted { server: "shop".into(), why: "connection refused".into(), may_pass }
+}
+
+fn not_reached() -> TransportError {
+    TransportError::NotReached { server: "shop".into(), why: "connection refused".into() }
+}
+
+/// Before a read as before an effect, for a moment as for many minutes.
+#[tokio::test]
+async fn a_tool_server_that_is_away_is_waited_for_and_nothing_is_sent_twice() {
+    for there in 0..4 {
+        for away in [1, 2, 9, 14] {
+            for error in [not_started(true), not_reached()] {
+                let (shop, told) = shop(there, away, error);
+                let outcome = shop.run().await.unwrap();
+                assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{there} {away}: {outcome:?}");
+                assert_eq!((shop.requests(), shop.orders().len()), (3, 1), "{there} {away}");
+                let told = told.lock().unwrap().clone();
+                assert_eq!(told.len(), away as usize, "{there} {away}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_half_an_hour_the_run_stops_and_a_resume_finds_the_server() {
+    let (shop, told) = shop(1, 200, not_started(true));
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::ToolServer, detail } = &outcome else { panic!("{outcome:?}") };
+    assert!(detail.ends_with("did not start: connection refused; it was waited for, for 30 min"), "{detail}");
+    assert_eq!(Duration::from_millis(told.lock().unwrap().iter().sum()), Duration::from_mins(30));
+    assert!(told.lock().unwrap().len() < 40, "{told:?}");
+    // It comes back in the middle of the next wait.
+    let outcome = shop.run().await.unwrap();
+    assert!(matches!(outcome, StepOutcome::Stopped { .. } | StepOutcome::Complete { .. }), "{outcome:?}");
+    assert!(shop.orders().len() <= 1);
+}
+
+/// What only a person changes is said at once.
+#[tokio::test]
+async fn what_does_not_pass_by_itself_is_not_waited_for() {
+    for error in [
+        not_started(false),
+        TransportError::Changed { server: "shop".into(), why: "other tools".into() },
+        TransportError::UnknownServer { server: "shop".into() },
+    ] {
+        let (shop, told) = shop(1, 1, error);
+        let outcome = shop.run().await.unwrap();
+        let StepOutcome::Stopped { reason: RunStop::ToolServer, detail } = &outcome else { panic!("{outcome:?}") };
+        assert!(!detail.contains("waited"), "{detail}");
+        assert!(told.lock().unwrap().is_empty());
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(outcome, StepOutcome::Complete { .. }), "{outcome:?}");
+        assert_eq!(shop.orders().len(), 1);
+    }
+}
