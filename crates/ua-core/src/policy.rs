@@ -107,9 +107,38 @@ pub enum KeyChannel {
 pub struct EffectKind(String);
 
 impl EffectKind {
-    /// Verbs of effects that create something and therefore are identified by content.
-    const CREATING: [&'static str; 11] =
-        ["send", "create", "upload", "publish", "post", "invite", "comment", "reply", "forward", "pay", "notify"];
+    /// Verbs of effects that create something and therefore are identified by content: those that names of tools are read as, then those that
+    /// people declare as they say it.
+    pub const CREATING: [&'static str; 28] = [
+        "send",
+        "create",
+        "upload",
+        "publish",
+        "post",
+        "invite",
+        "comment",
+        "reply",
+        "forward",
+        "pay",
+        "notify",
+        "book",
+        "broadcast",
+        "buy",
+        "charge",
+        "deposit",
+        "donate",
+        "mint",
+        "order",
+        "purchase",
+        "refund",
+        "register",
+        "reserve",
+        "schedule",
+        "ship",
+        "submit",
+        "transfer",
+        "withdraw",
+    ];
 
     /// Reads `<object>.<verb>`; both parts are lower-case words.
     pub fn parse(text: &str) -> Option<Self> {
@@ -125,7 +154,6 @@ impl EffectKind {
 
     /// Whether the two may be names of one thing: both tell somebody something, or they are about the same object.
     fn is_like(&self, effect: &str) -> bool {
-        const TELLS: [&str; 7] = ["send", "reply", "forward", "post", "publish", "notify", "comment"];
         let (Some((object, verb)), Some((other, wanted))) = (self.0.split_once('.'), effect.split_once('.')) else {
             return false;
         };
@@ -137,6 +165,80 @@ impl EffectKind {
     pub fn is_creating(&self) -> bool {
         self.0.split_once('.').is_some_and(|(_, verb)| Self::CREATING.contains(&verb))
     }
+}
+
+/// Verbs of effects that tell somebody something.
+const TELLS: [&str; 7] = ["send", "reply", "forward", "post", "publish", "notify", "comment"];
+
+/// Verbs in a tool's name by which it may tell somebody something, whatever else its name says: `share_document`, `draft_send`.
+const TELLING: [&str; 26] = [
+    "alert",
+    "announce",
+    "blast",
+    "broadcast",
+    "deliver",
+    "dispatch",
+    "distribute",
+    "forward",
+    "inform",
+    "invite",
+    "notify",
+    "ping",
+    "post",
+    "publish",
+    "push",
+    "remind",
+    "reply",
+    "respond",
+    "send",
+    "sends",
+    "share",
+    "submit",
+    "tell",
+    "transmit",
+    "transmits",
+    "tweet",
+];
+/// What is told, and is a verb where it stands first: `email_customer`.
+const TOLD: [&str; 14] = [
+    "campaign",
+    "dm",
+    "email",
+    "emails",
+    "fax",
+    "invitation",
+    "letter",
+    "mail",
+    "message",
+    "messages",
+    "newsletter",
+    "notification",
+    "sms",
+    "text",
+];
+/// Verbs by which something that is told may be sent: `create_message`.
+const MAKING: [&str; 9] = ["add", "compose", "create", "make", "new", "queue", "schedule", "start", "write"];
+/// Words that do something else with it: `email_delete`.
+const ELSE: [&str; 16] = [
+    "archive", "count", "delete", "edit", "extract", "get", "label", "list", "mark", "move", "read", "remove",
+    "replace", "search", "status", "update",
+];
+
+/// Whether a tool of this name may tell somebody something.
+fn may_tell(tool: &str) -> bool {
+    let (mut words, mut is_small) = (vec![String::new()], false);
+    for c in tool.chars() {
+        if !c.is_alphanumeric() || (is_small && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        is_small = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    let begins = words.first().is_some_and(|word| TOLD.contains(&word.as_str()));
+    has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)))
 }
 
 /// Whether calls of a tool have an effect.
@@ -206,6 +308,9 @@ pub struct CallPolicy {
     /// words mean. A repeat in the same words may be meant, so a person is asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kind_is_guessed: bool,
+    /// Each call makes something, whatever the verb of the kind: a rule says so, or the tool's name does beside a kind whose verb does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub makes_anew: bool,
     /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_make: bool,
@@ -265,6 +370,7 @@ impl CallPolicy {
             requires_idempotency_key: false,
             effect_kind: None,
             kind_is_guessed: false,
+            makes_anew: false,
             may_make: false,
             scope: ScopeRule::default(),
             volatile_fields: Vec::new(),
@@ -295,8 +401,9 @@ impl CallPolicy {
         self.class == SideEffectClass::External || !is_repeatable
     }
 
-    /// Whether calls have this effect, as far as anybody said.
-    pub fn makes(&self, effect: &str) -> Makes {
+    /// Whether calls of a tool of this bare name have this effect, as far as anybody said. A kind that was read out of the name is no proof that it
+    /// is not another one.
+    pub fn makes(&self, tool: &str, effect: &str) -> Makes {
         if self.effect_kind.as_ref().is_some_and(|kind| kind.as_str() == effect) {
             return Makes::Declared;
         }
@@ -304,11 +411,12 @@ impl CallPolicy {
             matches!(self.class_source, ClassSource::Default | ClassSource::List | ClassSource::Annotation);
         // What is named after the run itself is what our own tools do for it: of no other tool it is to be believed unasked.
         let is_of_the_run = effect.starts_with("run.");
+        let tells = || effect.split_once('.').is_some_and(|(_, verb)| TELLS.contains(&verb)) && may_tell(tool);
         let might = match &self.effect_kind {
             _ if is_of_the_run => false,
-            Some(kind) if self.kind_is_guessed => kind.is_like(effect),
+            Some(kind) if self.kind_is_guessed => kind.is_like(effect) || tells(),
             Some(_) => false,
-            None => is_unknown || self.may_make,
+            None => is_unknown || self.may_make || (self.class_source == ClassSource::Name && tells()),
         };
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
     }
@@ -318,9 +426,9 @@ impl CallPolicy {
         !self.sends_files.is_empty() || self.scope.0.iter().any(|field| matches!(field, ScopeField::Files(_)))
     }
 
-    /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb).
+    /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb, or one that makes something all the same).
     pub fn is_by_content(&self) -> bool {
-        self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)
+        self.effect_kind.as_ref().is_some_and(|kind| kind.is_creating() || self.makes_anew)
     }
 }
 
@@ -337,8 +445,33 @@ mod tests {
             ..CallPolicy::unclassified()
         };
         let open = CallPolicy { may_make: true, ..of(None, false, ClassSource::Name) };
-        assert_eq!(open.makes("email.send"), Makes::Perhaps, "its name leaves it open");
-        let makes = |kind, guessed, source| of(kind, guessed, source).makes("email.send");
+        assert_eq!(open.makes("do_it", "email.send"), Makes::Perhaps, "its name leaves it open");
+        let named = |tool, kind: Option<&str>| of(kind, kind.is_some(), ClassSource::Name).makes(tool, "email.send");
+        for (tool, kind) in [
+            ("draft_send", Some("draft.create")),
+            ("push_message", Some("message.create")),
+            ("create_message", Some("message.create")),
+            ("createAndSend", None),
+            ("create_and_send", None),
+            ("share_document", None),
+            ("email_customer", None),
+            ("dispatch_courier", Some("courier.create")),
+        ] {
+            assert_eq!(named(tool, kind), Makes::Perhaps, "{tool}");
+        }
+        for (tool, kind) in [
+            ("create_issue", Some("issue.create")),
+            ("delete_file", None),
+            ("upload_image", Some("image.upload")),
+            ("delete_email", None),
+            ("email_archive", None),
+            ("replace_text", None),
+            ("create_page", Some("page.create")),
+        ] {
+            assert_eq!(named(tool, kind), Makes::No, "{tool}");
+        }
+        assert_eq!(of(None, false, ClassSource::Shipped).makes("share_document", "email.send"), Makes::No);
+        let makes = |kind, guessed, source| of(kind, guessed, source).makes("do_it", "email.send");
         assert_eq!(makes(Some("email.send"), false, ClassSource::Shipped), Makes::Declared);
         assert_eq!(makes(Some("email.send"), true, ClassSource::Name), Makes::Declared);
         assert_eq!(makes(Some("message.post"), true, ClassSource::Name), Makes::Perhaps);
@@ -348,13 +481,17 @@ mod tests {
         assert_eq!(makes(None, false, ClassSource::Default), Makes::Perhaps);
         assert_eq!(makes(None, false, ClassSource::Name), Makes::No, "its name says that it changes something");
         let local = CallPolicy { class: SideEffectClass::Local, ..of(None, false, ClassSource::Default) };
-        assert_eq!(local.makes("email.send"), Makes::No);
+        assert_eq!(local.makes("do_it", "email.send"), Makes::No);
     }
 
     #[test]
     fn only_creating_verbs_are_by_content() {
         assert!(EffectKind::parse("email.send").unwrap().is_creating());
         assert!(!EffectKind::parse("email.delete").unwrap().is_creating());
+        let mut once = EffectKind::CREATING.to_vec();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), EffectKind::CREATING.len());
         for bad in ["email", ".send", "email.", "Email.send", "a.b.c"] {
             assert_eq!(EffectKind::parse(bad), None, "{bad}");
         }

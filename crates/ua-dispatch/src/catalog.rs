@@ -135,7 +135,7 @@ impl Catalog {
     pub fn makers_of(&self, effect: &str) -> (Vec<String>, Vec<String>) {
         let offered = || self.entries.values().filter(|entry| entry.denied.is_none());
         let that = |wanted: Makes| {
-            let tools = offered().filter(|entry| entry.offered_policy.makes(effect) == wanted);
+            let tools = offered().filter(|entry| entry.offered_policy.makes(&entry.spec.name.tool, effect) == wanted);
             tools.map(|entry| entry.offer.name.clone()).collect()
         };
         (that(Makes::Declared), that(Makes::Perhaps))

@@ -313,8 +313,10 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         .collect();
     let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
     // Asked to make it, a model would make it again where one of these did.
-    let may_be =
-        |call: &&CallRecord| Verdict::of(call).forbids_repeat() && call.policy.makes(&wanted.effect) == Makes::Perhaps;
+    let may_be = |call: &&CallRecord| {
+        Verdict::of(call).forbids_repeat()
+            && call.policy.makes(&call.called_tool().tool, &wanted.effect) == Makes::Perhaps
+    };
     let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
@@ -369,7 +371,7 @@ fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> Sh
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
         let what = format!(
-            "{seen}; not confirmed, though it may have happened: {lost} (`ua calls list --unknown`)",
+            "{seen}; not confirmed, though it may have happened: {lost}",
             lost = ua_core::counted(lost, "further call")
         );
         return (what, "do not repeat that; a person has to settle it".to_owned());
@@ -460,7 +462,7 @@ fn expected<'a>(artifacts: &'a [Artifact], output: &str) -> Option<&'a Artifact>
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{CallPolicy, CallStatus, ClassSource, EffectKind, PossibleEffect, sha256};
+    use ua_core::{CallPolicy, CallStatus, ClassSource, EffectKind, PossibleEffect, ToolName, ToolNamespace, sha256};
 
     use super::*;
     use crate::testing::{Story, mail_policy};
@@ -593,11 +595,16 @@ mod tests {
         assert_eq!(report.undeclared(), [Undeclared { call_id: call.clone(), effect: "email.send".to_owned() }]);
         assert!(text.contains("To do: do not repeat it") && !text.contains("call the tool"), "{text}");
         // A tool that was declared to be something else, or whose name says that, leaves the model to its work.
-        for other in [
-            CallPolicy { kind_is_guessed: false, ..foreign(ClassSource::Shipped, Some("message.post")) },
-            foreign(ClassSource::Name, Some("issue.create")),
+        for (tool, other) in [
+            (
+                "post_message",
+                CallPolicy { kind_is_guessed: false, ..foreign(ClassSource::Shipped, Some("message.post")) },
+            ),
+            ("create_issue", foreign(ClassSource::Name, Some("issue.create"))),
         ] {
-            story.call(&call).policy = other.into();
+            let call = story.call(&call);
+            call.policy = other.into();
+            call.name = ToolName::qualified(ToolNamespace::Mcp, "chat", tool);
             assert!(
                 !judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("To do: call the tool")
             );

@@ -254,7 +254,7 @@ fn is_one_address(text: &str) -> bool {
 }
 
 /// `targetUrl` and `target_url` are two words.
-fn words_of(name: &str) -> Vec<String> {
+pub(crate) fn words_of(name: &str) -> Vec<String> {
     let (mut words, mut is_small) = (vec![String::new()], false);
     for c in name.chars() {
         if !c.is_alphanumeric() || (is_small && c.is_uppercase()) {

@@ -17,8 +17,8 @@ pub(crate) enum Problem {
     Nobody,
     /// One is no address.
     NoAddress { text: String, why: MailAddressError },
-    /// Addresses that neither the job nor a person named.
-    NobodyNamed(Vec<MailAddress>),
+    /// Addresses, numbers and names that neither the job nor a person named.
+    NobodyNamed(Vec<String>),
 }
 
 impl fmt::Display for Problem {
@@ -31,9 +31,9 @@ impl fmt::Display for Problem {
                 write!(f, "The recipient {shown:?}{note} is not clear: {why}.")
             }
             Self::NobodyNamed(addresses) => {
-                let shown = |address: &MailAddress| match look_alikes_in(address.as_str()) {
-                    Some(note) => format!("{address} ({note})", address = address.as_str()),
-                    None => address.as_str().to_owned(),
+                let shown = |address: &String| match look_alikes_in(address) {
+                    Some(note) => format!("{address} ({note})"),
+                    None => address.clone(),
                 };
                 let list: Vec<String> = addresses.iter().take(10).map(shown).collect();
                 write!(f, "Neither the job nor a person named {}.", list.join(", "))
@@ -112,8 +112,7 @@ pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Resul
 }
 
 /// The mail addresses in a call's arguments, however they are called and wherever they stand: those that are nothing else but addresses, and those in
-/// the headers of a whole mail. Other names of people and places (a channel, a number) are the service's own, and nothing says which of
-/// them the job means.
+/// the headers of a whole mail. Of numbers and other names, and of who is told by other effects, see [`crate::reached`].
 fn addressed(arguments: &Value) -> Vec<MailAddress> {
     let mut found = Vec::new();
     look_in(arguments, "", &mut found);
@@ -161,7 +160,7 @@ fn of_mail(text: &str) -> Vec<MailAddress> {
 }
 
 /// Whether an effect reaches people: drafts and deletions do not.
-fn sends(verb: &str) -> bool {
+pub(crate) fn sends(verb: &str) -> bool {
     matches!(verb, "send" | "forward" | "invite" | "reply" | "publish" | "post" | "notify")
 }
 
@@ -244,12 +243,8 @@ mod tests {
         assert_eq!(of("message.send", &json!({"to": "Ana <ana@example.org>", "text": "hi"})), ana);
         assert_eq!(of("user.invite", &json!({"email": "ana@example.org"})), ana);
         assert_eq!(of("message.post", &json!({"channel": "#general", "text": "bob@example.org"})), None);
-        assert_eq!(of("message.send", &json!({"to": "+49 30 1234"})), None, "a number is the service's own name");
-        assert_eq!(
-            of("event.create", &json!({"attendees": ["ana@example.org"]})),
-            None,
-            "nothing is sent by that word"
-        );
+        assert_eq!(of("message.send", &json!({"to": "+49 30 1234"})), None, "that is no address of mail");
+        assert_eq!(of("event.create", &json!({"attendees": ["ana@example.org"]})), None, "that is no mail");
     }
 
     /// Whatever a tool calls its recipients, they are seen.
@@ -285,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_recipient_that_only_looks_like_a_known_one_is_said_to_do_so() {
-        let shown = |address: &str| Problem::NobodyNamed(vec![MailAddress::parse(address).unwrap()]).to_string();
+        let shown = |address: &str| Problem::NobodyNamed(vec![address.to_owned()]).to_string();
         assert_eq!(shown("team@example.org"), "Neither the job nor a person named team@example.org.");
         let said = "Neither the job nor a person named t\u{435}am@example.org (its \u{435} is U+0435, which only looks like e).";
         assert_eq!(shown("t\u{435}am@example.org"), said);

@@ -65,9 +65,9 @@ impl RunSpec {
         );
         let allowed = &self.constraints.allowed_recipients;
         flaws.add_if(
-            allowed.iter().any(|entry| MailAddress::parse(entry).is_err() && !MailAddress::is_domain_entry(entry)),
+            allowed.iter().any(|entry| !is_recipient_entry(entry)),
             "constraints.allowed_recipients",
-            "has an entry that is neither an address nor `@domain`",
+            "has an entry that is neither an address nor `@domain`, nor a number that begins with `+`, a `#channel` or an `@name`",
         );
         let destinations = &self.constraints.allowed_destinations;
         flaws.add_if(
@@ -210,6 +210,17 @@ fn not_below(path: &str) -> String {
 }
 
 /// Whether an entry names a host, or the end of the names of some: without a scheme, a port or a path.
+fn is_recipient_entry(entry: &str) -> bool {
+    let entry = entry.trim();
+    let is_number = |rest: &str| {
+        rest.chars().all(|c| c.is_ascii_digit() || " ()-./".contains(c)) && rest.chars().any(|c| c.is_ascii_digit())
+    };
+    MailAddress::parse(entry).is_ok()
+        || MailAddress::is_domain_entry(entry)
+        || entry.strip_prefix('+').is_some_and(is_number)
+        || entry.strip_prefix(['#', '@']).is_some_and(|name| !name.is_empty() && !name.contains(['@', '#', '*']))
+}
+
 fn is_host(entry: &str) -> bool {
     let bare = entry.strip_prefix('.').unwrap_or(entry);
     let address = bare.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(bare);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use ua_core::{CallId, CallStatus, MailAddress, Resolution, Sha256, sha256};
+use ua_core::{CallId, CallStatus, EffectKind, MailAddress, Resolution, ScopeRule, Sha256, sha256};
 use ua_ledger::{Admission, Facts, PeopleRules, RecipientRule, SentFiles, SincePlanned};
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
 
@@ -37,7 +37,10 @@ impl Member {
 fn recipients(named: &[&str], allowed: &[&str]) -> PeopleRules {
     let named: BTreeSet<MailAddress> = named.iter().map(|address| MailAddress::parse(address).unwrap()).collect();
     let allowed = allowed.iter().map(|entry| (*entry).to_owned()).collect();
-    PeopleRules { recipients: RecipientRule::Ask { named, allowed }, ..PeopleRules::default() }
+    PeopleRules {
+        recipients: RecipientRule::Ask { named, text: "Tell Ana, +49 30 1234567 and #general.".into(), allowed },
+        ..PeopleRules::default()
+    }
 }
 
 #[tokio::test]
@@ -171,6 +174,46 @@ async fn an_address_that_the_job_names_or_allows_needs_no_question() {
     {
         let (run, _child) = lineage().await;
         assert_eq!(run.asking(rules).sent(&FIRST, Fate::Done).await.status, CallStatus::Succeeded);
+    }
+}
+
+/// A message to somebody.
+async fn message_to(run: &Member, to: &str) -> (CallId, Admission) {
+    let id = run
+        .plan_as(|id, turn| {
+            let mut call = FIRST.planned(id, turn);
+            call.policy.effect_kind = EffectKind::parse("message.send");
+            call.policy.scope = ScopeRule::default();
+            call.arguments = json!({"to": to, "text": "Hi"}).into();
+            call
+        })
+        .await;
+    let admission = run.admit(&id, &FIRST).await;
+    (id, admission)
+}
+
+/// A number or a name counts as an address does, and is known as one is: by the job's words and entries, or because a person let it go.
+#[tokio::test]
+async fn a_number_or_a_name_that_nobody_named_is_asked_about_once() {
+    let rules = || recipients(&[], &["#dev"]);
+    for known in ["ana", "+49301234567", "030 1234567", "#general", "#dev"] {
+        let (run, _child) = lineage().await;
+        let (_, admission) = message_to(&run.asking(rules()), known).await;
+        assert!(!matches!(admission, Admission::Held(_)), "{known}: {admission:?}");
+    }
+    for unknown in ["@eve", "+15551234567"] {
+        let (run, _child) = lineage().await;
+        let run = run.asking(rules());
+        let (id, admission) = message_to(&run, unknown).await;
+        let Admission::Held(question) = admission else { panic!("nobody is asked: {admission:?}") };
+        assert_eq!(question.kind, QuestionKind::AmbiguousRecipient);
+        let said = format!("Neither the job nor a person named {unknown}.");
+        assert!(question.text.contains(&said), "{}", question.text);
+        run.answer(&question, Choice::Execute).await;
+        run.run(&id, &FIRST, Fate::Done).await;
+        let (_, admission) = message_to(&run, unknown).await;
+        let asked = matches!(&admission, Admission::Held(question) if question.text.contains(&said));
+        assert!(!asked, "{admission:?}");
     }
 }
 

@@ -1,0 +1,407 @@
+//! Whom a call reaches that no mail is sent to: by a message or a call to a number or a name, by an invitation, by sharing something.
+//!
+//! Durable Jobs v1 spec §6 (`ask_human_on_ambiguous_recipient`). A pure rule over the tool's name, the kind of its effect and its arguments. An
+//! address or a number is one whatever the tool is called; a name is compared with the words that the job or a person wrote. What only the
+//! service can read (`C024BE91L`, `12345`) is not judged. Proved by: this file's tests.
+
+use serde_json::Value;
+use ua_core::{CallPolicy, MailAddress, SideEffectClass, ToolName, ToolNamespace};
+
+use crate::address::{folded, words_of};
+use crate::recipient::{Problem, recipients, sends, split};
+
+/// Somebody whom a call reaches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reached {
+    /// By an address of mail: with a mail, an invitation, or something that is shared.
+    Mail(MailAddress),
+    /// By a number to call or to write to, as it stands there.
+    Number(String),
+    /// By a name of somebody, or of a place where others read, as it stands there.
+    Name(String),
+}
+
+impl Reached {
+    /// What it is called, as the call says it.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Mail(address) => address.as_str(),
+            Self::Number(text) | Self::Name(text) => text,
+        }
+    }
+
+    /// Whether what a person wrote says it. Of an address nothing is said here: those are read out of a text by themselves.
+    pub(crate) fn is_said_in(&self, text: &str) -> bool {
+        match self {
+            Self::Mail(_) => false,
+            Self::Number(number) => numbers_in(text).any(|said| is_same_number(&said, &digits(number))),
+            Self::Name(name) => names(&text.to_lowercase(), &bare(name)),
+        }
+    }
+
+    /// Whether an entry of `constraints.allowed_recipients` stands for it.
+    pub(crate) fn is_covered_by(&self, entry: &str) -> bool {
+        match self {
+            Self::Mail(address) => address.is_covered_by(entry),
+            Self::Number(number) => is_number(entry) && is_same_number(&digits(entry), &digits(number)),
+            Self::Name(name) => entry.starts_with(['#', '@']) && bare(entry) == bare(name),
+        }
+    }
+}
+
+/// Words of kinds of effects that are messages to people, or calls.
+const MESSAGES: [&str; 15] = [
+    "call",
+    "chat",
+    "discord",
+    "dm",
+    "fax",
+    "message",
+    "mms",
+    "notification",
+    "signal",
+    "slack",
+    "sms",
+    "telegram",
+    "text",
+    "voice",
+    "whatsapp",
+];
+/// Those of them that go to numbers.
+const TO_NUMBERS: [&str; 7] = ["call", "fax", "mms", "sms", "text", "voice", "whatsapp"];
+/// Words in names of arguments of messages that say who gets them, or where others read them.
+const GETS: [&str; 25] = [
+    "addressee",
+    "addressees",
+    "channel",
+    "channels",
+    "chat",
+    "contact",
+    "conversation",
+    "destination",
+    "dm",
+    "group",
+    "groups",
+    "member",
+    "members",
+    "number",
+    "participants",
+    "phone",
+    "receiver",
+    "receivers",
+    "recipient",
+    "recipients",
+    "room",
+    "tel",
+    "to",
+    "user",
+    "users",
+];
+/// Names of somebody that may as well be who sends: they count where nothing else says who gets it.
+const PERHAPS: [&str; 3] = ["handle", "username", "usernames"];
+/// What an argument may say of the way instead of the recipient.
+const WAYS: [&str; 14] = [
+    "app", "default", "email", "mail", "me", "phone", "push", "self", "slack", "sms", "teams", "telegram", "voice",
+    "web",
+];
+/// Words in names of tools by which whoever is named in the arguments is told.
+const TOLD: [&str; 7] = ["forward", "grant", "invite", "invites", "notify", "share", "shares"];
+/// Words in names of tools that tell nobody anything, whoever stands in their arguments.
+const UNTOLD: [&str; 9] =
+    ["archive", "cancel", "delete", "draft", "drafts", "filter", "label", "remove", "unsubscribe"];
+/// Words in names of arguments of any effect whose mail addresses are told about it.
+const INVITED: [&str; 18] = [
+    "addressee",
+    "addressees",
+    "attendee",
+    "attendees",
+    "bcc",
+    "cc",
+    "collaborator",
+    "collaborators",
+    "grantee",
+    "grantees",
+    "guest",
+    "guests",
+    "invitee",
+    "invitees",
+    "participants",
+    "recipient",
+    "recipients",
+    "share",
+];
+
+/// Everybody whom a call reaches; `None` of one that reaches nobody, as far as can be seen.
+pub(crate) fn everybody(
+    tool: &ToolName,
+    policy: &CallPolicy,
+    arguments: &Value,
+) -> Option<Result<Vec<Reached>, Problem>> {
+    let mail = match recipients(policy, arguments) {
+        Some(Err(problem)) => return Some(Err(problem)),
+        Some(Ok(mail)) => Some(mail),
+        None => invited(tool, policy, arguments),
+    };
+    let mut all: Vec<Reached> = mail.unwrap_or_default().into_iter().map(Reached::Mail).collect();
+    let others = if tool.namespace == ToolNamespace::Local { Vec::new() } else { written_to(policy, arguments) };
+    for one in others {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    (!all.is_empty()).then_some(Ok(all))
+}
+
+/// The addresses of those who are told by an effect that is neither a mail nor a message: whoever a file is shared with, or a meeting is set up
+/// for.
+fn invited(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Option<Vec<MailAddress>> {
+    let is_foreign = policy.class == SideEffectClass::External && tool.namespace != ToolNamespace::Local;
+    let words = words_of(&tool.tool);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    if !is_foreign || has(&UNTOLD) {
+        return None;
+    }
+    let is_told = has(&TOLD);
+    let mut found = Vec::new();
+    each_text(arguments, &mut Vec::new(), &mut |names, text| {
+        let is_named =
+            |name: &&str| *name == "to" || words_of(name).iter().any(|word| INVITED.contains(&word.as_str()));
+        if !is_told && !names.iter().any(is_named) {
+            return;
+        }
+        let parts = split(text);
+        let read: Vec<MailAddress> = parts.iter().filter_map(|part| MailAddress::parse(part).ok()).collect();
+        if read.len() == parts.len() {
+            found.extend(read.into_iter().filter(|one| !found.contains(one)).collect::<Vec<_>>());
+        }
+    });
+    (!found.is_empty()).then_some(found)
+}
+
+/// The numbers and names that a message or a call goes to.
+fn written_to(policy: &CallPolicy, arguments: &Value) -> Vec<Reached> {
+    let Some((object, verb)) = policy.effect_kind.as_ref().and_then(|kind| kind.as_str().split_once('.')) else {
+        return Vec::new();
+    };
+    let objects: Vec<&str> = object.split('_').collect();
+    let is_of = |list: &[&str]| objects.iter().any(|word| list.contains(word));
+    let leaves = sends(verb) || (verb == "create" && !objects.contains(&"draft"));
+    if !is_of(&MESSAGES) || !leaves {
+        return Vec::new();
+    }
+    let to_numbers = is_of(&TO_NUMBERS);
+    let (mut found, mut perhaps) = (Vec::new(), Vec::new());
+    each_text(arguments, &mut Vec::new(), &mut |names, text| {
+        let words: Vec<String> = names.last().map(|name| words_of(name)).unwrap_or_default();
+        let says = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+        let (gets, may_get) = (says(&GETS), says(&PERHAPS));
+        if !gets && !may_get {
+            return;
+        }
+        for part in split(text).into_iter().filter(|part| MailAddress::parse(part).is_err()) {
+            let reached = if is_number(&part) && (to_numbers || part.starts_with('+')) {
+                Reached::Number(part)
+            } else if is_name(&part) {
+                Reached::Name(part)
+            } else {
+                continue; // the service's own word for it
+            };
+            if gets { found.push(reached) } else { perhaps.push(reached) }
+        }
+    });
+    if found.is_empty() { perhaps } else { found }
+}
+
+/// Shows every text with the names that lead to it.
+fn each_text<'v>(value: &'v Value, names: &mut Vec<&'v str>, with: &mut impl FnMut(&[&str], &str)) {
+    match value {
+        Value::String(text) => with(names, text),
+        Value::Number(number) => with(names, &number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, names, with)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                names.push(name);
+                each_text(field, names, with);
+                names.pop();
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn digits(text: &str) -> String {
+    let text = folded(text);
+    let text = text.trim();
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    match digits.strip_prefix("00") {
+        Some(rest) if !text.starts_with('+') => rest.to_owned(),
+        Some(_) | None => digits,
+    }
+}
+
+/// `+49 30 1234`, `(030) 1234`.
+fn is_number(text: &str) -> bool {
+    let text = folded(text);
+    let is_part = |c: char| c.is_ascii_digit() || "+ ()-./\u{a0}".contains(c);
+    text.trim().chars().all(is_part) && text.chars().filter(char::is_ascii_digit).count() >= 6
+}
+
+/// The numbers in a text, as their digits.
+fn numbers_in(text: &str) -> impl Iterator<Item = String> {
+    let text = folded(text);
+    let mut found = vec![String::new()];
+    for c in text.chars() {
+        match c {
+            // It begins one.
+            '+' => found.push("+".to_owned()),
+            c if c.is_ascii_digit() || " ()-./\u{a0}".contains(c) => {
+                if let Some(number) = found.last_mut() {
+                    number.push(c);
+                }
+            }
+            _ => found.push(String::new()),
+        }
+    }
+    found.into_iter().map(|number| digits(&number)).filter(|digits| digits.len() >= 6)
+}
+
+/// Whether two numbers are one: as they stand, or one of them without what is dialled before a country's own numbers.
+fn is_same_number(said: &str, called: &str) -> bool {
+    let without_country = |short: &str, long: &str| {
+        short
+            .strip_prefix('0')
+            .is_some_and(|rest| rest.len() >= 6 && long.ends_with(rest) && long.len() <= rest.len() + 3)
+    };
+    said == called || without_country(said, called) || without_country(called, said)
+}
+
+/// A name as people write it, with or without the sign in front: no number and no id.
+fn is_name(text: &str) -> bool {
+    let folded = folded(text);
+    let name = folded.trim().trim_start_matches(['@', '#']);
+    let is_part = |c: char| c.is_alphanumeric() || " ._-".contains(c);
+    let has_sign = folded.trim().starts_with(['@', '#']);
+    let is_id = name.chars().any(|c| c.is_ascii_digit()) && !has_sign;
+    let is_all_capitals = name.chars().count() > 7 && name.chars().all(|c| c.is_uppercase() || c.is_ascii_digit());
+    !name.is_empty()
+        && name.chars().count() <= 64
+        && name.chars().any(char::is_alphabetic)
+        && name.chars().all(is_part)
+        && !is_id
+        && !is_all_capitals
+        && (has_sign || !WAYS.contains(&name.to_lowercase().as_str()))
+}
+
+/// A name as it is compared.
+fn bare(name: &str) -> String {
+    folded(name).trim().trim_start_matches(['@', '#']).to_lowercase()
+}
+
+/// Whether a name stands in a text by itself; both in small letters.
+fn names(text: &str, name: &str) -> bool {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    !name.is_empty()
+        && text.match_indices(name).any(|(at, _)| {
+            let mut before = text[..at].chars().rev();
+            let mut after = text[at + name.len()..].chars();
+            let begins = match before.next() {
+                // `bob@eve.test` names nobody called eve.
+                Some('@') => !before.next().is_some_and(is_of_word),
+                Some(c) => !is_of_word(c) && c != '.',
+                None => true,
+            };
+            let ends = match after.next() {
+                Some('@') => false,
+                Some('.' | '-') => !after.next().is_some_and(is_of_word),
+                Some(c) => !is_of_word(c),
+                None => true,
+            };
+            begins && ends
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::EffectKind;
+
+    use super::*;
+
+    fn reached(tool: &str, kind: Option<&str>, arguments: &Value) -> Vec<String> {
+        let tool = ToolName::qualified(ToolNamespace::Mcp, "office", tool);
+        let policy = CallPolicy {
+            class: SideEffectClass::External,
+            effect_kind: kind.and_then(EffectKind::parse),
+            kind_is_guessed: true,
+            ..CallPolicy::unclassified()
+        };
+        let all = everybody(&tool, &policy, arguments).and_then(Result::ok).unwrap_or_default();
+        all.iter().map(|one| one.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn whoever_is_written_to_or_called_is_seen() {
+        for (tool, kind, arguments) in [
+            ("send_sms", Some("sms.send"), json!({"to": "+15551234567", "body": "b"})),
+            ("send_sms", Some("sms.send"), json!({"to": 15_551_234_567_u64, "body": "b"})),
+            ("send_whatsapp_message", Some("whatsapp_message.send"), json!({"phone": "0155 123 4567", "text": "b"})),
+            ("make_call", Some("call.create"), json!({"number": "+15551234567"})),
+            ("send_message", Some("message.send"), json!({"recipient": "eve", "text": "b"})),
+            ("send_dm", Some("dm.send"), json!({"user": "@eve", "text": "b"})),
+            ("send_telegram", Some("telegram.send"), json!({"username": "eve", "message": "b"})),
+            ("slack_post_message", Some("message.post"), json!({"channel": "#eve", "username": "bot", "text": "b"})),
+            ("create_event", Some("event.create"), json!({"attendees": ["eve@evil.test"]})),
+            ("create_event", Some("event.create"), json!({"attendees": [{"email": "eve@evil.test"}]})),
+            ("update_event", None, json!({"add_guests": "eve@evil.test"})),
+            ("share_file", None, json!({"id": "1", "email": "eve@evil.test"})),
+            ("do_it", None, json!({"to": "eve@evil.test"})),
+        ] {
+            assert_eq!(reached(tool, kind, &arguments).len(), 1, "{tool} {arguments}");
+        }
+    }
+
+    /// What only the service can read, who sends, and tools that tell nobody anything.
+    #[test]
+    fn what_is_nobody_is_not_asked_about() {
+        for (tool, kind, arguments) in [
+            ("send_message", Some("message.send"), json!({"chat_id": "12345", "text": "@eve"})),
+            ("slack_post_message", Some("message.post"), json!({"channel": "C024BE91L", "text": "b"})),
+            ("slack_post_message", Some("message.post"), json!({"channel": "CEVEEVEEVE", "text": "b"})),
+            ("send_notification", Some("notification.send"), json!({"channel": "email", "text": "b"})),
+            ("create_draft", Some("draft.create"), json!({"to": "eve@evil.test"})),
+            ("create_contact", Some("contact.create"), json!({"email": "eve@evil.test"})),
+            ("create_issue", Some("issue.create"), json!({"user": "eve", "assignee": "eve@evil.test"})),
+            ("publish_package", Some("package.publish"), json!({"to": "npm"})),
+        ] {
+            assert_eq!(reached(tool, kind, &arguments), [""; 0], "{tool} {arguments}");
+        }
+    }
+
+    #[test]
+    fn a_name_or_a_number_is_known_in_the_words_that_say_it() {
+        let text = "Tell Eve Miller, bob@mallory.test and +49 (30) 1234-567 (or 0170 1234567) what is new; post it in #general. #dev.ops too";
+        for known in ["eve", "@Eve", "Eve Miller", "#general", "general", "dev.ops"] {
+            assert!(Reached::Name(known.to_owned()).is_said_in(text), "{known}");
+        }
+        for unknown in ["steve", "ve", "mallory", "bob", "test", "#gener", "dev", "ops", "@eve_miller", ""] {
+            assert!(!Reached::Name(unknown.to_owned()).is_said_in(text), "{unknown}");
+        }
+        for known in ["+49301234567", "0049 30 1234567", "030 1234567", "+491701234567", "01701234567"] {
+            assert!(Reached::Number(known.to_owned()).is_said_in(text), "{known}");
+        }
+        for unknown in ["+4930123456", "+15551234567", "1234567", "+9999301234567", "+490301234567"] {
+            assert!(!Reached::Number(unknown.to_owned()).is_said_in(text), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_job_may_allow_names_and_numbers() {
+        let name = |text: &str| Reached::Name(text.to_owned());
+        assert!(name("general").is_covered_by("#general") && name("@eve").is_covered_by("@eve"));
+        assert!(!name("general").is_covered_by("general") && !name("#general").is_covered_by("#dev"));
+        let number = Reached::Number("+49 30 1234567".to_owned());
+        assert!(number.is_covered_by("+49301234567") && !number.is_covered_by("+4930123456"));
+        let mail = Reached::Mail(MailAddress::parse("ana@example.org").unwrap());
+        assert!(mail.is_covered_by("@example.org") && !mail.is_covered_by("#example"));
+    }
+}
