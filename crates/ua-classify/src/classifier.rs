@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, EffectKind, KeyBuilder, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
+    CallPolicy, ClassSource, EffectKind, KeyBuilder, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass, ToolName,
     ToolNamespace, ToolSpec,
 };
 
@@ -211,7 +211,7 @@ impl Classifier {
             policy.requires_idempotency_key = false;
             policy.raised_from = None;
             policy.effect_kind = None;
-            policy.kind_is_guessed = false;
+            (policy.kind_is_guessed, policy.makes_anew) = (false, false);
             policy.may_make = false;
             policy.scope = ScopeRule::default();
             policy.sends_files = Vec::new();
@@ -261,17 +261,29 @@ impl Classifier {
         Explanation { tool: tool.name.clone(), policy, harmless_programs, considered, hints }
     }
 
-    /// The rules of these files that call for care by the exact name of a tool, and are about none of `tools`: a misspelt name protects from
-    /// nothing. Patterns are left out, which may well be about nothing here.
-    pub fn idle_cautions(&self, files: &[String], tools: &[ToolSpec]) -> Vec<IdleCaution> {
+    /// The rules of these files that call for care and are about none of `tools`, nor of `more`, of which only the names are known: a misspelt
+    /// name protects from nothing. A pattern may well be about nothing here, so whoever asks judges it.
+    pub fn idle_cautions(&self, files: &[String], tools: &[ToolSpec], more: &[ToolName]) -> Vec<IdleCaution> {
         let of_files = self.user.iter().chain(self.job.iter().map(|job| &job.rules));
         let rules =
             of_files.filter(|of| files.contains(&of.file)).flat_map(|of| of.rules.iter().map(move |rule| (of, rule)));
+        let names = || tools.iter().map(|tool| &tool.name).chain(more);
         let idle = rules.filter(|(_, rule)| {
-            rule.settings.calls_for_care() && !tools.iter().any(|tool| rule.selector.matches_name(&tool.name))
+            let is_about_one = tools.iter().any(|tool| rule.selector.matches(tool))
+                || more.iter().any(|tool| rule.selector.matches_name(tool));
+            rule.settings.calls_for_care() && !is_about_one
         });
-        idle.filter_map(|(of, rule)| {
-            Some(IdleCaution { file: of.file.clone(), rule_id: rule.id.clone(), name: rule.selector.exact_name()? })
+        idle.map(|(of, rule)| IdleCaution {
+            file: of.file.clone(),
+            rule_id: rule.id.clone(),
+            name: rule.selector.exact_name(),
+            server: rule.selector.server.clone(),
+            patterns: rule.selector.patterns.as_ref().map(|patterns| patterns.texts().to_vec()).unwrap_or_default(),
+            besides: if names().any(|name| rule.selector.has_names_of(name)) {
+                rule.selector.besides()
+            } else {
+                Vec::new()
+            },
         })
         .collect()
     }

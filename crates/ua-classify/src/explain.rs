@@ -50,8 +50,14 @@ pub struct IdleCaution {
     pub file: String,
     /// The rule's id.
     pub rule_id: String,
-    /// The name that it gives.
-    pub name: String,
+    /// The name that it gives; `None` where it is about several.
+    pub name: Option<String>,
+    /// The server that it gives.
+    pub server: Option<String>,
+    /// The patterns that it gives.
+    pub patterns: Vec<String>,
+    /// Of a rule whose names are right: what else it asks for, of which no tool has all.
+    pub besides: Vec<&'static str>,
 }
 
 /// What became of a rule.
@@ -134,6 +140,9 @@ impl fmt::Display for Explanation {
         if let Some(effect) = &policy.effect_kind {
             let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
                 (true, false) => "the same content is the same effect",
+                (true, true) if policy.makes_anew => {
+                    "declared, but that its calls make something is inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway; `creates` in the rule decides it"
+                }
                 (true, true) => {
                     "inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway"
                 }

@@ -207,8 +207,12 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         "read" if after.is_empty() && before.last().is_some_and(|word| has(MARKED_READ, word)) => {
             return NameSays::Nothing;
         }
-        // What is asked runs whatever it is given; a token is made on the way.
-        "get" | "read" if ends_with(&["query", "sql", "token"]) => return may_read(),
+        // What is asked runs whatever it is given; a token or a code for one time is made on the way, and who gets a lock has taken it.
+        "get" | "read" if ends_with(&["lock", "otp", "query", "sql", "token"]) => return may_read(),
+        // One command of stores of keys: a set of something says of what.
+        "get" if after.len() == 1 && ends_with(&["set"]) => return may_read(),
+        // Whoever keeps a card asks its bank, which may hold money for it.
+        "validate" if ends_with(&["card"]) => return may_read(),
         // What is put up for sale is listed, too: `list_on_market`, `list_item_for_sale`, and not `list_items_on_board`.
         "list" if is_put_up(after) => return may_read(),
         // `git fetch` changes the clone.
@@ -260,7 +264,11 @@ fn is_verb_behind_thing(verb: &str, before: &[String], after: &[String], place: 
         return false;
     }
     let behind = &after[place + 1..];
-    if verb == "list" { !behind.iter().any(|word| is_listed(word)) } else { behind.is_empty() }
+    if verb == "list" {
+        return !behind.iter().any(|word| is_listed(word));
+    }
+    // What is done to everything is done: `read_mark_all`.
+    behind.iter().all(|word| ["all", "everything"].contains(&word.as_str()))
 }
 
 /// Splits a name at everything that is no letter or digit and at the humps of camelCase; lower-cased.
@@ -348,6 +356,8 @@ mod tests {
             ("other", "http_test_details"),
             ("other", "take_screenshot"),
             ("other", "validate_email"),
+            ("other", "get_data_set"),
+            ("other", "get_locked_files"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Read(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -368,6 +378,9 @@ mod tests {
             ("other", "receive_message"),
             ("files", "read_write_file"),
             ("files", "get_rid_of_file"),
+            ("redis", "get_del"),
+            ("mail", "read_mark_all"),
+            ("mail", "read_mark"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Effect(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -384,6 +397,10 @@ mod tests {
             ("other", "download_file"),
             ("shop", "list_on_market"),
             ("shop", "list_item_for_sale"),
+            ("redis", "get_set"),
+            ("files", "get_file_lock"),
+            ("auth", "get_otp"),
+            ("shop", "validate_card"),
         ] {
             let says = says(server, tool);
             assert!(matches!(says, NameSays::MayRead(_) | NameSays::Nothing), "{tool}: {says:?}");

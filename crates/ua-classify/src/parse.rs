@@ -178,13 +178,12 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
     if let Some(why) = settings.probe.as_ref().and_then(|probe| unprovable(probe, settings)) {
         return Some(("probe", why));
     }
-    if let (Some(kind), Some(creates)) = (&settings.effect_kind, settings.creates)
-        && kind.is_creating() != creates
+    if let (Some(kind), Some(false)) = (&settings.effect_kind, settings.creates)
+        && kind.is_creating()
     {
-        let says = if creates { "does not say that" } else { "says that" };
         return Some((
             "creates",
-            format!("the verb of {:?} {says} something is made; change one of them", kind.as_str()),
+            format!("the verb of {:?} says that something is made; change one of them", kind.as_str()),
         ));
     }
     if settings.side_effect_class == Some(SideEffectClass::ReadOnly) {

@@ -106,8 +106,19 @@ impl Selector {
     }
 
     pub(crate) fn matches_name(&self, tool: &ToolName) -> bool {
-        self.tool_namespace.is_none_or(|namespace| namespace == tool.namespace)
-            && self.server.as_ref().is_none_or(|server| *server == tool.server)
+        self.tool_namespace.is_none_or(|namespace| namespace == tool.namespace) && self.has_names_of(tool)
+    }
+
+    /// What it asks for beside names.
+    pub(crate) fn besides(&self) -> Vec<&'static str> {
+        let asked =
+            [("tool_namespace", self.tool_namespace.is_some()), ("has_arguments", !self.has_arguments.is_empty())];
+        asked.into_iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| name).collect()
+    }
+
+    /// Whether the names that it gives are those of a tool, whatever else it asks for.
+    pub(crate) fn has_names_of(&self, tool: &ToolName) -> bool {
+        self.server.as_ref().is_none_or(|server| *server == tool.server)
             && self.name.as_ref().is_none_or(|name| *name == tool.tool || *name == tool.raw)
             && self.patterns.as_ref().is_none_or(|patterns| patterns.match_tool(tool))
     }

@@ -79,8 +79,28 @@ pub fn value_fault(message: &str) -> String {
     }
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match told.and_then(|told| told.split_once(", expected ")) {
-        Some((found, wanted)) => format!("it is {}, but must be {}", given(found), taken(wanted)),
+        Some((found, wanted)) => format!("it is {}, but must be {}", given(found), in_place_of(found, wanted)),
         None => toml_syntax(message),
+    }
+}
+
+/// The largest number of a type of numbers.
+fn most_of(wanted: &str) -> Option<u64> {
+    match wanted {
+        "u8" => Some(u8::MAX.into()),
+        "u16" => Some(u16::MAX.into()),
+        "u32" => Some(u32::MAX.into()),
+        "u64" | "usize" => Some(u64::MAX),
+        _ => None,
+    }
+}
+
+/// What a field takes in the place of what was found there: of a number that is too large only the size is wrong.
+pub(crate) fn in_place_of(found: &str, wanted: &str) -> String {
+    let number = found.strip_prefix("integer ").unwrap_or(found).trim_matches('`');
+    match most_of(wanted) {
+        Some(most) if number.parse::<u128>().is_ok_and(|number| number > most.into()) => format!("{most} or less"),
+        Some(_) | None => taken(wanted),
     }
 }
 
@@ -121,7 +141,7 @@ pub(crate) fn given(found: &str) -> String {
 }
 
 /// What a field takes.
-pub(crate) fn taken(wanted: &str) -> String {
+fn taken(wanted: &str) -> String {
     match wanted {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
@@ -244,6 +264,7 @@ mod tests {
             ("{\"zzz\": 1}", "there is no field `zzz`; known fields are count, way"),
             ("{\"z\\nz\": 1}", "there is no field `z\\nz`; known fields are count, way"),
             ("{\"count\": -1}", "it is -1, but must be a whole number that is not negative"),
+            ("{\"count\": 99999999999}", "it is 99999999999, but must be 4294967295 or less"),
             ("{\"count\": \"x\"}", "it is \"x\", but must be a whole number that is not negative"),
             ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),
             ("{\"count\": 1, \"way\": \"skipp\"}", "`skipp` is not one of ask, skip; did you mean `skip`?"),

@@ -72,7 +72,7 @@ pub use faults::{json_fault, toml_fault, value_fault};
 pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
 };
-pub use form::FieldKind;
+pub use form::{FieldKind, default_of};
 pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
@@ -95,7 +95,9 @@ pub use probe::{
     TemplateError, TimeForm, Values, Wanted, Window, items_at, lies_in, plain_text, template_uses, value_at,
 };
 pub use redact::Redactor;
-pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after};
+pub use reply::{
+    EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
+};
 pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;
 pub use spec::{

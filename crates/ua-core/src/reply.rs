@@ -59,6 +59,11 @@ pub enum RawReply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u64>,
     },
+    /// A tool in this process refused the call before it began anything. No other one can say this: what comes over a wire proves less.
+    Refused {
+        /// Why.
+        why: String,
+    },
     /// Not a reply at all: a person vouches that it happened.
     Statement {
         /// Who says so.
@@ -90,7 +95,11 @@ impl RawReply {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::HttpStatus { retry_after, .. } => retry_after.map(Duration::from_secs),
-            Self::ToolResult { .. } | Self::RpcError { .. } | Self::Statement { .. } | Self::Found { .. } => None,
+            Self::ToolResult { .. }
+            | Self::RpcError { .. }
+            | Self::Refused { .. }
+            | Self::Statement { .. }
+            | Self::Found { .. } => None,
         }
     }
 
@@ -99,18 +108,36 @@ impl RawReply {
     pub fn turns_away(&self) -> bool {
         match self {
             Self::HttpStatus { status, of_session, .. } => *of_session || *status == 429,
-            Self::ToolResult { .. } | Self::RpcError { .. } | Self::Statement { .. } | Self::Found { .. } => false,
+            Self::ToolResult { .. }
+            | Self::RpcError { .. }
+            | Self::Refused { .. }
+            | Self::Statement { .. }
+            | Self::Found { .. } => false,
         }
     }
 }
 
-/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`.
+/// Longer than anybody waits: ten years. What asks for more asks for this.
+const LONGEST_WAIT: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`. However large the number is, it asks to wait.
 pub fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        return wait_of(seconds);
     }
-    Timestamp::parse_mail_date(header).map(|at| at.since(now))
+    Timestamp::parse_mail_date(header).map(|at| at.since(now).min(LONGEST_WAIT))
+}
+
+/// Reads `retry-after-ms`: milliseconds, whole or not.
+pub fn retry_after_millis(header: &str) -> Option<Duration> {
+    wait_of(header.trim().parse::<f64>().ok()? / 1000.0)
+}
+
+/// A wait of so many seconds; `None` of what is no number of seconds (negative, infinite, no number).
+fn wait_of(seconds: f64) -> Option<Duration> {
+    let is_wait = seconds.is_finite() && seconds >= 0.0;
+    is_wait.then(|| Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT))
 }
 
 /// How well a receipt is vouched for.
@@ -178,7 +205,26 @@ mod tests {
         assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(retry_after("soon", now), None);
         assert_eq!(retry_after("3.5", now), Some(Duration::from_millis(3_500)));
-        assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("1e300", now)), (None, None, None));
+        assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("inf", now)), (None, None, None));
+    }
+
+    /// A number that is too large for a clock is no reason to come back at once.
+    #[test]
+    fn a_longer_wait_is_never_read_as_a_shorter_one() {
+        let now = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
+        let mut longest = Duration::ZERO;
+        for digits in 1..=300 {
+            let nines = "9".repeat(digits);
+            for wait in [retry_after(&nines, now), retry_after_millis(&format!("{nines}000"))] {
+                let wait = wait.unwrap();
+                assert!(wait >= longest && wait <= LONGEST_WAIT, "{nines}: {wait:?}");
+                longest = wait;
+            }
+        }
+        assert_eq!(longest, LONGEST_WAIT);
+        assert_eq!(retry_after_millis(" 0.5"), Some(Duration::from_micros(500)));
+        assert_eq!((retry_after_millis("1200"), retry_after_millis("x")), (Some(Duration::from_millis(1_200)), None));
+        assert!(now.plus(longest) > now);
     }
 
     /// Receipts of earlier versions say neither, and one that has nothing to say about them is written as it was.

@@ -129,8 +129,8 @@ pub struct Constraints {
     pub allowed_domains: Vec<String>,
     /// Tool globs or effect kinds that are refused.
     pub forbidden_actions: Vec<String>,
-    /// Mail addresses, or `@domain` for all of a domain, that e-mail may go to without a question, beside those that the
-    /// job's text and inputs name.
+    /// Mail addresses, or `@domain` for all of a domain, numbers (`+49…`), `#channel` and `@name` that mail, messages and invitations may go to
+    /// without a question, beside those that the job's text and inputs name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_recipients: Vec<String>,
     /// Where a run that read untrusted content and private data may send something without a question, beside the recipients above:
@@ -492,6 +492,10 @@ mod tests {
             (
                 r#"{"budgets": {"max_tool_calls": -5}}"#,
                 "`budgets.max_tool_calls` is -5, but must be a whole number that is not negative",
+            ),
+            (
+                r#"{"budgets": {"max_tool_calls": 99999999999}}"#,
+                "`budgets.max_tool_calls` is 99999999999, but must be 4294967295 or less",
             ),
             (
                 r#"{"budgets": {"max_turns": "ten"}}"#,

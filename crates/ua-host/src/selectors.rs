@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use globset::{Glob, GlobMatcher};
 use ua_classify::IdleCaution;
-use ua_core::{CallPolicy, RunId, RunSpec, SideEffectClass, StopCondition, ToolName, ToolSpec};
+use ua_core::{CallPolicy, RunId, RunSpec, StopCondition, ToolName, ToolNamespace, ToolSpec};
+pub use ua_dispatch::selectors::Selection;
+use ua_dispatch::selectors::{self as words, Names, conditions, effect_of};
 use ua_dispatch::{Catalog, Rules, TransportError};
 use ua_mcp::ServerSpec;
 
@@ -21,58 +22,6 @@ use crate::servers;
 use crate::settings::{Layer, Settings};
 use crate::text::line;
 
-/// Where conditions stand.
-const CONDITIONS: &str = "stop_conditions";
-
-/// A word of a job that selects tools, and what it selects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection {
-    /// Where it stands.
-    pub field: &'static str,
-    /// What stands there.
-    pub word: String,
-    /// The tools that it selects, as the model sees their names; none for a condition about a file.
-    pub tools: Vec<String>,
-    /// Whether it is the name of anything; a known kind of effect may be one that no tool of this job has.
-    pub is_known: bool,
-    /// Of one that is not, the name that is most like it.
-    pub nearest: Option<String>,
-}
-
-/// What may be selected.
-#[derive(Debug, Default)]
-struct Names {
-    tools: BTreeSet<String>,
-    kinds: BTreeSet<String>,
-}
-
-impl Names {
-    fn of(tools: &[(ToolSpec, CallPolicy)]) -> Self {
-        let listed = tools.iter().map(|(spec, _)| spec.name.clone());
-        // No server lists these; the job has switches for them.
-        let names = listed.chain([ToolName::ask_user(), ToolName::task()]).flat_map(|name| [name.raw, name.tool]);
-        let kinds = tools.iter().filter_map(|(_, policy)| Some(policy.effect_kind.as_ref()?.as_str().to_owned()));
-        // What the job's own short names stand for is a kind whether or not a tool of this job has it.
-        let known = StopCondition::NAMES.iter().filter_map(|name| effect_of(&StopCondition::Named((*name).to_owned())));
-        let own = own_tools().iter().map(|name| (*name).to_owned());
-        Self { tools: names.chain(own).collect(), kinds: kinds.chain(known).collect() }
-    }
-
-    fn has(&self, word: &str, with_kinds: bool) -> bool {
-        let Some(glob) = glob(word) else { return true };
-        self.tools.iter().chain(self.kinds.iter().filter(|_| with_kinds)).any(|name| glob.is_match(name))
-    }
-
-    /// The name that is most like a word; a pattern is like none, since it is short of most of a name.
-    fn nearest(&self, word: &str, more: &[&str]) -> Option<String> {
-        if word.contains(['*', '?', '[', '{']) {
-            return None;
-        }
-        let names = self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
-        ua_core::nearest(word, names).map(str::to_owned)
-    }
-}
-
 /// The tools of our own server, whether or not they are offered here: which of them are depends on the job and the machine, and a job that
 /// rules one out is right everywhere.
 fn own_tools() -> &'static [&'static str] {
@@ -82,84 +31,9 @@ fn own_tools() -> &'static [&'static str] {
     return &[];
 }
 
-/// A word as a pattern; a wrong one is refused elsewhere.
-fn glob(word: &str) -> Option<GlobMatcher> {
-    Some(Glob::new(word).ok()?.compile_matcher())
-}
-
-/// What a word may select by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// Names of tools.
-    Name,
-    /// These, and kinds of effects.
-    Kind,
-    /// These, and classes.
-    Class,
-}
-
-/// The tools that a word selects.
-fn selected(word: &str, by: By, tools: &[(ToolSpec, CallPolicy)]) -> Vec<String> {
-    let (class, glob) = (word.parse::<SideEffectClass>().ok().filter(|_| by == By::Class), glob(word));
-    let is_meant = |(spec, policy): &&(ToolSpec, CallPolicy)| {
-        let kind = policy.effect_kind.as_ref().filter(|_| by != By::Name);
-        class.is_some_and(|class| class == policy.class)
-            || glob.as_ref().is_some_and(|glob| {
-                glob.is_match(&spec.name.raw)
-                    || glob.is_match(&spec.name.tool)
-                    || kind.is_some_and(|kind| glob.is_match(kind.as_str()))
-            })
-    };
-    tools.iter().filter(is_meant).map(|(spec, _)| spec.name.raw.clone()).collect()
-}
-
-fn effect_of(condition: &StopCondition) -> Option<String> {
-    match condition.expanded() {
-        StopCondition::Effect { effect, .. } => Some(effect),
-        StopCondition::Artifact { .. } | StopCondition::Named(_) => None,
-    }
-}
-
 /// What each selector and condition of a job selects among these tools, in the order of the job file's fields.
 pub fn selections(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Selection> {
-    let names = Names::of(tools);
-    let classes: Vec<&str> = SideEffectClass::ALL.iter().map(|class| class.as_str()).collect();
-    let lists = [
-        ("escalation.ask_human_before", &spec.escalation.ask_human_before, By::Class),
-        ("constraints.forbidden_actions", &spec.constraints.forbidden_actions, By::Kind),
-        ("tools.allow", &spec.tools.allow, By::Name),
-        ("tools.deny", &spec.tools.deny, By::Name),
-    ];
-    let mut found = Vec::new();
-    for (field, words, by) in lists {
-        found.extend(words.iter().map(|word| {
-            let is_class = by == By::Class && word.parse::<SideEffectClass>().is_ok();
-            let is_known = is_class || names.has(word, by != By::Name);
-            let more: &[&str] = if by == By::Class { &classes } else { &[] };
-            let nearest = if is_known { None } else { names.nearest(word, more) };
-            Selection { field, word: word.clone(), tools: selected(word, by, tools), is_known, nearest }
-        }));
-    }
-    for condition in conditions(spec) {
-        let Some(kind) = effect_of(condition) else {
-            let word = condition.expanded().describe();
-            found.push(Selection { field: CONDITIONS, word, tools: Vec::new(), is_known: true, nearest: None });
-            continue;
-        };
-        let has_kind = |policy: &CallPolicy| policy.effect_kind.as_ref().is_some_and(|own| own.as_str() == kind);
-        let with_it = tools.iter().filter(|(_, policy)| has_kind(policy)).map(|(spec, _)| spec.name.raw.clone());
-        let is_known = names.kinds.contains(&kind);
-        let nearest = if is_known { None } else { names.nearest(&kind, &[]) };
-        found.push(Selection { field: CONDITIONS, tools: with_it.collect(), word: kind, is_known, nearest });
-    }
-    found
-}
-
-/// The selectors of a job that are the name of no tool of these, of no class and of no kind of effect.
-pub fn unmatched(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Selection> {
-    let mut found = selections(spec, tools);
-    found.retain(|selection| !selection.is_known);
-    found
+    words::selections(spec, tools, own_tools())
 }
 
 /// The error about selectors that are the name of nothing.
@@ -176,18 +50,6 @@ pub fn refusal(found: &[Selection]) -> HostError {
             "`ua tools list` shows the tools and their classes; correct the word, take it out, or name the tool server that has it with \
              --mcp-config; nothing was started",
         )
-}
-
-fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
-    spec.stop_conditions.iter().chain(spec.phases.iter().flat_map(|phase| &phase.stop_conditions))
-}
-
-fn has_selectors(spec: &RunSpec) -> bool {
-    let lists =
-        [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
-    lists.into_iter().any(|list| !list.is_empty())
-        || conditions(spec).any(|condition| effect_of(condition).is_some())
-        || chosen_tool(spec).is_some()
 }
 
 /// The tool that every reply is to call.
@@ -211,7 +73,7 @@ pub(crate) async fn check(host: &Host, people: &dyn People, launch: &Launch, spe
 ///
 /// # Errors
 /// A policy file cannot be used.
-pub(crate) fn refused(
+pub fn refused(
     settings: &Settings,
     launch: &Launch,
     spec: &RunSpec,
@@ -225,7 +87,10 @@ pub(crate) fn refused(
 
 /// Whether nothing is said about tools that could name one that is not there.
 fn says_nothing(settings: &Settings, launch: &Launch, spec: &RunSpec) -> bool {
-    !has_selectors(spec) && denied_here(settings).is_empty() && launch.policy_files(settings).is_empty()
+    !words::has_selectors(spec)
+        && chosen_tool(spec).is_none()
+        && denied_here(settings).is_empty()
+        && launch.policy_files(settings).is_empty()
 }
 
 /// Why a job is refused that would be offered these tools. `ua job` and `ua job --check` ask here alone, so neither refuses what the other
@@ -247,11 +112,10 @@ pub(crate) fn judged(
             "correct the rule or the job; `ua tools explain` shows what decides about a tool; nothing was started",
         )));
     }
-    // Which actions a composite tool knows is not listed anywhere.
-    if tools.iter().any(|(spec, policy)| spec.name.tool.starts_with("COMPOSIO_") || policy.composite.is_some()) {
+    if !words::are_all_seen(tools) {
         return Ok(None);
     }
-    let found = unmatched(spec, tools);
+    let found = words::unmatched(spec, tools, own_tools());
     if !found.is_empty() {
         return Ok(Some(refusal(&found)));
     }
@@ -260,18 +124,16 @@ pub(crate) fn judged(
     }
     let files: Vec<String> =
         launch.policies_of_this_job(settings)?.iter().map(|file| file.display().to_string()).collect();
-    if let Some(idle) = idle_cautions(&classifier.idle_cautions(&files, &specs), tools) {
+    // Which tools of our own are offered depends on the job and the machine.
+    let own = own_tools().iter().map(|tool| ToolName::qualified(ToolNamespace::Local, "ua", tool));
+    let is_listed = |name: &ToolName| specs.iter().any(|spec| spec.name.raw == name.raw);
+    let more = own.chain([ToolName::ask_user(), ToolName::task()]).filter(|name| !is_listed(name));
+    let more: Vec<ToolName> = more.collect();
+    let there: Vec<ToolName> = specs.iter().map(|spec| spec.name.clone()).chain(more.iter().cloned()).collect();
+    if let Some(idle) = idle_cautions(&classifier.idle_cautions(&files, &specs, &more), &there) {
         return Ok(Some(idle));
     }
-    let made = |effect: &str| {
-        let catalog = Catalog::new(specs.clone(), &classifier, &rules);
-        catalog.is_ok_and(|catalog| catalog.makers_of(effect) != (Vec::new(), Vec::new()))
-    };
-    // One that is not to happen needs nobody who can do it.
-    let wanted = conditions(spec)
-        .filter(|condition| !matches!(condition.expanded(), StopCondition::Effect { count: 0, .. }))
-        .filter_map(effect_of);
-    let missing: BTreeSet<String> = wanted.filter(|effect| !made(effect)).collect();
+    let missing = words::unmakeable(spec, tools, &classifier, &rules);
     if !missing.is_empty() {
         return Ok(Some(unmakeable(&missing, spec)));
     }
@@ -309,23 +171,41 @@ fn unmakeable(missing: &BTreeSet<String>, spec: &RunSpec) -> HostError {
         )
 }
 
-/// The error about rules of this job that call for care with a tool that is not there.
-fn idle_cautions(idle: &[IdleCaution], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
-    let names = Names::of(tools);
-    let words: Vec<String> = idle
-        .iter()
-        .filter(|idle| !names.has(&idle.name, false))
-        .map(|idle| {
-            let nearest = names.nearest(&idle.name, &[]);
-            let nearest = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-            format!(
-                "`{}` in rule `{}` of {}{nearest}",
-                line(&idle.name, 100),
-                line(&idle.rule_id, 60),
-                line(&idle.file, 200)
-            )
-        })
-        .collect();
+/// The error about rules of this job that call for care with a tool that is not there. A rule about all tools of a server may be about one of
+/// another job, so that counts only where the name is nearly that of a server of this job.
+fn idle_cautions(idle: &[IdleCaution], there: &[ToolName]) -> Option<HostError> {
+    let near = |word: &str, names: &mut dyn Iterator<Item = &str>| {
+        ua_core::nearest(word, names).map(|name| format!(" (did you mean `{name}`?)"))
+    };
+    let servers = || there.iter().map(|tool| tool.server.as_str());
+    let quoted = |word: &str| format!("`{}`", line(word, 100));
+    let said = |idle: &IdleCaution| {
+        let server = idle.server.as_deref().unwrap_or_default();
+        let of = if server.is_empty() { String::new() } else { format!(" of server {}", quoted(server)) };
+        let has_server = server.is_empty() || servers().any(|known| known == server);
+        let near_server = || near(server, &mut servers());
+        let of_server = || there.iter().filter(|tool| !has_server || server.is_empty() || tool.server == server);
+        let near_tool =
+            |word: &str| near(word, &mut of_server().flat_map(|tool| [tool.raw.as_str(), tool.tool.as_str()]));
+        let (what, nearest) = match (&idle.name, idle.besides.as_slice()) {
+            (_, [first, ..]) => {
+                let what = idle.name.as_deref().or(idle.patterns.first().map(String::as_str)).unwrap_or(server);
+                (format!("{} with the `{first}` that it asks for", quoted(what)), String::new())
+            }
+            (None, []) if !has_server => (format!("server {}", quoted(server)), near_server()?),
+            // Of a pattern it counts only where it is nearly a name of a tool of this job.
+            (None, []) => {
+                let mut patterns = idle.patterns.iter();
+                let typo = patterns.find_map(|pattern| Some((pattern, near_tool(pattern.trim_matches('*'))?)));
+                let (pattern, nearest) = typo?;
+                (format!("{}{of}", quoted(pattern)), nearest)
+            }
+            (Some(name), []) if has_server => (format!("{}{of}", quoted(name)), near_tool(name).unwrap_or_default()),
+            (Some(name), []) => (format!("{}{of}", quoted(name)), near_server().unwrap_or_default()),
+        };
+        Some(format!("{what} in rule `{}` of {}{nearest}", line(&idle.rule_id, 60), line(&idle.file, 200)))
+    };
+    let words: Vec<String> = idle.iter().filter_map(said).collect();
     (!words.is_empty()).then(|| {
         HostError::usage(format!("the policies of this job call for care with tools that do not exist: {}", words.join("; ")))
             .hint(
@@ -346,7 +226,7 @@ fn denied_here(settings: &Settings) -> Vec<String> {
 
 /// The error about names of the denylist that are about no tool: a misspelt one protects from nothing.
 fn misspelt_denials(denied: &[String], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
-    let names = Names::of(tools);
+    let names = Names::of(tools, own_tools());
     let words: Vec<String> = denied
         .iter()
         .filter(|word| !names.has(word, false))
@@ -407,7 +287,6 @@ fn with_policies(settings: &Settings, launch: &Launch, tools: Vec<ToolSpec>) -> 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::ToolNamespace;
 
     use super::*;
 
@@ -427,7 +306,7 @@ mod tests {
         let mut job = job;
         job["objective"] = "x".into();
         let spec = RunSpec::parse(&job.to_string()).unwrap();
-        unmatched(&spec, &tools()).into_iter().map(|typo| (typo.word, typo.nearest)).collect()
+        words::unmatched(&spec, &tools(), own_tools()).into_iter().map(|typo| (typo.word, typo.nearest)).collect()
     }
 
     #[test]
@@ -463,6 +342,45 @@ mod tests {
         let wrong = said(&["post_comment", "snd_emial"]).unwrap();
         assert!(wrong.contains("`snd_emial` (did you mean `send_email`?)"), "{wrong}");
         assert!(said(&["nothing_*"]).unwrap().contains("`nothing_*`"));
+    }
+
+    /// Over every way to be wrong in one of the two names of a rule: it is refused, and told with what is near.
+    #[test]
+    fn a_rule_that_protects_nothing_is_refused_by_either_of_its_names() {
+        let there: Vec<ToolName> = [("forum", "post_comment"), ("forum", "send_email"), ("ua", "notify")]
+            .map(|(server, tool)| ToolName::qualified(ToolNamespace::Mcp, server, tool))
+            .to_vec();
+        let said = |server: Option<&str>, name: Option<&str>| {
+            let of = |text: &str| text.to_owned();
+            let (name, server) = (name.map(of), server.map(of));
+            let (file, rule_id) = ("p.toml".to_owned(), "r".to_owned());
+            let idle = IdleCaution { file, rule_id, name, server, patterns: Vec::new(), besides: Vec::new() };
+            idle_cautions(&[idle], &there).map(|error| error.to_string())
+        };
+        let pattern = |pattern: &str| {
+            let (file, rule_id) = ("p.toml".to_owned(), "r".to_owned());
+            let (name, server, patterns) = (None, None, vec![pattern.to_owned()]);
+            idle_cautions(&[IdleCaution { file, rule_id, name, server, patterns, besides: Vec::new() }], &there)
+        };
+        assert!(
+            pattern("notfy*").unwrap().to_string().contains("`notfy*` in rule `r` of p.toml (did you mean `notify`?)")
+        );
+        assert!(pattern("jira_*").is_none(), "it may well be about nothing here");
+        for (server, name, wanted) in [
+            (None, Some("notfy"), "`notfy` in rule `r` of p.toml (did you mean `notify`?)"),
+            (Some("uaa"), Some("notify"), "`notify` of server `uaa` in rule `r` of p.toml (did you mean `ua`?)"),
+            (Some("forum"), Some("notify"), "`notify` of server `forum` in rule `r` of p.toml"),
+            (
+                Some("forum"),
+                Some("post_coment"),
+                "`post_coment` of server `forum` in rule `r` of p.toml (did you mean `post_comment`?)",
+            ),
+            (Some("forrum"), None, "server `forrum` in rule `r` of p.toml (did you mean `forum`?)"),
+        ] {
+            let said = said(server, name).unwrap();
+            assert!(said.ends_with(&format!("that do not exist: {wanted}")), "{said}");
+        }
+        assert_eq!((said(Some("github"), None), said(Some("forum"), None)), (None, None));
     }
 
     #[test]

@@ -96,7 +96,14 @@ impl Classifier {
             let required = picker.first("requires_idempotency_key", |settings| settings.requires_idempotency_key);
             policy.requires_idempotency_key = required.unwrap_or_default();
             policy.effect_kind = picker.first("effect_kind", |settings| settings.effect_kind.clone());
-            if policy.effect_kind.is_none() {
+            if let Some(kind) = &policy.effect_kind {
+                // A word about what it is called takes nothing away that its name says, unless it says that nothing is made.
+                let says = picker.first("creates", |settings| settings.creates);
+                let is_foreign = class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local;
+                let by_name = says.is_none() && is_foreign && made_by_name(&tool.name).is_some();
+                policy.makes_anew = !kind.is_creating() && (says == Some(true) || by_name);
+                policy.kind_is_guessed = policy.makes_anew && by_name;
+            } else {
                 let is_believed = self.believed(&tool.name.server) != Believed::Untrusted;
                 policy.effect_kind = picker.made(tool, class, decided.source, is_believed);
                 policy.kind_is_guessed = policy.effect_kind.is_some();

@@ -248,6 +248,7 @@ pub(super) const EFFECTS: &[&str] = &[
     "decline",
     "dedupe",
     "defer",
+    "del",
     "delegate",
     "delete",
     "delist",

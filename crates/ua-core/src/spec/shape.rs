@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::SpecError;
-use crate::faults::{given, taken, value_fault};
+use crate::faults::{given, in_place_of, value_fault};
 
 /// Looks at the names of all fields, and at what a parser of alternatives would call no variant of any.
 pub(super) fn check(job: &Value) -> Result<(), SpecError> {
@@ -161,7 +161,7 @@ fn check_shapes(job: &Value) -> Result<(), SpecError> {
         if let Some(name) = whole {
             return Err(SpecError::Invalid {
                 field: format!("{field}.{name}"),
-                why: format!("is {}, but must be {}", fields[name], taken("u32")),
+                why: format!("is {}, but must be {}", fields[name], in_place_of(&fields[name].to_string(), "u32")),
             });
         }
         if let Some(name) = ["effect", "artifact", "media_type"]
@@ -170,7 +170,7 @@ fn check_shapes(job: &Value) -> Result<(), SpecError> {
         {
             return Err(SpecError::Invalid {
                 field: format!("{field}.{name}"),
-                why: format!("is {}, but must be {}", fields[name], taken("a string")),
+                why: format!("is {}, but must be {}", fields[name], in_place_of("", "a string")),
             });
         }
     }
@@ -190,7 +190,7 @@ pub(super) fn misshapen(error: &serde_path_to_error::Error<serde_json::Error>) -
     let Some(field) = field else { return SpecError::Syntax(value_fault(&text)) };
     let told = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
     let why = match told.and_then(|told| told.split_once(", expected ")) {
-        Some((found, wanted)) => format!("is {}, but must be {}", given(found), taken(wanted)),
+        Some((found, wanted)) => format!("is {}, but must be {}", given(found), in_place_of(found, wanted)),
         None => format!("is not usable: {}", value_fault(&text)),
     };
     SpecError::Invalid { field, why }

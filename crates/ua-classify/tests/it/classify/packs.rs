@@ -128,6 +128,31 @@ fn a_rule_may_say_that_a_tool_makes_something_or_that_it_does_not() {
     assert_eq!(rule("create_issue", "side_effect_class = \"external\""), None);
 }
 
+/// Over verbs that people declare and names of tools: to say what an effect is called takes no protection against a repeat away.
+#[test]
+fn a_declared_kind_takes_no_protection_away() {
+    let rule = |name: &str, says: &str| {
+        let text = format!("[[rule]]\nid = \"r\"\nname = \"{name}\"\n{says}");
+        super::with_policy(&text).classify(&super::foreign(name), None)
+    };
+    for name in ["place_order", "create_issue", "send_invoice", "do_it", "update_row"] {
+        let plain = super::plain().classify(&super::foreign(name), None);
+        for verb in ua_core::EffectKind::CREATING {
+            let declared = rule(name, &format!("effect_kind = \"parcel.{verb}\""));
+            assert!(declared.is_by_content() && !declared.kind_is_guessed, "{name} {verb}");
+        }
+        for verb in ["expedite", "delete", "move"] {
+            let kind = format!("effect_kind = \"parcel.{verb}\"");
+            let declared = rule(name, &kind);
+            assert_eq!(declared.is_by_content(), plain.is_by_content(), "{name} {verb}");
+            assert_eq!(declared.kind_is_guessed, plain.is_by_content(), "a repeat is a question: {name} {verb}");
+            let said = rule(name, &format!("{kind}\ncreates = true"));
+            assert!(said.is_by_content() && !said.kind_is_guessed, "{name} {verb}");
+            assert!(!rule(name, &format!("{kind}\ncreates = false")).is_by_content(), "{name} {verb}");
+        }
+    }
+}
+
 /// What takes no mark is looked for by its values and its time, and only of calls that make something.
 #[test]
 fn a_lost_call_that_takes_no_mark_is_looked_for_by_its_values() {
