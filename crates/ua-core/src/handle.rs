@@ -103,11 +103,11 @@ pub fn is_by_address(params: &Value) -> bool {
     params.get("mode").and_then(Value::as_str) == Some("url")
 }
 
-/// The values of a form with the schema's defaults in place of those that are missing.
+/// The values of a form with the defaults of its fields in place of those that are missing.
 pub fn with_defaults(content: &Map<String, Value>, params: &Value) -> Map<String, Value> {
     let mut filled = content.clone();
     for (name, schema) in fields(params) {
-        if let Some(default) = schema.get("default")
+        if let Some(default) = crate::form::default_of(schema)
             && !filled.contains_key(name)
         {
             filled.insert(name.clone(), default.clone());
