@@ -1,7 +1,8 @@
 //! The client of Chat Completions: OpenAI's older interface, and the one that llama.cpp, vLLM, Ollama, OpenRouter and many
 //! others speak.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated. Servers differ in what they send; [`assembler`] reads all of
+//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what a server refuses because a user may not speak
+//! there is asked once more in the form that it takes ([`wire::Roles`]), and in that form from then on. Servers differ in what they send; [`assembler`] reads all of
 //! their shapes, and nothing but a stated end makes a reply whole.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
@@ -13,6 +14,7 @@ pub(crate) mod names;
 mod reasoning;
 pub(crate) mod wire;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +24,7 @@ use secrecy::SecretString;
 use ua_core::{Env, ModelTurn};
 
 pub(crate) use self::assembler::Assembler;
+use self::wire::Roles;
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
 use crate::extras::ModelExtras;
@@ -90,6 +93,10 @@ pub struct ChatProvider {
     output_limit: OutputLimit,
     extras: ModelExtras,
     written: Conversations<String>,
+    /// The same where only the model may speak behind results.
+    written_strictly: Conversations<String>,
+    /// Whether the server has shown that it is so.
+    is_strict: AtomicBool,
 }
 
 impl ChatProvider {
@@ -114,8 +121,25 @@ impl ChatProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
-        Ok(Self { http, output_limit, extras: config.extras, written })
+        let (written, written_strictly) = (Conversations::default(), Conversations::default());
+        let (http, is_strict) = (HttpClient::new(reach, env)?, AtomicBool::new(false));
+        Ok(Self { http, output_limit, extras: config.extras, written, written_strictly, is_strict })
+    }
+
+    /// One HTTP request.
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        roles: Roles,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let written = match roles {
+            Roles::Any => &self.written,
+            Roles::ModelAfterTools => &self.written_strictly,
+        };
+        let body =
+            written.write(request, |written| wire::write(written, request, self.output_limit, &self.extras, roles));
+        self.http.complete(body, &request.model, Assembler::new(request), observer).await
     }
 }
 
@@ -130,9 +154,17 @@ impl LlmProvider for ChatProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let body =
-            self.written.write(request, |written| wire::write(written, request, self.output_limit, &self.extras));
-        let answer = self.http.complete(body, &request.model, Assembler::new(request), observer).await;
+        let roles = if self.is_strict.load(Ordering::Relaxed) { Roles::ModelAfterTools } else { Roles::Any };
+        let mut answer = self.ask(request, roles, observer).await;
+        // `Unexpected role 'user' after role 'tool'`, `roles must alternate`: what was refused was free.
+        let is_about_roles = |error: &LlmError| {
+            let words = matches!(error, LlmError::InvalidRequest { .. } | LlmError::Server { .. });
+            words && error.was_refused() && error.to_string().to_ascii_lowercase().contains("role")
+        };
+        if roles == Roles::Any && answer.as_ref().is_err_and(is_about_roles) && wire::speaks_after_tools(request) {
+            self.is_strict.store(true, Ordering::Relaxed);
+            answer = self.ask(request, Roles::ModelAfterTools, observer).await;
+        }
         answer.map_err(|error| names::naming_tools(error, request, names::OPENAI_LONGEST))
     }
 }

@@ -11,10 +11,12 @@ pub(crate) mod events;
 mod fault_tests;
 pub(crate) mod lenient;
 pub(crate) mod reject;
+pub(crate) mod reply_limit;
 pub(crate) mod too_long;
 
 use std::error::Error as _;
 use std::io::Cursor;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -24,7 +26,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use ua_core::{Env, ModelTurn, signed};
 use ua_http::Versions;
 
-use self::events::{Assemble, Bytes, ReadFault, limited, read_reply};
+use self::events::{Assemble, Bytes, ReadFault, broken, limited, read_reply, read_whole};
 use crate::error::LlmError;
 use crate::provider::StreamObserver;
 
@@ -68,6 +70,8 @@ pub(crate) struct HttpClient {
     secret: Option<SecretString>,
     idle_timeout: Duration,
     reply_timeout: Duration,
+    /// Whether a reply came from there since this process began.
+    has_answered: AtomicBool,
     env: Env,
 }
 
@@ -97,6 +101,7 @@ impl HttpClient {
             secret: reach.key.map(|key| key.secret),
             idle_timeout: reach.idle_timeout,
             reply_timeout: reach.reply_timeout,
+            has_answered: AtomicBool::new(false),
             env,
         })
     }
@@ -137,12 +142,42 @@ impl HttpClient {
         let response = request.send().await.map_err(|error| self.not_answered(error))?;
         tracing::info!(http.response.status_code = signed(response.status().as_u16()), "ua.model.answering");
         if response.status() != StatusCode::OK {
-            return Err(self.refused(response, model, &assembler).await);
+            return self.refused(response, model, assembler, observer).await;
         }
         if let Some(stated) = not_a_stream(&response) {
-            return Err(reject::not_a_stream(&stated, &self.start_of(response).await));
+            return self.unstreamed(response, &stated, model, assembler, observer).await;
         }
+        self.has_answered.store(true, Ordering::Relaxed);
         read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
+    }
+
+    /// Reads what came in the place of a stream: a whole reply, of a server or something in front of it that streams none, or no reply.
+    async fn unstreamed(
+        &self,
+        response: Response,
+        stated: &str,
+        model: &str,
+        assembler: impl Assemble,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let mut body = Vec::new();
+        let mut pieces = limited(self.bytes(response), REPLY_LIMIT);
+        while let Some(piece) = pieces.next().await {
+            match piece {
+                Ok(piece) => body.extend_from_slice(piece.get_ref()),
+                // What had begun as a reply may be billed as one.
+                Err(fault) if body.trim_ascii_start().starts_with(b"{") => return Err(broken(fault, 0)),
+                Err(_) => break,
+            }
+        }
+        let reply = serde_json::from_slice(&body).ok().and_then(|reply| assembler.as_events(reply));
+        match reply {
+            Some(events) => {
+                self.has_answered.store(true, Ordering::Relaxed);
+                read_whole(&events, model, assembler, observer)
+            }
+            None => Err(reject::not_a_stream(stated, &String::from_utf8_lossy(&body))),
+        }
     }
 
     fn bytes(&self, response: Response) -> Bytes {
@@ -169,16 +204,29 @@ impl HttpClient {
     }
 
     /// Reads an error answer. Its body may be cut: the status alone decides what it means, unless the wire knows better.
-    async fn refused(&self, response: Response, model: &str, assembler: &impl Assemble) -> LlmError {
+    async fn refused(
+        &self,
+        response: Response,
+        model: &str,
+        assembler: impl Assemble,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
         let status = response.status().as_u16();
         let header = |name: &str| response.headers().get(name).and_then(|header| header.to_str().ok());
-        let in_millis = header("retry-after-ms").and_then(reject::millis);
+        let in_millis = header("retry-after-ms").and_then(ua_core::retry_after_millis);
         let retry_after = in_millis
             .or_else(|| header(RETRY_AFTER.as_str()).and_then(|header| ua_core::retry_after(header, self.env.now())));
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
         let body = self.start_of(response).await;
+        if let Some(events) = assembler.refused_as_events(&body).or_else(|| reject::withheld(status, &body)) {
+            return read_whole(&events, model, assembler, observer);
+        }
+        // Where replies came from, a page that knows nothing stands in for a server that is being started.
+        if status == 404 && self.has_answered.load(Ordering::Relaxed) && !reject::is_of_an_api(&body) {
+            return Err(LlmError::NotAReply { what: "a page in its place (HTTP 404)".to_owned() });
+        }
         let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));
-        reject::as_advised(error, status, retry_after, should_retry)
+        Err(reject::as_advised(error, status, retry_after, should_retry))
     }
 
     /// The beginning of a body that is no reply, as far as it comes.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use crate::ANTHROPIC;
@@ -177,6 +177,24 @@ impl Assemble for Assembler {
         }
     }
 
+    fn as_events(&self, mut reply: Map<String, Value>) -> Option<Vec<String>> {
+        let is_error = reply.get("error").is_some_and(|error| !error.is_null());
+        let is_message = reply.get("type").is_none_or(|kind| kind == "message");
+        let Some(Value::Array(blocks)) = reply.remove("content").filter(|_| is_message && !is_error) else {
+            return None;
+        };
+        let mut taken = |field: &str| reply.remove(field).unwrap_or_default();
+        let tail = json!({"stop_reason": taken("stop_reason"), "stop_details": taken("stop_details")});
+        let mut events = vec![json!({"type": "message_start", "message": reply})];
+        for (index, block) in blocks.into_iter().enumerate() {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+            events.push(json!({"type": "content_block_stop", "index": index}));
+        }
+        events.push(json!({"type": "message_delta", "delta": tail}));
+        events.push(json!({"type": "message_stop"}));
+        Some(events.iter().map(Value::to_string).collect())
+    }
+
     fn heard(&self) -> Option<Usage> {
         heard_so_far(self.usage.total(), (self.text_bytes + self.other_bytes) as u64)
     }
@@ -263,7 +281,10 @@ impl Assembler {
         if self.blocks.values().any(|partial| !partial.closed) {
             return Err(nonsense("inside a block"));
         }
-        let blocks = std::mem::take(&mut self.blocks).into_values().filter_map(block).collect();
+        let blocks: Vec<Block> = std::mem::take(&mut self.blocks).into_values().filter_map(block).collect();
+        let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
+        // A server in between that knows no better says `end_turn` behind whole calls.
+        let stop_reason = if asks && stop_reason == StopReason::EndTurn { StopReason::ToolUse } else { stop_reason };
         Ok(ModelTurn { blocks, stop_reason, usage: self.usage.total(), model: started.model, response_id: started.id })
     }
 }
@@ -462,6 +483,20 @@ mod tests {
                 opaque(json!({"type": "redacted_thinking", "data": "xyz"})),
             ]
         );
+    }
+
+    /// A call that is whole is one, whether its reply says that it ends to be answered or not; one behind another end is not made.
+    #[test]
+    fn a_whole_call_behind_a_plain_end_is_a_call() {
+        let call = [
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"t","input":{"a":1}}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+        ];
+        for reason in StopReason::ALL {
+            let expected = if *reason == StopReason::EndTurn { StopReason::ToolUse } else { *reason };
+            assert_eq!(whole(&call, reason.as_str()).stop_reason, expected);
+            assert_eq!(whole(&[], reason.as_str()).stop_reason, *reason);
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::http::{lenient, reject, too_long};
 use crate::provider::Ending;
 use crate::request::ModelRequest;
 
+/// The code of a refusal that refuses what the model said.
+const TOOL_USE_FAILED: &str = "tool_use_failed";
+
 /// The part of a reply that has arrived.
 #[derive(Debug)]
 pub(crate) struct Assembler {
@@ -39,6 +42,8 @@ pub(crate) struct Assembler {
     refusal: String,
     reasoning: Reasoning,
     calls: Vec<PartialCall>,
+    /// The one call of a server that knows the field of before there were several.
+    only_call: Option<PartialCall>,
     finish_reason: Option<String>,
     /// How it ended, as far as anybody has said.
     ended: String,
@@ -51,9 +56,13 @@ struct Reasoning {
     content: String,
     text: String,
     details: Vec<Value>,
+    /// `LiteLLM`'s blocks of Claude's thoughts, which Claude wants to read again with its calls.
+    blocks: Vec<Value>,
+    /// What Gemini's door says of the whole, a signature for one.
+    extra: Map<String, Value>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PartialCall {
     index: Option<u64>,
     id: String,
@@ -88,6 +97,9 @@ struct Choice {
     index: Option<u64>,
     #[serde(default)]
     delta: Option<Delta>,
+    /// The whole of it, where nothing came in pieces.
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    message: Option<Delta>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     /// What the model behind a router said.
@@ -110,8 +122,14 @@ struct Delta {
     reasoning: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     reasoning_details: Option<Vec<Value>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    thinking_blocks: Option<Vec<Value>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    extra_content: Option<Map<String, Value>>,
     #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    function_call: Option<FunctionDelta>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +192,7 @@ impl Assembler {
             refusal: String::new(),
             reasoning: Reasoning::default(),
             calls: Vec::new(),
+            only_call: None,
             finish_reason: None,
             ended: String::new(),
             usage: None,
@@ -198,6 +217,10 @@ impl Assembler {
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.is_none_or(|index| index == 0)) {
             if let Some(delta) = choice.delta {
                 said.push_str(&self.extend(delta));
+            }
+            if let Some(message) = choice.message.filter(|_| !self.has_said_something()) {
+                self.reasoning = Reasoning::default();
+                said.push_str(&self.extend(message));
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 if reason == "error" {
@@ -233,59 +256,57 @@ impl Assembler {
         self.reasoning.content.push_str(&delta.reasoning_content.unwrap_or_default());
         self.reasoning.text.push_str(&delta.reasoning.unwrap_or_default());
         self.reasoning.details.extend(delta.reasoning_details.unwrap_or_default());
+        self.reasoning.blocks.extend(delta.thinking_blocks.unwrap_or_default());
+        self.reasoning.extra.extend(delta.extra_content.unwrap_or_default());
         for call in delta.tool_calls.into_iter().flatten() {
             self.extend_call(call);
+        }
+        if let Some(function) = delta.function_call {
+            self.only_call.get_or_insert_default().extend(function);
         }
         said
     }
 
+    fn has_said_something(&self) -> bool {
+        let asks = !self.calls.is_empty() || self.only_call.is_some();
+        !self.text.is_empty() || !self.refusal.is_empty() || asks
+    }
+
     fn extend_call(&mut self, delta: CallDelta) {
         let id = delta.id.unwrap_or_default();
-        let FunctionDelta { name, arguments, more: more_of_function } = delta.function.unwrap_or_default();
-        let name = name.unwrap_or_default();
+        let function = delta.function.unwrap_or_default();
+        let has_name = function.name.as_ref().is_some_and(|name| !name.is_empty());
         // A piece continues the newest call of its index, unless it has another id: some servers give every call the index 0.
         let goes_on = |call: &PartialCall| id.is_empty() || call.id.is_empty() || call.id == id;
         let newest = match delta.index {
             Some(index) => self.calls.iter_mut().rfind(|call| call.index == Some(index)).filter(|call| goes_on(call)),
-            None => self.calls.last_mut().filter(|call| goes_on(call) && (name.is_empty() || call.name.is_empty())),
+            None => self.calls.last_mut().filter(|call| goes_on(call) && (!has_name || call.name.is_empty())),
         };
         let call = if let Some(call) = newest {
             call
         } else {
-            let (id, name, arguments) = (String::new(), String::new(), String::new());
-            self.calls.push(PartialCall { index: delta.index, id, name, arguments, more: Map::new() });
+            self.calls.push(PartialCall { index: delta.index, ..PartialCall::default() });
             let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
             call
         };
-        let said =
-            |more: Map<String, Value>| more.into_iter().filter(|(name, value)| name != "type" && !value.is_null());
-        call.more.extend(said(delta.more));
-        let of_function: Map<String, Value> = said(more_of_function).collect();
-        if !of_function.is_empty() {
-            match call.more.entry("function").or_insert_with(|| Value::Object(Map::new())) {
-                Value::Object(known) => known.extend(of_function),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
-            }
-        }
+        call.more.extend(said_besides(delta.more));
         if call.id.is_empty() {
             call.id = id;
         }
-        if call.name.is_empty() {
-            call.name = name;
-        }
-        match arguments {
-            Some(Value::String(piece)) => call.arguments.push_str(&piece),
-            Some(whole @ (Value::Object(_) | Value::Array(_))) => call.arguments = whole.to_string(),
-            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
-        }
+        call.extend(function);
     }
 
     /// The reply, once its stream has ended in good order.
     fn finish(&mut self) -> Option<ModelTurn> {
-        let said_something = !self.text.is_empty() || !self.refusal.is_empty() || !self.calls.is_empty();
+        let said_something = self.has_said_something();
+        // Who has both fields says the same in both.
+        let only_call = self.only_call.take().filter(|_| self.calls.is_empty());
+        self.calls.extend(only_call);
+        let asks = !self.calls.is_empty() && self.calls.iter().all(PartialCall::is_whole) && self.refusal.is_empty();
         let stop_reason = match self.finish_reason.take() {
             Some(reason) => stop_reason(&reason, !self.calls.is_empty(), !self.refusal.is_empty()),
-            // It ended, but nothing says how: what it asks for does not count.
+            // It ended, and nothing says how: what was asked for in whole was asked for, and a text may have been cut.
+            None if asks => StopReason::ToolUse,
             None if said_something => StopReason::Other,
             None => return None,
         };
@@ -314,7 +335,55 @@ impl Assembler {
     }
 }
 
+impl PartialCall {
+    fn extend(&mut self, FunctionDelta { name, arguments, more }: FunctionDelta) {
+        let more: Map<String, Value> = said_besides(more).collect();
+        if !more.is_empty() {
+            match self.more.entry("function").or_insert_with(|| Value::Object(Map::new())) {
+                Value::Object(known) => known.extend(more),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
+            }
+        }
+        if self.name.is_empty() {
+            self.name = name.unwrap_or_default();
+        }
+        match arguments {
+            Some(Value::String(piece)) => self.arguments.push_str(&piece),
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => self.arguments = whole.to_string(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+        }
+    }
+
+    /// Whether nothing of it can be missing.
+    fn is_whole(&self) -> bool {
+        !self.name.is_empty() && parse_strict(&self.arguments).is_ok_and(|arguments| arguments.is_object())
+    }
+}
+
+/// What is said of a call, or of its function, beside what every server says.
+fn said_besides(more: Map<String, Value>) -> impl Iterator<Item = (String, Value)> {
+    more.into_iter().filter(|(name, value)| name != "type" && !value.is_null())
+}
+
 impl Assemble for Assembler {
+    fn as_events(&self, reply: Map<String, Value>) -> Option<Vec<String>> {
+        let is_error = reply.get("error").is_some_and(|error| !error.is_null());
+        let choices = reply.get("choices").and_then(Value::as_array);
+        let is_reply = choices.is_some_and(|choices| choices.iter().any(|choice| choice["message"].is_object()));
+        (is_reply && !is_error).then(|| vec![Value::Object(reply).to_string(), "[DONE]".to_owned()])
+    }
+
+    fn refused_as_events(&self, body: &str) -> Option<Vec<String>> {
+        let error = serde_json::from_str::<Value>(body).ok()?["error"].take();
+        if error["code"] != TOOL_USE_FAILED {
+            return None;
+        }
+        // Groq's: the model asked for a call in a form that is none, or for a tool that is not there. The next reply may be another.
+        let said = error["failed_generation"].as_str().or(error["message"].as_str()).unwrap_or_default();
+        let reply = json!({"choices": [{"index": 0, "delta": {"content": said}, "finish_reason": TOOL_USE_FAILED}]});
+        Some(vec![reply.to_string(), "[DONE]".to_owned()])
+    }
+
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
         if data.trim() == "[DONE]" {
             let nothing = || Fault::Nonsense("the stream ended before it said anything".to_owned());
@@ -330,7 +399,7 @@ impl Assemble for Assembler {
 
     fn heard(&self) -> Option<Usage> {
         let thoughts = self.reasoning.content.len() + self.reasoning.text.len();
-        let arguments: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
+        let arguments: usize = self.calls.iter().chain(&self.only_call).map(|call| call.arguments.len()).sum();
         heard_so_far(self.usage, (self.text_bytes() + thoughts + arguments) as u64)
     }
 
@@ -386,6 +455,12 @@ impl Reasoning {
         } else if !self.text.is_empty() {
             value.insert("reasoning".to_owned(), Value::String(self.text));
         }
+        if !self.blocks.is_empty() {
+            value.insert("thinking_blocks".to_owned(), Value::Array(reasoning::whole(self.blocks)));
+        }
+        if !self.extra.is_empty() {
+            value.insert("extra_content".to_owned(), Value::Object(self.extra));
+        }
         (!value.is_empty()).then(|| Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: Value::Object(value) })
     }
 }
@@ -421,7 +496,7 @@ fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
         "stop" | "eos" | "eos_token" | "end_turn" if has_calls => StopReason::ToolUse,
         "stop" | "eos" | "eos_token" | "end_turn" => StopReason::EndTurn,
         // Also where none is there: a reply that says so asks for something that was lost on the way, and is no answer.
-        "tool_calls" => StopReason::ToolUse,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
         "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
         "content_filter" => StopReason::Refusal,
         _ => StopReason::Other,
@@ -461,7 +536,9 @@ fn reported(error: &Value) -> Fault {
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
     };
     let kind = code.or_else(|| error["type"].as_str().map(str::to_owned)).unwrap_or_else(|| "error".to_owned());
-    let message = if error["message"].is_null() { words(error) } else { words(&error["message"]) };
+    let message = reject::behind_a_router(error);
+    let message =
+        message.unwrap_or_else(|| if error["message"].is_null() { words(error) } else { words(&error["message"]) });
     Fault::Reported { kind, message }
 }
 

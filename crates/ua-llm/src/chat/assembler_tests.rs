@@ -200,7 +200,7 @@ fn every_finish_reason_has_its_meaning() {
         ("tool_calls", StopReason::ToolUse, StopReason::ToolUse),
         ("length", StopReason::MaxTokens, StopReason::MaxTokens),
         ("content_filter", StopReason::Refusal, StopReason::Refusal),
-        ("function_call", StopReason::Other, StopReason::Other),
+        ("function_call", StopReason::ToolUse, StopReason::ToolUse),
         ("bored", StopReason::Other, StopReason::Other),
     ];
     for (reason, with_text, with_call) in cases {
@@ -219,10 +219,29 @@ fn arguments_that_are_not_json_of_one_meaning_stay_text() {
     }
 }
 
+/// Whatever of a call was cut off, it is none: not one beginning of its arguments is taken for the whole.
 #[test]
-fn an_end_without_a_reason_counts_for_nothing_that_was_asked_and_a_bare_one_is_no_reply() {
-    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]));
-    assert_eq!(read(std::slice::from_ref(&call)).unwrap().stop_reason, StopReason::Other);
+fn an_end_without_a_reason_counts_for_whole_calls_alone_and_a_bare_one_is_no_reply() {
+    let asking =
+        |arguments: &str| calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": arguments}}]));
+    let call = asking("{}");
+    let ended = |chunks: &[Value]| read(chunks).unwrap().stop_reason;
+    assert_eq!(ended(std::slice::from_ref(&call)), StopReason::ToolUse);
+    let arguments = r#"{"to": {"n": 1}}"#;
+    for cut in 0..arguments.len() {
+        assert_eq!(ended(&[asking(&arguments[..cut])]), StopReason::Other, "{cut}");
+        assert_eq!(
+            ended(&[
+                call.clone(),
+                calls(&json!([{"index": 1, "id": "b", "function": {"name": "t", "arguments": &arguments[..cut]}}]))
+            ]),
+            StopReason::Other
+        );
+    }
+    assert_eq!(ended(&[asking(arguments)]), StopReason::ToolUse);
+    assert_eq!(ended(&[calls(&json!([{"index": 0, "id": "a", "function": {"arguments": "{}"}}]))]), StopReason::Other);
+    assert_eq!(ended(&[delta(&json!({"content": "hi"}))]), StopReason::Other);
+    assert_eq!(ended(&[call.clone(), delta(&json!({"refusal": "I cannot."}))]), StopReason::Other);
     assert!(matches!(read(&[]), Err(Fault::Nonsense(_))));
     // Without `[DONE]`, the reason decides.
     let end = |chunks: &[Value]| {
@@ -234,6 +253,55 @@ fn an_end_without_a_reason_counts_for_nothing_that_was_asked_and_a_bare_one_is_n
     };
     assert_eq!(end(std::slice::from_ref(&call)), None);
     assert!(matches!(end(&[call, finish("tool_calls")]), Some(Ok(turn)) if turn.stop_reason == StopReason::ToolUse));
+}
+
+/// What signs a reply goes back with it, as the blocks that were signed.
+#[test]
+fn thoughts_that_are_signed_are_kept_whole() {
+    let piece = |text: &str, signature: &str| {
+        let block = json!({"type": "thinking", "thinking": text, "signature": signature});
+        delta(
+            &json!({"reasoning_content": text, "thinking_blocks": [block], "provider_specific_fields": {"thinking_blocks": [block]}}),
+        )
+    };
+    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]));
+    let extra = delta(&json!({"extra_content": {"google": {"thought_signature": "SIG"}}}));
+    let turn = read(&[piece("Hm. ", ""), piece("Do it.", ""), piece("", "SIG=="), extra, call, finish("tool_calls")]);
+    let expected = json!({"reasoning_content": "Hm. Do it.",
+        "thinking_blocks": [{"type": "thinking", "thinking": "Hm. Do it.", "signature": "SIG=="}],
+        "extra_content": {"google": {"thought_signature": "SIG"}}});
+    assert_eq!(turn.unwrap().blocks[0], Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: expected });
+}
+
+#[test]
+fn the_field_of_before_there_were_several_calls_is_one_call() {
+    let legacy = |function: Value| delta(&json!({"content": null, "function_call": function}));
+    let pieces = [
+        legacy(json!({"name": "t", "arguments": ""})),
+        legacy(json!({"arguments": "{\"x\":"})),
+        legacy(json!({"arguments": "1}"})),
+        finish("function_call"),
+    ];
+    let turn = read(&pieces).unwrap();
+    let asked = asks(&turn);
+    assert_eq!((asked.len(), asked[0].1, asked[0].2), (1, "t", &json!({"x": 1})));
+    assert!(asked[0].0.starts_with("call_") && turn.stop_reason == StopReason::ToolUse);
+    // Who has both says the same in both.
+    let both = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"x\":1}"}}]));
+    let turn = read(&[&[both], &pieces[..]].concat()).unwrap();
+    assert_eq!(asks(&turn), [("a", "t", &json!({"x": 1}))]);
+}
+
+#[test]
+fn a_message_in_the_place_of_pieces_is_read_and_one_behind_them_is_not_said_twice() {
+    let call = json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": "hi", "reasoning": "Hm.", "tool_calls": [call]});
+    let last =
+        json!({"id": "c", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let alone = read(std::slice::from_ref(&last)).unwrap();
+    assert_eq!((alone.text().as_str(), asks(&alone)), ("hi", vec![("a", "t", &json!({}))]));
+    let streamed = [delta(&json!({"reasoning": "Hm."})), delta(&json!({"content": "hi"})), calls(&json!([call])), last];
+    assert_eq!(read(&streamed).unwrap().blocks, alone.blocks);
 }
 
 #[test]

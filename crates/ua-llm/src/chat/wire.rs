@@ -19,8 +19,30 @@ use crate::written::{Written, listed, push_list};
 /// What stands in front of a result that is an error, since this wire has no field for it.
 pub(crate) const ERROR_MARK: &str = "[tool error]\n";
 
-/// The field of reasoning that comes in pieces.
-const DETAILS: &str = "reasoning_details";
+/// The fields of reasoning that come in pieces.
+const IN_PIECES: [&str; 2] = ["reasoning_details", "thinking_blocks"];
+
+/// What may follow the results of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Roles {
+    /// Whoever has something to say, as the API has it.
+    Any,
+    /// The model alone, as Mistral's models and the templates of some others have it.
+    ModelAfterTools,
+}
+
+/// What the model is held to have said where a user speaks behind results and only the model may.
+const BRIDGE: &str = "I have these results.";
+
+/// Whether a user speaks behind results in a request, as after a resume.
+pub(crate) fn speaks_after_tools(request: &ModelRequest) -> bool {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    let spoken = request.messages.chunk_by(|a, b| a.role == b.role);
+    let of_user = spoken.filter(|speech| speech[0].role == Role::User);
+    of_user
+        .map(|speech| speech.iter().flat_map(|message| &message.blocks).collect::<Vec<_>>())
+        .any(|blocks| blocks.iter().any(|block| is_result(block)) && user_message(&blocks).is_some())
+}
 
 /// Writes the body of `POST …/chat/completions`.
 pub(crate) fn write(
@@ -28,6 +50,7 @@ pub(crate) fn write(
     request: &ModelRequest,
     limit: OutputLimit,
     extras: &ModelExtras,
+    roles: Roles,
 ) -> String {
     let mut body = written.frame(request, || {
         let mut frame = frame(request, limit);
@@ -36,7 +59,7 @@ pub(crate) fn write(
     });
     let sent = |message: &&Message| message.blocks.iter().any(is_sent);
     let spoken: Vec<Message> = request.messages.iter().filter(sent).cloned().collect();
-    written.parts.renew(spoken.chunk_by(|a, b| a.role == b.role), |speech| listed(&encode_speech(speech)));
+    written.parts.renew(spoken.chunk_by(|a, b| a.role == b.role), |speech| listed(&encode_speech(speech, roles)));
     let system = if is_blank(&request.system) {
         String::new()
     } else {
@@ -84,13 +107,18 @@ fn frame(request: &ModelRequest, limit: OutputLimit) -> Value {
 
 /// What one role says until the other one does, as the API wants it: the results of a reply's tool uses follow it directly, one message each,
 /// before what else the user says.
-fn encode_speech(speech: &[Message]) -> Vec<Value> {
+fn encode_speech(speech: &[Message], roles: Roles) -> Vec<Value> {
     let blocks: Vec<&Block> = speech.iter().flat_map(|message| &message.blocks).collect();
     match speech[0].role {
         Role::Assistant => vec![assistant(&blocks)],
         Role::User => {
-            let results = blocks.iter().filter_map(|block| tool_message(block));
-            results.chain(user_message(&blocks)).collect()
+            let mut said: Vec<Value> = blocks.iter().filter_map(|block| tool_message(block)).collect();
+            let more = user_message(&blocks);
+            if roles == Roles::ModelAfterTools && !said.is_empty() && more.is_some() {
+                said.push(json!({"role": "assistant", "content": BRIDGE}));
+            }
+            said.extend(more);
+            said
         }
     }
 }
@@ -152,7 +180,7 @@ fn assistant(blocks: &[&Block]) -> Value {
         // Models that think between calls want to read what they thought; behind the last call it has no use any more.
         let reasoning = blocks.iter().filter_map(|block| own_fields(block)).flatten();
         for (field, value) in reasoning.filter(|(field, _)| *field != OF_CALLS) {
-            let pieces = value.as_array().filter(|_| field == DETAILS);
+            let pieces = value.as_array().filter(|_| IN_PIECES.contains(&field.as_str()));
             let value =
                 pieces.map_or_else(|| value.clone(), |pieces| Value::Array(reasoning::whole(pieces.iter().cloned())));
             message.insert(field.clone(), value);
@@ -218,7 +246,7 @@ mod tests {
     use crate::request::ToolOffer;
 
     fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Value {
-        let text = write(&mut Written::default(), request, limit, &ModelExtras::default());
+        let text = write(&mut Written::default(), request, limit, &ModelExtras::default(), Roles::Any);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -295,8 +323,8 @@ mod tests {
         ];
         let (mut written, limit, extras) = (Written::default(), OutputLimit::MaxTokens, ModelExtras::default());
         for request in &requests {
-            let alone = write(&mut Written::default(), request, limit, &extras);
-            assert_eq!(write(&mut written, request, limit, &extras), alone);
+            let alone = write(&mut Written::default(), request, limit, &extras, Roles::Any);
+            assert_eq!(write(&mut written, request, limit, &extras, Roles::Any), alone);
             let read: Value = serde_json::from_str(&alone).unwrap();
             assert!(read["messages"].is_array(), "{alone}");
         }

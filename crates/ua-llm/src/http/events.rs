@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use ua_core::{ModelTurn, Usage};
+use ua_core::{ModelTurn, StopReason, Usage};
 use ua_http::sse::Parser;
 
 use crate::error::{BoxError, LlmError};
+use crate::http::reject;
 use crate::provider::{Ending, Silent, StreamObserver};
 
 /// Bytes of one event, as many as of a whole reply: some servers send one in a single event.
@@ -79,6 +80,16 @@ pub(crate) trait Assemble: Send {
         None
     }
 
+    /// The data of the events that a reply would have been which came as one object, from a server that streams none; `None` of what is no
+    /// reply.
+    fn as_events(&self, reply: Map<String, Value>) -> Option<Vec<String>>;
+
+    /// The same of a refused request whose refusal is of what the model said: the request was right, and the reply is one that is none.
+    fn refused_as_events(&self, body: &str) -> Option<Vec<String>> {
+        let _ = body;
+        None
+    }
+
     /// What is known so far of what the reply costs.
     fn heard(&self) -> Option<Usage>;
 
@@ -136,9 +147,30 @@ pub(crate) async fn read_reply(
     {
         return Ok(turn);
     }
+    at_end(&mut assembler, model, observer)
+}
+
+/// Reads a reply that came in one piece, from the data of the events that it would have been.
+pub(crate) fn read_whole(
+    events: &[String],
+    model: &str,
+    mut assembler: impl Assemble,
+    observer: &dyn StreamObserver,
+) -> Result<ModelTurn, LlmError> {
+    let mut told_of = None;
+    for data in events {
+        if let Some(turn) = take(data, model, &mut assembler, observer, &mut told_of)? {
+            return Ok(turn);
+        }
+    }
+    at_end(&mut assembler, model, observer)
+}
+
+/// The reply, if this wire calls it whole though no event did.
+fn at_end(assembler: &mut impl Assemble, model: &str, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
     match assembler.end() {
         Some(end) => {
-            let turn = end.map_err(|fault| told(fault, &assembler, model))?;
+            let turn = end.map_err(|fault| told(fault, assembler, model))?;
             observer.ended(&assembler.ending());
             Ok(turn)
         }
@@ -170,9 +202,30 @@ fn take(
             observer.ended(&assembler.ending());
             return Ok(Some(turn));
         }
-        Err(fault) => return Err(told(fault, assembler, model)),
+        Err(fault) => {
+            let Some((turn, ending)) = withheld(&fault, assembler, model) else {
+                return Err(told(fault, assembler, model));
+            };
+            observer.ended(&ending);
+            return Ok(Some(turn));
+        }
     }
     Ok(None)
+}
+
+/// The reply that a filter kept back, where a server says so by an error: it is refused, as it is where the end of a reply says so.
+fn withheld(fault: &Fault, assembler: &impl Assemble, model: &str) -> Option<(ModelTurn, Ending)> {
+    let Fault::Reported { kind, message } = fault else { return None };
+    reject::is_withheld(kind, message).then(|| {
+        let turn = ModelTurn {
+            blocks: Vec::new(),
+            stop_reason: StopReason::Refusal,
+            usage: assembler.heard(),
+            model: model.to_owned(),
+            response_id: None,
+        };
+        (turn, Ending { said: ended_with("filtered", &message.as_str().into()), context_is_full: false })
+    })
 }
 
 fn is_whole(data: &str) -> bool {
@@ -197,7 +250,10 @@ pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model
         match assembler.feed(event) {
             Ok(Progress::Whole(turn)) => return Ok(turn),
             Ok(Progress::Nothing | Progress::Session(_) | Progress::Text(_)) => {}
-            Err(fault) => return Err(told(fault, &assembler, model)),
+            Err(fault) => {
+                let kept_back = withheld(&fault, &assembler, model).map(|(turn, _)| turn);
+                return kept_back.ok_or_else(|| told(fault, &assembler, model));
+            }
         }
     }
     match assembler.end() {
@@ -233,7 +289,8 @@ fn told(fault: Fault, assembler: &impl Assemble, model: &str) -> LlmError {
     }
 }
 
-fn broken(fault: ReadFault, text_bytes: usize) -> LlmError {
+/// The error of a reply of which no more bytes came.
+pub(crate) fn broken(fault: ReadFault, text_bytes: usize) -> LlmError {
     match fault {
         ReadFault::Silent(idle) => LlmError::Timeout { idle },
         ReadFault::TooLarge(_) => LlmError::Protocol { why: fault.to_string() },

@@ -8,7 +8,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use ua_core::{Block, Message, ModelTurn, Origin};
 
-use super::events::{Bytes, ReadFault, read_reply};
+use super::events::{Assemble, Bytes, ReadFault, read_reply, read_whole};
 use crate::error::LlmError;
 use crate::provider::{Ending, Silent, StreamObserver};
 use crate::request::ModelRequest;
@@ -74,6 +74,41 @@ impl Wire {
         }
     }
 
+    /// The same reply as one object, as the API has it where no stream is asked for.
+    fn whole(self) -> Value {
+        match self {
+            Self::Anthropic => json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+                "content": [{"type": "text", "text": "Grüße"}, {"type": "tool_use", "id": "t1", "name": "t", "input": {"x": 1}}],
+                "stop_reason": "tool_use", "stop_sequence": null,
+                "usage": {"input_tokens": 10, "output_tokens": 9, "cache_read_input_tokens": 4}}),
+            Self::Responses => {
+                json!({"id": "resp_1", "object": "response", "status": "completed", "error": null, "model": "m",
+                "output": [
+                    {"type": "message", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": "Grüße"}]},
+                    {"type": "function_call", "id": "f1", "call_id": "t1", "name": "t", "arguments": "{\"x\":1}"}],
+                "usage": {"input_tokens": 14, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 4}}})
+            }
+            Self::Chat => json!({"id": "c1", "object": "chat.completion", "model": "m", "choices": [{"index": 0,
+                "message": {"role": "assistant", "content": "Grüße", "refusal": null, "tool_calls": [
+                    {"id": "t1", "type": "function", "function": {"name": "t", "arguments": "{\"x\":1}"}}]},
+                "logprobs": null, "finish_reason": "tool_calls"}],
+                "usage": {"prompt_tokens": 14, "completion_tokens": 9, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 4}}}),
+        }
+    }
+
+    /// Reads one object in the place of a stream; `None` of what is no reply.
+    fn read_one(self, reply: &Value) -> Option<Result<ModelTurn, LlmError>> {
+        fn read(assembler: impl Assemble, reply: &Value) -> Option<Result<ModelTurn, LlmError>> {
+            let events = assembler.as_events(reply.as_object()?.clone())?;
+            Some(read_whole(&events, "m", assembler, &Silent))
+        }
+        match self {
+            Self::Anthropic => read(anthropic::Assembler::default(), reply),
+            Self::Responses => read(openai::Assembler::default(), reply),
+            Self::Chat => read(chat::Assembler::new(&request()), reply),
+        }
+    }
+
     fn blocks(self, events: &[Value]) -> Vec<String> {
         let named = |event: &Value| match event["type"].as_str() {
             Some(name) => format!("event: {name}\ndata: {event}\n\n"),
@@ -100,21 +135,24 @@ impl Wire {
             bytes.chunks(piece).map(|piece| Ok(Cursor::new(piece.to_vec()))).collect();
         let pieces: Bytes = Box::pin(stream::iter(pieces));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let request = ModelRequest {
-            model: "m".into(),
-            system: String::new(),
-            messages: vec![Message::user(Origin::Prompt, "go")],
-            tools: vec![].into(),
-            max_output_tokens: 10,
-            temperature_milli: None,
-            seed: None,
-            output_schema: None,
-        };
         match self {
             Self::Anthropic => runtime.block_on(read_reply(pieces, "m", anthropic::Assembler::default(), observer)),
             Self::Responses => runtime.block_on(read_reply(pieces, "m", openai::Assembler::default(), observer)),
-            Self::Chat => runtime.block_on(read_reply(pieces, "m", chat::Assembler::new(&request), observer)),
+            Self::Chat => runtime.block_on(read_reply(pieces, "m", chat::Assembler::new(&request()), observer)),
         }
+    }
+}
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        model: "m".into(),
+        system: String::new(),
+        messages: vec![Message::user(Origin::Prompt, "go")],
+        tools: vec![].into(),
+        max_output_tokens: 10,
+        temperature_milli: None,
+        seed: None,
+        output_schema: None,
     }
 }
 
@@ -302,6 +340,40 @@ fn an_error_in_the_stream_is_one_in_whatever_shape_it_comes() {
             }
         }
     }
+}
+
+/// Of a server, or something in front of one, that streams nothing.
+#[test]
+fn a_reply_in_one_piece_is_the_one_that_a_stream_would_have_been() {
+    for wire in WIRES {
+        let streamed = wire.read(&wire.plain().concat(), "\n", usize::MAX).unwrap();
+        assert_eq!(wire.read_one(&wire.whole()).unwrap().unwrap(), streamed, "{wire:?}");
+        // What is an error, or another wire's, or begun only, is no reply.
+        for (field, value) in
+            [("error", json!({"message": "no"})), ("status", json!("in_progress")), ("content", json!(1))]
+        {
+            let mut other = wire.whole();
+            let is_read = field == "status" && wire != Wire::Responses || field == "content" && wire != Wire::Anthropic;
+            other[field] = value;
+            assert_eq!(wire.read_one(&other).is_some(), is_read, "{wire:?} {field}");
+        }
+        for other in WIRES.into_iter().filter(|other| *other != wire) {
+            assert!(wire.read_one(&other.whole()).is_none(), "{wire:?} {other:?}");
+        }
+    }
+    // An end that is none is told as in a stream.
+    for (wire, place, value) in [
+        (Wire::Anthropic, "/stop_reason", json!("refusal")),
+        (Wire::Chat, "/choices/0/finish_reason", json!("content_filter")),
+    ] {
+        let mut refused = wire.whole();
+        *refused.pointer_mut(place).unwrap() = value;
+        assert_eq!(wire.read_one(&refused).unwrap().unwrap().stop_reason, ua_core::StopReason::Refusal);
+    }
+    let mut cut = Wire::Responses.whole();
+    cut["status"] = json!("incomplete");
+    cut["incomplete_details"] = json!({"reason": "max_output_tokens"});
+    assert_eq!(Wire::Responses.read_one(&cut).unwrap().unwrap().stop_reason, ua_core::StopReason::MaxTokens);
 }
 
 /// How a reply ended, in its provider's words.

@@ -3,10 +3,47 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::LlmError;
 use crate::http::too_long;
+
+/// Whether an error says that a filter kept back what was said, or what was asked: another reply may be another.
+pub(crate) fn is_withheld(kind: &str, message: &str) -> bool {
+    const KINDS: [&str; 5] = [
+        "content_filter",
+        "content_policy_violation",
+        "data_inspection_failed",
+        "guardrail_intervened",
+        "invalid_prompt",
+    ];
+    const WORDS: [&str; 10] = [
+        "been flagged",
+        "content exists risk",
+        "content filter",
+        "content management policy",
+        "content policy",
+        "guardrail",
+        "inappropriate content",
+        "prohibited content",
+        "safety system",
+        "was flagged",
+    ];
+    let said = message.to_ascii_lowercase().replace('_', " ");
+    KINDS.contains(&kind) || WORDS.iter().any(|words| said.contains(words))
+}
+
+/// The event that an error in the place of a reply would have been in a stream, if it says that a filter kept the reply back.
+pub(crate) fn withheld(status: u16, body: &str) -> Option<Vec<String>> {
+    let body = &*alone(body);
+    let error = serde_json::from_str::<Value>(body).ok().filter(|_| matches!(status, 400 | 403 | 422))?["error"].take();
+    let kind = [&error["code"], &error["type"]].into_iter().find_map(Value::as_str).unwrap_or_default();
+    let message = message_in(body);
+    is_withheld(kind, &message).then(|| {
+        let error = json!({"type": kind, "code": kind, "message": message});
+        vec![json!({"type": "error", "error": error}).to_string()]
+    })
+}
 
 /// Sorts an HTTP status other than 200. `body` is what the provider said with it.
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
@@ -60,6 +97,11 @@ fn is_about_what_was_asked(body: &str, message: &str) -> bool {
         || ["country", "flagged", "moderation"].iter().any(|word| said.contains(word))
 }
 
+/// Whether an answer is one of an API, and not a page of something in front of it.
+pub(crate) fn is_of_an_api(body: &str) -> bool {
+    serde_json::from_str::<Value>(&alone(body)).is_ok_and(|body| body.is_object())
+}
+
 /// Whether an API says of a 404 that it is the model which is not there. Another page, or an API that knows no such path, does not.
 fn is_about_model(message: &str, body: &str, model: &str) -> bool {
     let is_json = serde_json::from_str::<Value>(body).is_ok_and(|body| body.is_object());
@@ -85,7 +127,7 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
         // Whoever wrote it has written, and may bill it.
         Ok(read) if ["choices", "content", "output", "usage"].iter().any(|field| read.get(field).is_some()) => {
             return LlmError::Protocol {
-                why: "it is a whole reply as JSON, and the request asked for a stream of events".to_owned(),
+                why: "it looks like a whole reply as JSON and cannot be read as one".to_owned(),
             };
         }
         Ok(_) => format!("invalid JSON: {}", start()),
@@ -169,10 +211,23 @@ fn says_unpaid(body: &str) -> bool {
     [&body["error"]["code"], &body["error"]["type"]].iter().any(|word| **word == "insufficient_quota")
 }
 
+/// What the provider behind a router says, where the router hands it on beside an error of its own (OpenRouter: `metadata.raw`, with its name).
+pub(crate) fn behind_a_router(error: &Value) -> Option<String> {
+    let metadata = &error["metadata"];
+    let raw = metadata["raw"].as_str().map(str::trim).filter(|raw| !raw.is_empty())?;
+    let said = message_in(raw);
+    let router = error["message"].as_str().unwrap_or("an error of its provider");
+    let name = metadata["provider_name"].as_str().map_or_else(String::new, |name| format!(", {name}"));
+    Some(format!("{said} ({router}{name})"))
+}
+
 /// The provider's message; the start of the body when it has another form, as a proxy's page has.
 fn message_in(body: &str) -> String {
     const SHOWN: usize = 300;
     let read: Value = serde_json::from_str(body).unwrap_or_default();
+    if let Some(message) = behind_a_router(&read["error"]) {
+        return message;
+    }
     let places = [&read["error"]["message"], &read["error"], &read["message"], &read["detail"]];
     match (places.iter().find_map(|place| place.as_str()), read["request_id"].as_str()) {
         (Some(message), Some(id)) => format!("{message} (request {id})"),
@@ -180,12 +235,6 @@ fn message_in(body: &str) -> String {
         (None, _) if body.trim().is_empty() => "no explanation was given".to_owned(),
         (None, _) => body.trim().chars().take(SHOWN).collect(),
     }
-}
-
-/// Reads `retry-after-ms`: milliseconds, whole or not.
-pub(crate) fn millis(header: &str) -> Option<Duration> {
-    let millis = header.trim().parse::<f64>().ok()?;
-    Duration::try_from_secs_f64(millis / 1000.0).ok()
 }
 
 #[cfg(test)]
@@ -339,6 +388,15 @@ mod tests {
         assert_eq!(message_in(api), "too long (request req_1)");
         assert_eq!(message_in(" <html>bad gateway</html> "), "<html>bad gateway</html>");
         assert_eq!(message_in(""), "no explanation was given");
+        let behind = |raw: &str| {
+            let metadata = serde_json::json!({"raw": raw, "provider_name": "OpenAI"});
+            let error = serde_json::json!({"code": 400, "message": "Provider returned error", "metadata": metadata});
+            message_in(&serde_json::json!({ "error": error }).to_string())
+        };
+        for raw in [r#"{"error":{"message":"Invalid schema for function a"}}"#, "Invalid schema for function a"] {
+            assert_eq!(behind(raw), "Invalid schema for function a (Provider returned error, OpenAI)");
+        }
+        assert_eq!(behind(" "), "Provider returned error");
         for other in [r#"{"error":"busy"}"#, r#"{"message":"busy","object":"error"}"#, r#"{"detail":"busy"}"#] {
             assert_eq!(message_in(other), "busy");
         }
@@ -350,14 +408,6 @@ mod tests {
         assert!(matches!(by_status(429, None, body, "m"), LlmError::Unauthorized { status: 429, .. }));
         let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
         assert!(matches!(by_status(429, None, body, "m"), LlmError::RateLimited { .. }));
-    }
-
-    #[test]
-    fn retry_after_ms_is_milliseconds() {
-        assert_eq!(
-            (millis("1200"), millis(" 0.5"), millis("x")),
-            (Some(Duration::from_millis(1_200)), Some(Duration::from_micros(500)), None)
-        );
     }
 
     #[test]

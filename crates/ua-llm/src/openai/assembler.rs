@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use super::reject;
@@ -209,6 +209,17 @@ impl Assemble for Assembler {
         }
     }
 
+    fn as_events(&self, reply: Map<String, Value>) -> Option<Vec<String>> {
+        let is_error = reply.get("error").is_some_and(|error| !error.is_null());
+        let is_reply = reply.get("output").is_some_and(Value::is_array) && !is_error;
+        let kind = match reply.get("status").and_then(Value::as_str).filter(|_| is_reply) {
+            Some("completed") => "response.completed",
+            Some("incomplete") => "response.incomplete",
+            Some(_) | None => return None,
+        };
+        Some(vec![json!({"type": kind, "response": reply}).to_string()])
+    }
+
     fn heard(&self) -> Option<Usage> {
         heard_so_far(self.counted, (self.text_bytes + self.argument_bytes) as u64)
     }
@@ -290,7 +301,8 @@ impl Assembler {
     }
 
     fn finish(&mut self, response: Head, is_completed: bool) -> Result<ModelTurn, Fault> {
-        if !self.is_started {
+        // A server that makes its events of a whole reply has one of it alone, with everything in it.
+        if !self.is_started && response.output.as_ref().is_none_or(Vec::is_empty) {
             return Err(Fault::Nonsense("the response ends before it started".to_owned()));
         }
         let items = std::mem::take(&mut self.items);
@@ -397,8 +409,6 @@ fn read_arguments(text: String) -> Value {
 #[cfg(test)]
 #[expect(clippy::needless_pass_by_value, reason = "items are written where they are used")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn created() -> Value {
@@ -470,6 +480,17 @@ mod tests {
             response_id: Some("resp_1".into()),
         };
         assert_eq!(turn, expected);
+    }
+
+    #[test]
+    fn an_end_with_everything_in_it_needs_no_beginning() {
+        let call = json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}"});
+        let response = json!({"id": "resp_1", "model": "gpt-x", "output": [call], "usage": {"input_tokens": 3, "output_tokens": 2}});
+        let turn = whole(&[json!({"type": "response.completed", "response": response})]);
+        assert_eq!((turn.stop_reason, turn.response_id.as_deref()), (StopReason::ToolUse, Some("resp_1")));
+        assert_eq!(turn.tool_uses().next().unwrap().input, json!({"x": 1}));
+        let cut = json!({"type": "response.incomplete", "response": response});
+        assert_eq!(whole(&[cut]).stop_reason, StopReason::Other, "what is not complete asks for nothing");
     }
 
     #[test]

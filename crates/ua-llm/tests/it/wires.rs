@@ -5,6 +5,7 @@
 mod client;
 mod conformance;
 mod responses;
+mod strict_servers;
 mod support;
 mod third_party;
 mod valid_histories;

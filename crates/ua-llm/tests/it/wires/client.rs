@@ -8,7 +8,7 @@ use super::support::{
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use ua_core::{Block, Env, FailureClass, Message, Origin, Role};
+use ua_core::{Block, Env, FailureClass, Message, Origin, Role, StopReason};
 use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, ScriptedProvider, Silent};
 use ua_testkit::{Fault, FaultKind};
 
@@ -324,6 +324,100 @@ async fn an_outage_is_one_whatever_it_looks_like() {
         assert!(error.may_retry() && !error.is_final(), "{response:?}: {error:?}");
         assert_eq!(error.was_refused(), is_free, "{response:?}: {error:?}");
     }
+}
+
+/// Something in front of a provider may stream nothing. What it brought is paid for, and one that was cut may be.
+#[tokio::test]
+async fn a_reply_that_is_not_streamed_is_read_and_a_cut_one_is_a_cut() {
+    let body =
+        r#"{"type":"message","id":"m","model":"m","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn"}"#;
+    let head =
+        |length| format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    let url = canned(format!("{}{body}", head(body.len()))).await;
+    let turn = provider(&url, &Env::simulated(1)).complete(&request(prompt()), &Silent).await.unwrap();
+    assert_eq!((turn.text().as_str(), turn.stop_reason), ("hi", StopReason::EndTurn));
+    let error = canned_error(format!("{}{}", head(body.len()), &body[..40])).await;
+    assert!(error.may_retry() && error.left_us() && !error.was_refused(), "{error:?}");
+}
+
+/// One answer after the other, each on a connection of its own.
+async fn one_by_one(responses: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for response in responses {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let (mut request, mut piece) = (Vec::new(), [0_u8; 4096]);
+            while !request.ends_with(b"}") {
+                let read = socket.read(&mut piece).await.unwrap();
+                request.extend_from_slice(&piece[..read]);
+            }
+            socket.write_all(response.as_bytes()).await.unwrap();
+        }
+    });
+    format!("http://{address}")
+}
+
+fn with_body(status: &str, body: &str) -> String {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// What stands in the place of a server that is being started is an outage where it has answered before, and a wrong address where it never did.
+#[tokio::test]
+async fn a_page_that_knows_nothing_is_an_outage_once_there_was_a_reply() {
+    let reply = r#"{"type":"message","model":"m","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn"}"#;
+    for page in ["404 page not found", "default backend - 404", "<html>Not Found</html>", ""] {
+        let before = canned_error(with_body("404 Not Found", page)).await;
+        assert!(matches!(before, LlmError::NoEndpoint { .. }), "{page}: {before:?}");
+        let url = one_by_one(vec![with_body("200 OK", reply), with_body("404 Not Found", page)]).await;
+        let client = provider(&url, &Env::simulated(1));
+        client.complete(&request(prompt()), &Silent).await.unwrap();
+        let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
+        assert!(error.may_retry() && error.was_refused(), "{page}: {error:?}");
+    }
+    let own = r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}"#;
+    let url = one_by_one(vec![with_body("200 OK", reply), with_body("404 Not Found", own)]).await;
+    let client = provider(&url, &Env::simulated(1));
+    client.complete(&request(prompt()), &Silent).await.unwrap();
+    let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
+    assert!(error.is_final(), "{error:?}");
+}
+
+/// A filter that says so by an error withheld a reply, as one that says so by how the reply ends.
+#[tokio::test]
+async fn a_filter_is_a_refusal_by_whatever_it_says_so() {
+    let errors = [
+        (
+            "400 Bad Request",
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}"#,
+        ),
+        (
+            "400 Bad Request",
+            r#"{"error":{"code":"data_inspection_failed","message":"Output data may contain inappropriate content."}}"#,
+        ),
+        ("400 Bad Request", r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error"}}"#),
+        (
+            "403 Forbidden",
+            r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"reasons":["violence"]}}}"#,
+        ),
+    ];
+    for (status, body) in errors {
+        let url = canned(with_body(status, body)).await;
+        let turn = provider(&url, &Env::simulated(1)).complete(&request(prompt()), &Silent).await.unwrap();
+        assert_eq!((turn.stop_reason, turn.text().as_str()), (StopReason::Refusal, ""), "{body}");
+    }
+    let start = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"m\",\"usage\":{\"input_tokens\":5}}}\n\n";
+    let stream = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{start}event: error\ndata: {}\n\n",
+        errors[0].1
+    );
+    let url = canned(stream).await;
+    let turn = provider(&url, &Env::simulated(1)).complete(&request(prompt()), &Silent).await.unwrap();
+    assert_eq!((turn.stop_reason, turn.usage.map(|usage| usage.input_tokens)), (StopReason::Refusal, Some(5)));
+    // What is wrong with the request stays wrong.
+    let wrong = r#"{"type":"error","error":{"type":"invalid_request_error","message":"temperature is too high"}}"#;
+    assert!(canned_error(with_body("400 Bad Request", wrong)).await.is_final());
 }
 
 #[tokio::test]
