@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
-use ua_classify::{Classifier, file_arguments, project_scope};
+use ua_classify::{Classifier, digest_in_plain_words, file_arguments, project_scope};
 use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256};
 use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
@@ -352,7 +352,7 @@ impl Dispatcher {
                             starts += 1;
                             if starts > MAX_STARTS {
                                 let why = "it ended every time before a call could be sent".to_owned();
-                                return Err(TransportError::NotStarted { server, why }.into());
+                                return Err(TransportError::NotStarted { server, why, may_pass: true }.into());
                             }
                             started = Some(generation);
                             continue;
@@ -508,20 +508,31 @@ impl Dispatcher {
         Ok(Dispatched::Settled(Box::new(refused)))
     }
 
-    /// Admits a call; one that is unknown is fenced first, then decided by its policy.
+    /// Admits a call; one that is unknown is fenced first, then decided by its policy. Where its server cannot be ended, what is only asked is asked
+    /// before.
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts)).await? {
-            Admission::Unknown(unknown) => {
+            Admission::Unknown(mut unknown) => {
                 let server = unknown.call().name.server.clone();
-                if let Some(generation) = unknown.generation() {
-                    let wait = self.transport.horizon(&server, generation, unknown.lost_at());
+                let wait = unknown.generation().map_or(Duration::ZERO, |generation| {
+                    self.transport.horizon(&server, generation, unknown.lost_at())
+                });
+                if !wait.is_zero() {
                     // Time alone keeps a second effect away; a read that may simply be run again has none, and is.
-                    if !wait.is_zero() && unknown.call().policy.is_free_read() {
+                    if unknown.call().policy.is_free_read() {
                         return Box::pin(self.recover(unknown, stop)).await;
                     }
-                    if !wait.is_zero() {
-                        self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
+                    // A question sends nothing.
+                    let (facts, until) = (self.facts(unknown.call())?, self.ledger.env().now().plus(wait));
+                    let asked = Box::pin(self.ledger.ask_beforehand(unknown, &facts, until)).await?;
+                    if let Admission::Unknown(to_fence) = asked {
+                        unknown = to_fence;
+                    } else {
+                        return Ok(asked);
                     }
+                    self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
+                }
+                if let Some(generation) = unknown.generation() {
                     let fence = self.transport.fence(&server, generation, unknown.lost_at()).await;
                     if let Fence::Alive { detail } = fence {
                         let detail = format!("({generation}): {detail}");
@@ -569,7 +580,10 @@ impl Dispatcher {
         let digest_of = |text: &str| looked.digest_of(text);
         let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of).or_else(|| {
             let files = looked.files.digests();
-            call.policy.is_by_content().then(|| Scope::of_whole_call(effect, &call.args_hash, files.into_values()))
+            let words = || digest_in_plain_words(effect, &call.arguments, &call.policy.volatile_fields);
+            call.policy
+                .is_by_content()
+                .then(|| Scope::of_whole_call(effect, &words().unwrap_or(call.args_hash), files.into_values()))
         });
         let since_planned = match call.status {
             CallStatus::Prepared | CallStatus::FailedDefinite => {

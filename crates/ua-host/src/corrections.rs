@@ -7,7 +7,7 @@
 
 use crate::Database;
 use ua_core::{CallStatus, CorrectedTo, Trace, on_one_line};
-use ua_dispatch::{Fence, ToolTransport as _};
+use ua_dispatch::{Fence, ToolTransport};
 use ua_ledger::LateReplies as _;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
 use ua_store::{
@@ -100,7 +100,7 @@ pub async fn correct(
     crate::gateway::only_people(&run, &format!("what became of call {} must be recorded", call.call_id))?;
     let is_open = !run.status.is_terminal();
     let top = tree::top(store, &run.run_id).await?;
-    let holder = if is_open { holder(host, store, call, &run).await? } else { Holder::PastIt };
+    let holder = if is_open { holder(host, store, call, &run, said.outcome).await? } else { Holder::PastIt };
     let lock = match holder {
         Holder::Nobody(lock) => Some(lock),
         Holder::PastIt => None,
@@ -109,11 +109,7 @@ pub async fn correct(
     if said.outcome == CorrectedTo::NotHappened {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
         if let Some(until) = ua_ledger::absent_from(call, &attempts, env.now()) {
-            return Err(HostError::waiting(format!(
-                "call {} may still begin at the other side until {until}",
-                call.call_id
-            ))
-            .hint("check again after that time; until then it cannot be ruled out"));
+            return Err(may_still_begin(call, until));
         }
     }
     let kept = kept_beside(host, store, call).await?;
@@ -204,7 +200,13 @@ enum Holder {
     Broker,
 }
 
-async fn holder(host: &Host, store: &Database, call: &CallRecord, run: &RunRecord) -> Result<Holder, HostError> {
+async fn holder(
+    host: &Host,
+    store: &Database,
+    call: &CallRecord,
+    run: &RunRecord,
+    outcome: CorrectedTo,
+) -> Result<Holder, HostError> {
     let is_of_open_turn = call.position.turn > run.turn_index;
     let top = tree::top(store, &run.run_id).await?;
     let locks = host.home().locks();
@@ -236,8 +238,47 @@ async fn holder(host: &Host, store: &Database, call: &CallRecord, run: &RunRecor
             ))
             .hint("end that process, then run the command again: until then the call may still happen"));
         }
+        if *run == call.run_id {
+            still_begins(host, store, &*servers, call, outcome).await?;
+        }
     }
     Ok(Holder::Nobody(lock))
+}
+
+/// Refuses the word that a call did not happen while a server that nobody can end may still begin it.
+async fn still_begins(
+    host: &Host,
+    store: &Database,
+    servers: &dyn ToolTransport,
+    call: &CallRecord,
+    outcome: CorrectedTo,
+) -> Result<(), HostError> {
+    if outcome != CorrectedTo::NotHappened || !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
+        return Ok(());
+    }
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+    let Some(last) = attempts.last() else { return Ok(()) };
+    let generation = last.server_generation.as_deref().unwrap_or_default();
+    let left = servers.horizon(&call.name.server, generation, last.ended_at);
+    if left.is_zero() {
+        return Ok(());
+    }
+    if call.status == CallStatus::Running {
+        // Since when nobody waits for it is recorded by whoever resumes its run.
+        let top = tree::top(store, &call.run_id).await?;
+        return Err(HostError::waiting(format!("call {} may still begin at the other side", call.call_id)).hint(
+            format!(
+                "{}: it asks about the call, and says from when on a look counts",
+                restart::how_to_resume(store, &top).await?
+            ),
+        ));
+    }
+    Err(may_still_begin(call, host.env().now().plus(left)))
+}
+
+fn may_still_begin(call: &CallRecord, until: ua_core::Timestamp) -> HostError {
+    HostError::waiting(format!("call {} may still begin at the other side until {until}", call.call_id))
+        .hint("check again after that time; until then it cannot be ruled out")
 }
 
 fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostError {

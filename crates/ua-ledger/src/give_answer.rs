@@ -4,7 +4,7 @@
 //! taken changes nothing. What an answer is good for is decided where it is acted on (`verdict`), and not here.
 //! Proved by: `identity::given_answers`.
 
-use ua_core::{CallId, Env, RunId, RunStatus, Timestamp};
+use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
     RunStore as _, Store, StoreError, is_left_open,
@@ -13,6 +13,7 @@ use ua_store::{
 use crate::correction::absent_from_since;
 use crate::doubt::settle_late_answers;
 use crate::handle::check_elicited;
+use crate::question::look_after;
 
 /// How long the words of an answer and a name of what happened may be, in bytes.
 pub const MAX_ANSWER: usize = 16 * 1024;
@@ -154,7 +155,8 @@ pub async fn give_answer(
     {
         let call = store.call(call).await.map_err(NotTaken::at("read the call"))?;
         let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the attempts"))?;
-        if let Some(until) = absent_from_since(&call, &attempts, question.created_at, env.now()) {
+        let by_policy = absent_from_since(&call, &attempts, question.created_at, env.now());
+        if let Some(until) = by_policy.max(shown_until(question, &call, env.now())) {
             return Err(NotTaken::MayStillBegin { call: call.call_id, until });
         }
     }
@@ -169,6 +171,12 @@ pub async fn give_answer(
         });
     }
     settle_late_answers(store, env, &run.run_id).await.map_err(NotTaken::Unsettled)
+}
+
+/// Until when the call may still begin, as its question shows it; `None` when that is over.
+fn shown_until(question: &QuestionRecord, call: &CallRecord, now: Timestamp) -> Option<Timestamp> {
+    let is_open = matches!(call.status, CallStatus::Running | CallStatus::Unknown);
+    look_after(question).filter(|until| is_open && now < *until)
 }
 
 /// Whether the question takes an answer like this at all.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, fields, is_by_address, look_alikes_in, missing,
-    on_one_line,
+    CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, default_of, fields, is_by_address, look_alikes_in,
+    missing, on_one_line,
 };
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
@@ -235,10 +235,9 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         Why::AuthFailure { .. } => {
             let text = format!(
                 "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
-                 MCP configuration, or `ua login {}`) before you let it be tried again.",
+                 MCP configuration, or a login there) before you let it be tried again.",
                 call.name.server,
-                call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP "),
-                call.name.server
+                call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")
             );
             (QuestionKind::AuthFailure, QuestionText::new(&text), vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
@@ -269,6 +268,9 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         && !late.is_empty()
     {
         detail["late_replies"] = json!(late);
+    }
+    if let Why::Unknown { look_after: Some(until), .. } = why {
+        detail[LOOK_AFTER] = json!(until);
     }
     if let Why::Send { first, more, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
@@ -310,7 +312,7 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> Questio
         for (name, schema) in fields(params).take(MAX_FIELDS) {
             let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str);
             let what = what.map_or_else(String::new, |what| format!(". {what:?}"));
-            let left_out = match schema.get("default") {
+            let left_out = match default_of(schema) {
                 Some(default) => format!(", {default} if it is left out"),
                 None if required.contains(&name.as_str()) => String::new(),
                 None => ", may be left out".to_owned(),
@@ -404,6 +406,14 @@ fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
     late.iter().map(line)
 }
 
+/// Where a question keeps from when on a look counts.
+const LOOK_AFTER: &str = "look_after";
+
+/// Until when, as a question shows it, the other side may still begin the call; who looked before may have looked too early.
+pub(crate) fn look_after(asked: &QuestionRecord) -> Option<Timestamp> {
+    asked.detail.get(LOOK_AFTER).and_then(|until| serde_json::from_value(until.clone()).ok())
+}
+
 /// From when on a look counts.
 fn shown_wait(look_after: Option<Timestamp>) -> Option<String> {
     look_after.map(|until| {
@@ -423,15 +433,14 @@ fn shown_facts(facts: &Facts) -> Vec<String> {
     lines
 }
 
+/// How the text of a question says that not all of a call's arguments stand there. Where the rest is, whoever shows the question knows.
+pub const ARGUMENTS_CUT: &str = "(cut; all of it has";
+
 /// The arguments on one line, long values cut.
 fn shown_arguments(call: &CallRecord) -> String {
     let text = call.arguments.to_string();
     let shown = cut(&text, 600);
-    if shown.len() == text.len() {
-        shown
-    } else {
-        format!("{shown} (`ua questions --full` shows all {} bytes)", text.len())
-    }
+    if shown.len() == text.len() { shown } else { format!("{shown} {ARGUMENTS_CUT} {} bytes)", text.len()) }
 }
 
 fn cut(text: &str, limit: usize) -> String {

@@ -36,6 +36,25 @@ pub enum Recovery {
 }
 
 impl Ledger {
+    /// Decides about an unknown call whose server nobody can end and which may begin it until then: what rests with a person is asked at once,
+    /// and the question says from when on a look counts. [`Admission::Unknown`] when its server has to be fenced first.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::recover`].
+    pub async fn ask_beforehand(
+        &self,
+        unknown: UnknownCall,
+        facts: &Facts,
+        until: Timestamp,
+    ) -> Result<Admission, LedgerError> {
+        match self.decide(&unknown.call.call_id, facts, Known::MayBegin(until)).await? {
+            Recovery::Decided(admission) => Ok(*admission),
+            Recovery::Ask | Recovery::NotBefore { .. } | Recovery::Unreachable { .. } => {
+                Ok(Admission::Unknown(unknown))
+            }
+        }
+    }
+
     /// Decides about an unknown call, after the process it was sent to is provably gone.
     ///
     /// # Errors

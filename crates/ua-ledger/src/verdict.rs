@@ -30,6 +30,8 @@ use crate::view::View;
 pub(crate) enum Known<'a> {
     /// Nothing yet.
     Nothing,
+    /// It went to a server that nobody can end, which may begin it until then.
+    MayBegin(Timestamp),
     /// That process is provably gone.
     Gone,
     /// It is gone, and this is what the probe said then.
@@ -134,6 +136,14 @@ pub(crate) enum Verdict<'v> {
     Aborted,
 }
 
+impl Verdict<'_> {
+    /// Whether it rests with a person, or ends, and nothing is sent or looked up: that may come before the process it was sent to is gone, if a
+    /// question says until when that may begin it.
+    fn sends_nothing(&self) -> bool {
+        matches!(self, Self::Hold(_) | Self::Ask(_) | Self::Resolve { .. })
+    }
+}
+
 /// A verdict, and the questions that nobody has to answer any more, closed before it is carried out.
 #[derive(Debug)]
 pub(crate) struct Decision<'v> {
@@ -177,7 +187,11 @@ fn word(asked: Option<&QuestionRecord>) -> Word<'_> {
 
 /// What becomes of a call.
 pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, rules: &'v Rules<'v>) -> Decision<'v> {
-    let case = Case { call: &view.call, view, facts, rules };
+    let begins_until = match known {
+        Known::MayBegin(until) => Some(until),
+        Known::Nothing | Known::Gone | Known::Probed(_) => None,
+    };
+    let case = Case { call: &view.call, view, facts, rules, begins_until };
     match view.call.status {
         CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Verdict::Settled.into(),
         CallStatus::Running => case.running(),
@@ -203,6 +217,8 @@ struct Case<'v> {
     view: &'v View,
     facts: &'v Facts,
     rules: &'v Rules<'v>,
+    /// Until when a server that nobody can end may begin it.
+    begins_until: Option<Timestamp>,
 }
 
 impl<'v> Case<'v> {
@@ -213,6 +229,7 @@ impl<'v> Case<'v> {
             relations: &self.view.relations,
             config: self.rules.config,
             forgotten: self.view.forgotten.as_ref(),
+            sent: self.view.last_attempt().map(|attempt| attempt.started_at),
         }
     }
 
@@ -235,7 +252,7 @@ impl<'v> Case<'v> {
 
 /// The question about a call in doubt, whatever its policy says; one that is there already stays.
 pub(crate) fn held<'v>(view: &'v View, facts: &'v Facts, rules: &'v Rules<'v>, because: &str) -> Verdict<'v> {
-    Case { call: &view.call, view, facts, rules }.hold(view.pending(), because)
+    Case { call: &view.call, view, facts, rules, begins_until: None }.hold(view.pending(), because)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "a lost call to a remote server that is asked about",
         must: "the question comes at once: nothing is sent before it",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: asked_at_once,
     },
 ];

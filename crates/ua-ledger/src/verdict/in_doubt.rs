@@ -8,7 +8,7 @@ use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
-use crate::question::{Why, shows};
+use crate::question::{Why, look_after, shows};
 use crate::rules::Rules;
 use crate::sends::Sends;
 
@@ -42,8 +42,13 @@ impl<'v> Case<'v> {
             (Word::No(asked), _, _) => resolve(asked, UnknownResolution::Skipped),
             // It was answered, so nothing is sent whatever was ordered.
             (Word::Yes(_) | Word::Open(_) | Word::None, _, Some(late)) => Verdict::Answered { late, asked },
-            // A question waits as well: whoever looks before that process is gone may look too early.
-            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing, None) => Verdict::Fence,
+            // A question waits as well for what can be ended: whoever looks before that process is gone may look too early.
+            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing, None)
+            | (Word::Yes(_), Known::MayBegin(_), None) => Verdict::Fence,
+            // What cannot be ended is only waited for, and a question says until when a look is too early.
+            (Word::Open(_) | Word::None, Known::MayBegin(_), None) => {
+                Some(self.by_policy(asked)).filter(Verdict::sends_nothing).unwrap_or(Verdict::Fence)
+            }
             // Whoever orders it may not have looked where the policy can.
             (Word::Yes(_), Known::Gone, None) if self.can_be_looked_up() => Verdict::Probe,
             (Word::Yes(asked), Known::Probed(said), None) => match self.found(said, Some(asked)) {
@@ -117,30 +122,42 @@ impl<'v> Case<'v> {
             let because = because.collect::<Vec<_>>().join("; ");
             return Decision { verdict: self.hold(None, &because), closes };
         }
-        if let Some(until) = self.may_begin_until() {
-            let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
-            if self.rules.time.now() < until {
-                return Decision { verdict: not_before(until), closes };
+        let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
+        if let Some(until) = self.may_begin_until().filter(|until| self.rules.time.now() < *until) {
+            return Decision { verdict: not_before(until), closes };
+        }
+        let answered_at = asked.answer.as_ref().map(|answer| answer.answered_at);
+        let too_early = self.may_begin_until().max(look_after(asked)).filter(|until| answered_at < Some(*until));
+        if let Some(until) = too_early.filter(|_| !probed.is_some_and(Asked::proves_absence)) {
+            let absent = probed.filter(|said| said.finding == Finding::Absent);
+            if let Some(later) = absent.and_then(|said| said.conclusive_from).filter(|at| self.rules.time.now() < *at) {
+                return Decision { verdict: not_before(later), closes };
             }
-            let was_early = asked.answer.as_ref().is_some_and(|answer| answer.answered_at < until);
-            if was_early && !probed.is_some_and(Asked::proves_absence) {
-                let absent = probed.filter(|said| said.finding == Finding::Absent);
-                if let Some(later) =
-                    absent.and_then(|said| said.conclusive_from).filter(|at| self.rules.time.now() < *at)
-                {
-                    return Decision { verdict: not_before(later), closes };
-                }
-                closes.push(asked);
-                let because =
-                    format!("it was reported as not happened before {until}, and until then it could still begin");
-                return Decision { verdict: self.hold(None, &because), closes };
-            }
+            closes.push(asked);
+            let because =
+                format!("it was reported as not happened before {until}, and until then it could still begin");
+            return Decision { verdict: self.hold(None, &because), closes };
+        }
+        // Contents that changed are another effect, with a key of its own. What was in doubt ends, and the model makes the other call if it wants
+        // that.
+        if !self.facts.files.are_those_of(self.call) {
+            let by = asked.answer.as_ref().map_or("a person", |answer| answer.by.as_str());
+            let why = format!(
+                "{by} says that it did not happen. What it sends has changed since it was sent, so it is another call by now: make it again if \
+                 the job still needs it"
+            );
+            let resolution = Box::new(UnknownResolution::NotHappened { why });
+            return Decision { verdict: Verdict::Resolve { resolution, asked: Some(asked), replay: None }, closes };
         }
         Decision { verdict: self.again(true, Some(asked)), closes }
     }
 
-    /// Until when the other side may still begin it, as its policy says.
+    /// Until when the other side may still begin it, as its policy says or the server that it was sent to.
     fn may_begin_until(&self) -> Option<Timestamp> {
+        self.by_its_policy().max(self.begins_until)
+    }
+
+    fn by_its_policy(&self) -> Option<Timestamp> {
         // One that its tool still has is given up when a person is asked about it, that is now.
         let is_under_way = self.call.status == CallStatus::Running;
         let now = || is_under_way.then(|| self.rules.time.now());
@@ -167,7 +184,7 @@ impl<'v> Case<'v> {
                 Some(ANOTHER_TOOL.to_owned())
             }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
-                Some("it was tried as often as the job allows".to_owned())
+                Some("it was tried as often as is allowed".to_owned())
             }
             (OnUnknown::Redo, None) => self.elsewhere().or_else(|| self.overtaken()),
             (OnUnknown::RedoKeyed, None) => self.elsewhere().or_else(|| self.keyed_redo_obstacle()),
@@ -207,7 +224,7 @@ impl<'v> Case<'v> {
                 None => "the attempt is not known to have ended".to_owned(),
             },
             Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
-                shows_nothing("it was tried as often as the job allows")
+                shows_nothing("it was tried as often as is allowed")
             }
             Finding::Absent if self.rules.is_gone(self.call) => shows_nothing(TOOL_GONE),
             Finding::Absent if self.rules.is_for_another_tool(self.call) => shows_nothing(ANOTHER_TOOL),

@@ -126,6 +126,8 @@ enum About {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outside {
     Nothing,
+    /// Its server cannot be ended and may still begin it.
+    MayBegin,
     Gone,
     Found,
     AbsentInTime,
@@ -133,8 +135,15 @@ enum Outside {
     Unclear,
 }
 
-const OUTSIDE: [Outside; 6] =
-    [Outside::Nothing, Outside::Gone, Outside::Found, Outside::AbsentInTime, Outside::AbsentTooEarly, Outside::Unclear];
+const OUTSIDE: [Outside; 7] = [
+    Outside::Nothing,
+    Outside::MayBegin,
+    Outside::Gone,
+    Outside::Found,
+    Outside::AbsentInTime,
+    Outside::AbsentTooEarly,
+    Outside::Unclear,
+];
 
 /// What stands in the way of another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -316,8 +325,16 @@ const ROWS: &[Row] = &[
     row("resolve: skipped", "a person's word needs no fence, nothing is sent", |c| {
         c.stand == S::Unknown && c.about != About::Elicitation && c.is_skip()
     }),
+    row("hold", "what cannot be ended is waited for where it is sent again; somebody was asked already", |c| {
+        may_begin(c) && once_gone(c) == "hold"
+    }),
+    row(
+        "ask: unknown",
+        "a question about what cannot be ended sends nothing, and says from when on a look counts",
+        |c| may_begin(c) && once_gone(c) == "ask: unknown",
+    ),
     row("fence", "whoever looks before its process is gone may look too early", |c| {
-        c.stand == S::Unknown && c.outside == Outside::Nothing
+        c.stand == S::Unknown && matches!(c.outside, Outside::Nothing | Outside::MayBegin)
     }),
     row("probe", "whoever orders it may not have looked where the policy can", |c| {
         c.stand == S::Unknown
@@ -352,6 +369,9 @@ const ROWS: &[Row] = &[
     }),
     row("ask: unknown", "whoever looked while it could still begin may have looked too early", |c| {
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::AnsweredEarly
+    }),
+    row("resolve: not happened", "contents that changed are another effect, so what was in doubt ends", |c| {
+        c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::FileChanged
     }),
     row("start: ends doubt", "a person says that it did not happen", |c| c.stand == S::Unknown && ordered(c)),
     row("hold", "a key and a look count only where the call went: somebody was asked already", |c| {
@@ -407,7 +427,7 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown
     }),
     // Failed, definitely.
-    row("settled", "it was tried as often as the job allows", |c| c.stand == S::FailedAsOftenAsAllowed),
+    row("settled", "it was tried as often as is allowed", |c| c.stand == S::FailedAsOftenAsAllowed),
     row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == PersonAnswer::Chose(Choice::Abort)),
     row("hold", "somebody was asked", |c| failed(c) && c.said == PersonAnswer::Nothing),
     row("settled", "a person leaves the failure as it is", |c| failed(c) && c.is_skip()),
@@ -469,6 +489,17 @@ fn ordered(case: &Case) -> bool {
     let said =
         matches!(case.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue) | PersonAnswer::ToSomethingElse);
     said && case.about != About::Elicitation
+}
+
+/// Nobody orders to send a call that its server may still begin.
+fn may_begin(case: &Case) -> bool {
+    case.stand == S::Unknown && case.outside == Outside::MayBegin && !ordered(case)
+}
+
+/// What becomes of it when it cannot begin any more.
+fn once_gone(case: &Case) -> &'static str {
+    let gone = Case { outside: Outside::Gone, ..*case };
+    ROWS.iter().find(|row| (row.fits)(&gone)).map_or("", |row| row.verdict)
 }
 
 /// The call would be sent, or looked up, somewhere else than where it went.
@@ -814,6 +845,7 @@ impl Case {
         let unclear = said(Finding::Unclear { why: "it says nothing".to_owned() }, 50);
         let known = match self.outside {
             Outside::Nothing => Known::Nothing,
+            Outside::MayBegin => Known::MayBegin(samples::at(300)),
             Outside::Gone => Known::Gone,
             Outside::Found => Known::Probed(&found),
             Outside::AbsentInTime => Known::Probed(&late),
@@ -1193,6 +1225,35 @@ fn a_call_in_doubt_is_what_the_answer_beside_the_database_says() {
     }
 }
 
+/// A question that comes before the process is gone says until when a look is too early, and who answered before that is asked again.
+#[test]
+fn a_word_counts_from_when_its_question_says_that_a_look_does() {
+    let mut asked = 0;
+    for case in cases().into_iter().filter(|case| case.stand == S::Unknown && case.outside == Outside::MayBegin) {
+        let shown = case.decided(|verdict| {
+            if let Verdict::Ask(Why::Unknown { look_after, .. }) = verdict { Some(*look_after) } else { None }
+        });
+        if let Some(look_after) = shown {
+            assert_eq!(look_after, Some(samples::at(300)), "{case:?}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "{asked}");
+    for (until, wanted) in [(41, "start: ends doubt"), (42, "ask: unknown")] {
+        let mut heard = 0;
+        for case in cases().into_iter().filter(|case| {
+            (case.stand, case.outside, case.beside) == (S::Unknown, Outside::Gone, Beside::Nothing)
+                && case.verdict() == "start: ends doubt"
+        }) {
+            let found =
+                case.decided_of(|view, _| view.questions[0].detail["look_after"] = json!(samples::at(until)), name);
+            assert_eq!(found, wanted, "{case:?}");
+            heard += 1;
+        }
+        assert!(heard > 10, "{heard}");
+    }
+}
+
 /// Answers have other words at a terminal than in a program, which are said where a question is shown. What it asks is told to both.
 #[test]
 fn no_question_names_an_answer() {
@@ -1240,7 +1301,9 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
             assert_eq!(found, Case { obstacle: Obstacle::None, ..case }.verdict(), "{case:?}");
             continue;
         }
-        if case.beside == Beside::KinSince {
+        if (as_effect.as_str(), found.as_str()) == ("fence", "resolve: not happened") {
+            assert_eq!(case.outside, Outside::MayBegin, "{case:?}"); // no read waits for a server that nobody can end
+        } else if case.beside == Beside::KinSince {
             // Nobody can have had the effect of a read since, so it may be made again.
             assert!(!asks(&found) || case.policy == OnUnknown::Hold, "{case:?}: {found}");
         } else if !asks(&as_effect) || case.policy == OnUnknown::Hold {

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Destination, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
-use ua_ledger::{Enquiry, Permit};
+use ua_ledger::{Enquiry, NotTaken, Permit};
 use ua_runner::{StepError, StepOutcome};
 use ua_store::{AttemptRecord, CallRecord, Choice};
 
@@ -129,6 +130,14 @@ struct Always {
     outcome: Outcome,
     /// How long it would be waited for a server that cannot be ended.
     horizon: Duration,
+    /// How often it was.
+    waits: Arc<AtomicUsize>,
+}
+
+impl Always {
+    fn of(shop: &Shop, outcome: &Outcome, horizon: Duration) -> Self {
+        Self { tools: shop.step.agent.tools.clone(), outcome: outcome.clone(), horizon, waits: Arc::default() }
+    }
 }
 
 #[async_trait]
@@ -162,7 +171,9 @@ impl ToolTransport for Always {
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
-        assert!(self.horizon.is_zero(), "a read is waited for that may simply be made again");
+        if !self.horizon.is_zero() {
+            self.waits.fetch_add(1, Ordering::SeqCst);
+        }
         self.tools.fence(server, generation, lost_at).await
     }
 }
@@ -200,8 +211,9 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
         for (policy, may_ask) in [(POLICY, false), (HELD, true)] {
             let mut shop = Shop::new(&script.to_string(), policy, done);
             let horizon = Duration::from_secs(if may_ask { 0 } else { 30 });
-            let tools = shop.step.agent.tools.clone();
-            shop.step.agent.tools = Arc::new(Always { tools, outcome: outcome.clone(), horizon });
+            let always = Always::of(&shop, &outcome, horizon);
+            let waits = always.waits.clone();
+            shop.step.agent.tools = Arc::new(always);
             match shop.run().await.unwrap() {
                 StepOutcome::Complete { final_output, .. } => {
                     assert!(is_clear || !may_ask, "{outcome:?}: a person was to be asked");
@@ -221,7 +233,49 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
                     panic!("{outcome:?}: {other:?}")
                 }
             }
+            assert_eq!(waits.load(Ordering::SeqCst), 0, "a read is waited for that may simply be made again");
         }
+    }
+}
+
+/// Nothing is sent by asking, so nobody waits for a server that cannot be ended before a person is asked; they are told from when on a look
+/// counts, and a word that is older is not acted on. Who says that it happened, or leaves it, is heard at once.
+#[tokio::test]
+async fn a_call_that_its_server_may_still_begin_is_asked_about_at_once() {
+    let lost = Outcome::Lost { why: "the line went dead".into() };
+    for choice in [Choice::Happened, Choice::Skip, Choice::Execute] {
+        let mut shop = Shop::new(SCRIPT, POLICY, done);
+        let always = Always::of(&shop, &lost, Duration::from_secs(30));
+        let waits = always.waits.clone();
+        shop.step.agent.tools = Arc::new(always);
+        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("a doubt") };
+        assert!(question.text.contains("Check after "), "{}", question.text);
+        let StepOutcome::Waiting { question: same } = shop.run().await.unwrap() else { panic!("nobody answered") };
+        assert_eq!((&same.question_id, waits.load(Ordering::SeqCst)), (&question.question_id, 0));
+
+        let given = ua_ledger::give_answer(&*shop.store, &shop.host.env, &question, choice.into(), "ada", |_| true);
+        let given = given.await;
+        if choice != Choice::Execute {
+            given.unwrap();
+            let outcome = shop.run().await.unwrap();
+            assert!(matches!(outcome, StepOutcome::Complete { .. }), "{outcome:?}");
+            assert_eq!((waits.load(Ordering::SeqCst), attempts_to_order(&shop).await.len()), (0, 1));
+            continue;
+        }
+        let Err(NotTaken::MayStillBegin { until, .. }) = given else { panic!("{given:?}") };
+        assert!(question.text.contains(&until.to_string()), "{until}: {}", question.text);
+        // One that was stored all the same, by somebody who looked too early.
+        shop.answer(&question, Choice::Execute).await;
+        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("it was said too early") };
+        assert!(question.text.contains("reported as not happened before"), "{}", question.text);
+        assert_eq!((waits.load(Ordering::SeqCst), attempts_to_order(&shop).await.len()), (1, 1));
+        shop.answer(&question, Choice::Execute).await;
+        let StepOutcome::Waiting { .. } = shop.run().await.unwrap() else { panic!("it is lost again") };
+        assert_eq!(attempts_to_order(&shop).await.len(), 2);
+        assert!(
+            waits.load(Ordering::SeqCst) > 1,
+            "it was sent before the server could not begin the first one any more"
+        );
     }
 }
 
@@ -241,11 +295,7 @@ async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
     };
     for (outcome, words) in [(away(404, true), "HTTP status 404"), (away(429, false), "HTTP status 429")] {
         let mut shop = Shop::new(SCRIPT, POLICY, done);
-        shop.step.agent.tools = Arc::new(Always {
-            tools: shop.step.agent.tools.clone(),
-            outcome: outcome.clone(),
-            horizon: Duration::ZERO,
-        });
+        shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
         let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
         let text = &question.text;
         assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("got it 3 times"), "{text}");
@@ -256,11 +306,7 @@ async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
         assert_eq!(attempts_to_order(&shop).await.len(), 4, "{}", question.text);
 
         let mut shop = Shop::new(SCRIPT, KEYED, done);
-        shop.step.agent.tools = Arc::new(Always {
-            tools: shop.step.agent.tools.clone(),
-            outcome: outcome.clone(),
-            horizon: Duration::ZERO,
-        });
+        shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
         let ended = shop.run().await.unwrap();
         assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
         assert_eq!(attempts_to_order(&shop).await.len(), 6, "{outcome:?}");
@@ -280,11 +326,7 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     };
     for (outcome, attempts, least) in [(busy(429, 60), 6, 60), (busy(429, 3_600), 1, 0), (busy(503, 60), 6, 60)] {
         let mut shop = Shop::new(SCRIPT, KEYED, done);
-        shop.step.agent.tools = Arc::new(Always {
-            tools: shop.step.agent.tools.clone(),
-            outcome: outcome.clone(),
-            horizon: Duration::ZERO,
-        });
+        shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
         let _ended = shop.run().await.unwrap();
         let made = attempts_to_order(&shop).await;
         assert_eq!(made.len(), attempts, "{outcome:?}");
