@@ -7,7 +7,7 @@
 //! row holds (waits, the answers of probes, failed requests' reasons).
 
 use serde_json::{Value, json};
-use ua_core::{Origin, Timestamp, Usage};
+use ua_core::{CallStatus, Origin, Timestamp, Usage};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, QuestionRecord, RequestStatus, RunRecord, RunRecords,
 };
@@ -290,8 +290,11 @@ fn call_event(event: &str, call: &CallRecord, attempt: u32, status: &str) -> Val
 }
 
 fn in_words(call: &CallRecord) -> String {
-    if call.deduplicated_from.is_some() {
+    if call.is_answered_by_twin() {
         return "done before, not repeated".to_owned();
+    }
+    if matches!(call.status, CallStatus::FailedDefinite | CallStatus::FailedReported) {
+        return ua_resume::failure_in_words(call, |why| brief(why, 120));
     }
     let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
     format!("{}{detail}", call.status.in_words())

@@ -21,7 +21,29 @@ const NOT_REPEATED: &str = "not repeated";
 
 /// Where a tool call stands, as [`ua_core::CallStatus::in_words`] has it: one that the receipt of another answers was not sent itself.
 pub fn call_standing(call: &CallRecord) -> &'static str {
-    if call.deduplicated_from.is_some() { NOT_REPEATED } else { call.status.in_words() }
+    if call.is_answered_by_twin() { NOT_REPEATED } else { call.status.in_words() }
+}
+
+/// What went wrong with a call, as a person reads it: in front of what an HTTP server said stands the number with which it said so, which is half of
+/// the answer.
+pub fn error_in_words(call: &CallRecord) -> Option<String> {
+    let number = call.error_code.as_deref().and_then(|code| code.strip_prefix("http_"));
+    match (number, call.error_detail.as_deref()) {
+        (Some(number), Some(detail)) if !detail.contains(number) => Some(format!("HTTP {number}: {detail}")),
+        (Some(number), None) => Some(format!("HTTP {number}")),
+        (Some(_) | None, detail) => detail.map(str::to_owned),
+    }
+}
+
+/// A failure as the end of a line, with why in at most so many characters as `cut` leaves. What only the tool says is no proof: an effect that may be
+/// there is said to be.
+pub fn failure_in_words(call: &CallRecord, cut: impl Fn(&str) -> String) -> String {
+    let may_be_there = call.status == CallStatus::FailedReported
+        && call.policy.class.has_effect()
+        && ua_evidence::Verdict::of(call).forbids_repeat();
+    let failed = if may_be_there { "failed, as the tool says, and may have happened" } else { "failed" };
+    let why = error_in_words(call).map_or_else(String::new, |why| format!(": {}", cut(&why)));
+    format!("{failed}{why}")
 }
 
 /// How many of the turns that a run committed it has from the run that it was forked from, behind their number: `, the first 2 of them
@@ -50,7 +72,7 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
         let some = words.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
     };
-    let is_answered_by_another = |call: &&CallRecord| call.deduplicated_from.is_some();
+    let is_answered_by_another = |call: &&CallRecord| call.is_answered_by_twin();
     let answered_in =
         |status| number(records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
     let own = told(
@@ -90,5 +112,70 @@ pub fn processes_words(records: &RunRecords) -> String {
     match kills(records) {
         0 => processes,
         killed => format!("{processes}, {killed} of them killed"),
+    }
+}
+
+#[cfg(test)]
+mod error_tests {
+    use ua_evidence::testing::Story;
+
+    use super::*;
+
+    /// Over all classes and both failures: what may be there is never said to have failed alone, and the number of a server is said once.
+    #[test]
+    fn a_failure_says_the_number_of_a_server_and_whether_the_effect_may_be_there() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let ids = story.asks("", &[("send", serde_json::json!({}), ua_core::CallPolicy::unclassified())]);
+        let mut call = story.records.call(&ids[0]).unwrap().clone();
+        let whole = |text: &str| text.to_owned();
+        for class in ua_core::SideEffectClass::ALL.iter().copied() {
+            for status in [CallStatus::FailedDefinite, CallStatus::FailedReported] {
+                (call.policy.class, call.status, call.error_code) = (class, status, None);
+                let said = failure_in_words(&call, whole);
+                let may_be_there = status == CallStatus::FailedReported && class.has_effect();
+                assert_eq!(said.contains("may have happened"), may_be_there, "{class} {status}");
+                assert!(said.starts_with("failed"));
+            }
+        }
+        call.status = CallStatus::FailedDefinite;
+        for (code, detail, wanted) in [
+            (Some("http_429"), Some("{\"error\": \"x\"}"), "failed: HTTP 429: {\"error\": \"x\"}"),
+            (Some("http_429"), Some("HTTP 429: slow down"), "failed: HTTP 429: slow down"),
+            (Some("http_429"), None, "failed: HTTP 429"),
+            (Some("tool_error"), Some("no"), "failed: no"),
+            (None, None, "failed"),
+        ] {
+            (call.error_code, call.error_detail) = (code.map(str::to_owned), detail.map(str::to_owned));
+            assert_eq!(failure_in_words(&call, whole), wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_evidence::testing::{Story, mail_policy};
+
+    use super::*;
+
+    /// A person who says of the call that had the effect that it did not happen says it of those that it answered, too.
+    #[test]
+    fn only_what_counts_as_done_was_not_repeated() {
+        for status in CallStatus::ALL.iter().copied() {
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            let mail = || ("send_email", serde_json::json!({}), mail_policy());
+            let ids = story.asks("", &[mail(), mail()]);
+            story.starts(&ids[0]);
+            story.succeeds(&ids[0], "sent", None);
+            story.deduplicates(&ids[1], &ids[0]);
+            story.call(&ids[1]).status = status;
+            let expected = if status == CallStatus::Succeeded { NOT_REPEATED } else { status.in_words() };
+            let second = story.call(&ids[1]).clone();
+            assert_eq!(call_standing(&second), expected);
+            let told = calls_in_words(&story.records, CallStatus::in_words);
+            assert!(
+                told.contains(&format!("1 {expected}")) || told.contains(&format!("2 {expected}")),
+                "{status}: {told}"
+            );
+        }
     }
 }

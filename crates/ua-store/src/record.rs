@@ -375,6 +375,11 @@ pub struct Correction {
 }
 
 impl CallRecord {
+    /// Whether its effect was had by another call, whose receipt is its answer; no more so once a person said that that one did not have it.
+    pub fn is_answered_by_twin(&self) -> bool {
+        self.deduplicated_from.is_some() && self.status == CallStatus::Succeeded
+    }
+
     /// The tool that the call goes to: for an action of a composite tool that tool, not the action.
     pub fn called_tool(&self) -> &ToolName {
         self.policy.via.as_ref().map_or(&self.name, |via| &via.tool)
