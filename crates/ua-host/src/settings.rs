@@ -166,7 +166,14 @@ impl Settings {
     pub fn problems(&self) -> Vec<HostError> {
         let refused = self.refused.clone().into_iter();
         let misspelt = self.process.variables.keys().filter_map(|name| misspelt(name));
-        refused.chain(misspelt).chain(SETTINGS.iter().filter_map(|setting| self.problem(setting))).collect()
+        let settings = SETTINGS.iter().filter_map(|setting| self.problem(setting));
+        refused.chain(misspelt).chain(self.state_of_others()).chain(settings).collect()
+    }
+
+    /// That others may change what is believed because it is in the user's state folder: which servers are trusted, which roots are this user's.
+    fn state_of_others(&self) -> Option<HostError> {
+        let state = crate::roots::state_folder(self).filter(|state| state.is_dir())?;
+        changed_by_others(&state.join("trust.json"))
     }
 
     /// What is wrong with one setting. A file's kinds of values were looked at when it was read.
@@ -549,6 +556,29 @@ mod tests {
                 assert_eq!(settings().user_file(name), None, "{name}");
             }
             std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_state_folder_that_others_can_change_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("ua");
+        let variables = [("XDG_STATE_HOME".to_owned(), folder.path().display().to_string())];
+        let settings = || Settings::read(Process { variables: variables.clone().into(), folder: None, program: None });
+        assert!(settings().check().is_ok(), "it is not there yet");
+        std::fs::create_dir(&state).unwrap();
+        for (mode, is_believed) in [(0o700, true), (0o755, true), (0o757, false), (0o777, false), (0o1777, true)] {
+            std::fs::set_permissions(&state, std::fs::Permissions::from_mode(mode)).unwrap();
+            let found = settings().check();
+            assert_eq!(found.is_ok(), is_believed, "{mode:o}");
+            assert!(found.err().is_none_or(|why| why.to_string().contains("other users can change it")), "{mode:o}");
+        }
+        // Only root can give a folder away.
+        if rustix::process::geteuid().is_root() {
+            std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o700)).unwrap();
+            std::os::unix::fs::chown(&state, Some(65534), None).unwrap();
+            assert!(settings().check().unwrap_err().to_string().contains("belongs to another user"));
         }
     }
 

@@ -44,7 +44,7 @@ fn a_queue_that_was_moved_is_not_begun_again_in_a_file() {
     // Nor is a copy of before used, in its place or elsewhere.
     env.run(&["db", "restore", &env.arg("copy.db")]).refused(74, &["moved to a server"]);
     let elsewhere = env.start_with(("UA_RUNTIME_DB_PATH", &env.arg("copy.db")), &["worker", "--until-empty"]).wait();
-    elsewhere.code(0).says(&["run r: ", "moved to a server", "decide which copy counts"]);
+    elsewhere.code(75).says(&["run r: ", "moved to a server", "decide which copy counts", "ua queue move r"]);
     std::fs::copy(env.path("copy.db"), env.database_path()).unwrap();
     env.run(&["worker", "--until-empty"]).refused(74, &["is a copy", "moved to a server", "--database-url"]);
     std::fs::remove_file(env.database_path()).unwrap();
@@ -66,15 +66,18 @@ fn a_root_of_a_server_gets_no_file_beside_it() {
     assert_eq!(env.comments().len(), 1);
 }
 
-/// Only a person can say which of two copies counts, so whoever works until nothing is left does not wait for that.
+/// Only a person can say which of two copies counts, so whoever works until nothing is left does not wait for that, and says that it is left.
 #[test]
 fn a_run_that_is_in_two_copies_is_parked() {
     let env = env().with_forum();
     env.run(&["submit", &comment_job(&env), "--run-id", "r"]).code(0);
     env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
     let left = env.start_with(("UA_RUNTIME_DB_PATH", &env.arg("copy.db")), &["worker", "--until-empty"]).wait();
-    let left = left.code(0).says(&["run r: ", "decide which copy counts"]);
-    assert_eq!(left.stderr.matches("in two copies of one database").count(), 1, "{}", left.stderr);
+    let left = left.code(75).says(&["run r: ", "decide which copy counts", "ua queue move r"]);
+    assert_eq!(left.stderr.matches("in two copies of one database").count(), 2, "{}", left.stderr);
+    // Also whoever comes behind it and finds it there is told.
+    let again = env.start_with(("UA_RUNTIME_DB_PATH", &env.arg("copy.db")), &["worker", "--until-empty"]).wait();
+    again.code(75).says(&["1 run left in the queue", "ua queue move r"]);
     assert!(env.comments().is_empty());
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!((env.comments().len(), status(&env, "r")), (1, "succeeded".to_owned()));
