@@ -81,14 +81,29 @@ fn a_job_whose_run_ended_in_doubt_is_not_started_again_without_a_word() {
     let file = job(&env, &json!({}));
     env.run_killed_at("after:store.start_attempt:post_comment", &["job", &file, "--run-id", "r"]);
     is_over_with(&env, &["post_comment unknown"], &["without a word from you"]);
-    env.run(&["job", &file]).code(75).says(&[
+    let said = [
         "run r of the same job was cancelled, and nobody knows what came of a call that it sent",
         "ua calls list --run r --unknown",
         "--new` starts another run, which may do again what that run did outside; nothing was started",
-    ]);
+    ];
+    // A look says what the start says.
+    env.run(&["job", "--check", &file]).code(75).says(&said);
+    let refused = env.run(&["job", &file]).code(75).says(&said);
     assert_eq!(env.comments().len(), 0);
+    // Whichever word somebody knows from the question, the command that is printed for it is taken as it is printed.
     let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment'");
-    env.run(&["calls", "resolve", &call, "--as", "not_happened", "--reason", "looked", "--yes"]).code(0);
+    let take_printed = |text: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let command = text.split('`').find_map(|part| part.strip_prefix("ua calls resolve ")).unwrap_or_default();
+        let words = ["calls", "resolve"].into_iter().chain(command.split(' ')).chain(["--yes"]);
+        env.run(&words.collect::<Vec<_>>()).code(0).says(&["is recorded as"]);
+    };
+    for word in ["--happened", "--retry", "--skip"] {
+        let refused = env.run(&["calls", "resolve", &call, word]).code(2);
+        let refused = refused.says(&["has no open question, and its run is cancelled"]);
+        take_printed(&refused.stderr);
+    }
+    take_printed(&refused.stderr);
     env.run(&["job", &file]).code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -91,7 +91,8 @@ fn a_turn_is_shown_with_its_reply_and_what_its_calls_brought() {
 fn the_tail_of_a_finished_run_is_what_happened_and_how_it_ended() {
     let env = env().with_forum();
     commented(&env, "r");
-    let lines = |output: &str| output.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>();
+    let lines =
+        |output: &str| output.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>();
     let tail = env.run(&["runs", "tail", "r"]).code(0);
     insta::with_settings!({filters => vec![(r"process \d+ on \S+", "process [PID] on [HOST]"), (r"in \d+\.\d s", "in [TIME]"), (r"\d+ tokens in", "[N] tokens in")]}, {
         insta::assert_snapshot!("tail_of_a_finished_run", lines(&tail.stdout).join("\n"));
@@ -332,7 +333,11 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "delete", "r"]).refused(2, &["run r is crashed, not finished", "--force"]);
     // The call that was under way is in doubt as well.
-    env.run(&["runs", "delete", "r", "--force", "--dry-run"]).code(0).shows(&["r (crashed), ", "may have happened", "`post_comment`"]);
+    env.run(&["runs", "delete", "r", "--force", "--dry-run"]).code(0).shows(&[
+        "r (crashed), ",
+        "may have happened",
+        "`post_comment`",
+    ]);
     env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 runs"]);
     // Cancelled, it is finished; and its record is what is known of a comment that may be there.
     env.run(&["runs", "cancel", "r"]);

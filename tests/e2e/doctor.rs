@@ -102,6 +102,24 @@ fn a_job_is_looked_at_before_it_is_run() {
     ]);
     let wrong = env.write("work/wrong.json", json!({"objective": "x", "tools": {"servers": ["nobody"]}}).to_string());
     env.run(&["doctor", "--job", &wrong]).code(1).shows(&["fail job:", "fix: "]);
+    // What `ua job` refuses once it has the tools is refused here with the same words.
+    env.write("work/rule.toml", "[[rule]]\nid = \"r\"\nname = \"notfy\"\napproval = \"ask\"\n");
+    for (fields, said) in [
+        (json!({"escalation": {"ask_human_before": ["notfy"]}}), "`notfy` in escalation.ask_human_before"),
+        (json!({"tools": {"deny": ["notfy"]}}), "`notfy` in tools.deny"),
+        (json!({"stop_conditions": [{"effect": "emial.send"}]}), "`emial.send` in stop_conditions"),
+        (json!({"policies": ["rule.toml"]}), "notfy"),
+    ] {
+        let job = env.job(&fields, &json!([{"text": "Done."}]));
+        let looked = env.run(&["doctor", "--job", &job]).code(1).shows(&["fail job:", said]);
+        assert!(!looked.stdout.contains("would start"), "{}", looked.stdout);
+        env.run(&["job", &job]).code(2).says(&[said]);
+    }
+    // So is a tool server whose program is not there.
+    env.mcp_config("work/.mcp.json", &json!({"gone": {"command": "no-such-program"}}));
+    env.run(&["doctor"]).code(1).shows(&["the program `no-such-program` of the tool server `gone` was not found"]);
+    std::fs::remove_file(env.path("work/.mcp.json")).unwrap();
+    std::fs::remove_dir_all(env.root()).ok();
     assert!(!env.root().exists());
 }
 

@@ -54,6 +54,15 @@ fn every_file_of_a_workspace_is_written_anew_from_the_database() {
         }
     }
     assert!(env.read("root/RESTART.md").contains("nothing to resume"));
+    // What a process kept of its run is not lost to the part of it that the database has, however often that is written.
+    let (log, kept) = (workspace.join("run.log"), workspace.join(".ua/run.log"));
+    let whole = fs::read_to_string(&log).unwrap();
+    assert!(!kept.exists());
+    fs::write(&log, format!("{whole}what only the process knew\n")).unwrap();
+    env.run(&["runs", "export", "r"]).code(0).says(&["more than the database knows, and is kept as .ua/run.log"]);
+    env.run(&["runs", "export", "r"]).code(0);
+    assert_eq!(fs::read_to_string(&log).unwrap(), whole);
+    assert_eq!(fs::read_to_string(&kept).unwrap(), format!("{whole}what only the process knew\n"));
     // The same names as those of the lines that the process wrote.
     let told = events(&fs::read_to_string(workspace.join("trace.jsonl")).unwrap());
     for event in ["thinking", "turn_recorded", "request_charged", "call_sending", "call_settled", "turn_committed"] {
@@ -297,6 +306,11 @@ fn a_recording_is_added_to_a_cassette_and_to_nothing_else() {
     let before = fs::read_to_string(&file).unwrap();
     let record = |file: &str| env.run(&["job", &job, "--new", "--record", file]);
     record(&job).refused(2, &["cannot record into", "no recording"]);
+    // Nor does a link say where it is written, also one to a file that is not there.
+    let (link, elsewhere) = (env.arg("link.jsonl"), env.path("elsewhere.jsonl"));
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    record(&link).refused(2, &["cannot record into", "is a link"]);
+    assert!(!elsewhere.exists());
     env.run(&["job", &job, "--provider", "replay", "--cassette", &job]).refused(2, &["it is not a recorded exchange"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
     assert!(!env.root().exists(), "nothing was started");

@@ -36,6 +36,20 @@ fn waits_for_approvals(env: &TestEnv, last: &Value) {
     assert_eq!((open_questions(env).len(), env.comments().len()), (2, 0));
 }
 
+/// Whoever comes back and reads the page in the root is not sent to questions that have their answers.
+#[test]
+fn the_page_in_the_root_knows_what_was_answered() {
+    let env = super::env().with_forum();
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    assert!(env.read("root/RESTART.md").contains("It waits for a person"));
+    answer_all(&env, "approve", &[]);
+    let page = env.read("root/RESTART.md");
+    assert!(
+        !page.contains("It waits for a person") && page.contains("answered") && page.contains("ua resume r"),
+        "{page}"
+    );
+}
+
 #[test]
 fn approvals_of_a_turn_are_asked_for_at_once_and_each_lets_one_call_run() {
     for point in [

@@ -194,3 +194,48 @@ fn a_refused_key_is_asked_about_with_what_helps() {
     let text = terminal.code(0);
     assert!(!text.contains("What the model should know"), "{text}");
 }
+
+/// A tool's form on the terminal: each field with its limits, a value outside them asked for again, and nothing sent before somebody agreed to
+/// all values together; whoever did not finds what was typed.
+#[test]
+fn a_form_of_a_tool_is_filled_in_field_by_field_and_sent_once_it_was_seen() {
+    let env = env();
+    let form = json!({"type": "object", "required": ["email", "people"], "properties": {
+        "email": {"type": "string", "format": "email", "title": "Your mail address"},
+        "people": {"type": "integer", "minimum": 1, "maximum": 9},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+    }});
+    let entry = env.forum_entry(&["--ask", "For whom?", "--form", &form.to_string()]);
+    env.mcp_config("work/.mcp.json", &json!({"forum": entry}));
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "one"}});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Done."}]));
+    let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+    terminal.asks("For whom?");
+    let mut says = |typed: &str, shown: &str| {
+        terminal.types(&format!("{typed}{ENTER}"));
+        terminal.shows(shown);
+    };
+    says("accept", "email: Your mail address");
+    says("nomail", "`nomail` does not fit: it must be a mail address");
+    says("eda@example.org", "a whole number, at least 1, at most 9: ");
+    says("12", "`12` does not fit: it must be at most 9");
+    says("4", "one of s (Small), l (Large) (Enter to leave it out): ");
+    says("large", "  email: eda@example.org");
+    says("n", "For whom?");
+    until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
+    terminal.clear();
+    let mut says = |typed: &str, shown: &str| {
+        terminal.types(&format!("{typed}{ENTER}"));
+        terminal.shows(shown);
+    };
+    says("accept", "a mail address (Enter for eda@example.org): ");
+    says("ada@example.org", "at most 9 (Enter for 4): ");
+    says("", "l (Large) (Enter for l): ");
+    says("", "Send these values? [y/N]");
+    assert_eq!(env.rows("SELECT choice FROM answers"), Vec::<String>::new(), "nothing is sent yet");
+    terminal.types(&format!("y{ENTER}"));
+    terminal.code(0);
+    let sent: Value = serde_json::from_str(&env.value("SELECT note FROM answers")).unwrap();
+    assert_eq!(sent, json!({"email": "ada@example.org", "people": 4, "size": "l"}));
+    assert_eq!(env.comments().len(), 1);
+}

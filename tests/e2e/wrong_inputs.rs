@@ -58,7 +58,10 @@ const WRONG: &[Wrong] = &[
     ),
     wrong(
         "two phases of one name",
-        &[("j.json", r#"{"objective": "x", "phases": [{"name": "a"}, {"name": "a"}]}"#)],
+        &[(
+            "j.json",
+            r#"{"objective": "x", "phases": [{"name": "a", "instructions": "b"}, {"name": "a", "instructions": "c"}]}"#,
+        )],
         JOB,
     ),
     wrong(
@@ -112,7 +115,14 @@ const WRONG: &[Wrong] = &[
     ),
     wrong(
         "two rules of one id",
-        &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\n\n[[rule]]\nid = \"a\"\nname = \"c\"\n")],
+        &[
+            FINE,
+            SCRIPT,
+            (
+                "p.toml",
+                "[[rule]]\nid = \"a\"\nname = \"b\"\napproval = \"ask\"\n\n[[rule]]\nid = \"a\"\nname = \"c\"\napproval = \"ask\"\n",
+            ),
+        ],
         &["job", "j.json", "--policy", "p.toml"],
     ),
     // Tool servers.
@@ -173,7 +183,7 @@ const WRONG: &[Wrong] = &[
         JOB,
     ),
     wrong("a run id that is none", &[FINE, SCRIPT], &["job", "j.json", "--run-id", "../up"]),
-    wrong("a run that does not exist", &[], &["resume", "nobody"]),
+    wrong("a run where none was begun", &[], &["resume", "nobody"]),
     wrong("a span of time that is none", &[], &["runs", "list", "--since", "soon"]),
     wrong("a word too many", &[FINE, SCRIPT], &["job", "j.json", "now"]),
     wrong("a flag that does not exist", &[], &["runs", "list", "--al"]),
@@ -200,6 +210,15 @@ fn forty_wrong_inputs_are_answered_in_plain_words() {
         assert!(!env.database_path().exists() || env.rows("SELECT run_id FROM runs").is_empty(), "{what}");
         assert_eq!(env.effects(), [0, 0, 0, 0], "{what}");
     }
+    // Where there are runs, it is another one that is wrong.
+    let env = env();
+    for (name, text) in [FINE, SCRIPT] {
+        env.write(&format!("work/{name}"), text);
+    }
+    env.run(JOB).code(0);
+    let output = env.run(&["resume", "nobody"]);
+    page.push_str(&format!("## a run that does not exist\n{}\n\n", output.stderr.trim_end()));
+    output.code(2);
     assert!(WRONG.len() >= 40);
     insta::assert_snapshot!("wrong_inputs", page);
 }

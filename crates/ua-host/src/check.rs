@@ -104,7 +104,12 @@ pub async fn check(
                 | RunStatus::Failed
                 | RunStatus::Cancelled => Standing::Elsewhere(place.clone()),
             }),
-            Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) | Fate::Queued(..) => None,
+            Fate::Named(_)
+            | Fate::Start { .. }
+            | Fate::Done(_)
+            | Fate::AtWork(_)
+            | Fate::Queued(..)
+            | Fate::InDoubt(..) => None,
         };
         crate::home::close(store);
         (fate, standing)
@@ -128,7 +133,7 @@ pub async fn check(
             refusal = refusal.filter(|_| presence != Presence::Here);
             unfinished = standing.map(|standing| (run, standing));
         }
-        Fate::Named(_) | Fate::Start { .. } => {}
+        Fate::Named(_) | Fate::Start { .. } | Fate::InDoubt(..) => {}
     }
     if refusal.is_none() && key_holder.is_none() {
         refusal = selectors::judged(host.settings(), &launch, &spec, &tools)?.or_else(|| {

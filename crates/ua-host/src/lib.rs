@@ -75,6 +75,7 @@ pub use alert::check_alerts;
 pub use database::{Database, Whereabouts};
 pub use env::Process;
 pub use error::{HostError, Kind, chain};
+pub use forgotten::ANSWERS_AGAIN;
 pub use host::Host;
 pub use people::People;
 pub use session::Ending;

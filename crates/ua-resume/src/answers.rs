@@ -3,7 +3,7 @@
 //! The database keeps five choices for all questions; a word is a choice as it reads beside its question: running a call whose outcome is
 //! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use ua_core::{CallStatus, Role, Timestamp};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord};
 
@@ -149,14 +149,11 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
     let of = |choice: &Choice| {
         let word = word(question.kind, *choice);
         let rest = match word {
-            "text" => "--text 'YOUR ANSWER'".to_owned(),
-            "accept" => match sample(&params(question)) {
-                Some(values) => format!("{word} --values '{values}'"),
-                None => word.to_owned(),
-            },
-            _ => word.to_owned(),
+            "text" => " --text 'YOUR ANSWER'".to_owned(),
+            "accept" => accepting(&params(question)),
+            _ => format!(" {word}"),
         };
-        let command = format!("ua answer {} {rest}", question.question_id);
+        let command = format!("ua answer {}{rest}", question.question_id);
         let has_options =
             question.detail.get("options").and_then(Value::as_array).is_some_and(|options| !options.is_empty());
         let meaning = match word {
@@ -183,20 +180,19 @@ fn params(question: &QuestionRecord) -> Value {
     question.detail.get("params").cloned().unwrap_or_default()
 }
 
-/// Values that a form takes, one for each field that has to be there; `None` where there is nothing to fill in.
-fn sample(params: &Value) -> Option<String> {
-    let required = params.pointer("/requestedSchema/required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
-    let of = |schema: &Value| match (schema.pointer("/enum/0"), schema.get("type").and_then(Value::as_str)) {
-        (Some(first), _) => first.clone(),
-        (None, Some("boolean")) => json!(false),
-        (None, Some("integer" | "number")) => schema.get("minimum").cloned().unwrap_or(json!(0)),
-        (None, _) => json!("…"),
-    };
-    let fields = ua_core::fields(params).filter(|(name, schema)| is_required(name) && schema.get("default").is_none());
-    let values: serde_json::Map<String, Value> = fields.map(|(name, schema)| (name.clone(), of(schema))).collect();
+/// The rest of the command that accepts what a tool asks: with values that its form takes, one for each field that has to be there. Where none are
+/// known, or a shell would read something in them, the command has no answer in it, and asks for each field on a terminal.
+fn accepting(params: &Value) -> String {
+    let needed = ua_core::missing(&ua_core::with_defaults(&serde_json::Map::new(), params), params);
+    if ua_core::is_by_address(params) || needed.is_empty() {
+        return " accept".to_owned();
+    }
+    let schema = |name: &str| ua_core::fields(params).find(|(field, _)| *field == name).map(|(_, schema)| schema);
+    let sample = |name: &&str| Some(((*name).to_owned(), ua_core::FieldKind::of(schema(name)?).sample()?));
+    let values: Option<serde_json::Map<String, Value>> = needed.iter().map(sample).collect();
     // What a shell would read inside the quotes is a server's word: such a form is filled in by hand.
-    Some(Value::Object(values).to_string()).filter(|text| text != "{}" && !text.contains('\''))
+    let text = values.map(|values| Value::Object(values).to_string()).filter(|text| !text.contains('\''));
+    text.map_or_else(String::new, |values| format!(" accept --values '{values}'"))
 }
 
 /// The choice of a question that a word names: the word that is printed beside it, or an older one that stood for this choice and no other.
@@ -275,11 +271,16 @@ pub fn known(
         };
         known.push(fact("sent", &format!("attempt {} at {}, {ended}{before}", attempt.attempt, attempt.started_at)));
         // Why there is no answer, or what the tool answered.
-        let answered =
-            call.filter(|call| call.status != CallStatus::Succeeded).and_then(|call| call.error_detail.as_deref());
-        let error = attempt.detail.as_deref().or(answered);
-        if let Some(detail) = error.filter(|detail| !question.text.contains(*detail)) {
-            known.push(fact("error", detail));
+        let failed = call.filter(|call| call.status != CallStatus::Succeeded);
+        let error = match &attempt.detail {
+            Some(detail) => {
+                let told = failed.map(|call| CallRecord { error_detail: Some(detail.clone()), ..call.clone() });
+                Some(told.as_ref().and_then(crate::error_in_words).unwrap_or_else(|| detail.clone()))
+            }
+            None => failed.and_then(crate::error_in_words),
+        };
+        if let Some(detail) = error.filter(|detail| !question.text.contains(detail.as_str())) {
+            known.push(fact("error", &detail));
         }
     }
     // What it said in an earlier turn was not said about this call.
@@ -306,6 +307,7 @@ fn came_late(question: &QuestionRecord, attempt: &AttemptRecord, late: &[LateRep
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use ua_store::QuestionStatus;
 
     use super::*;
@@ -422,6 +424,19 @@ mod tests {
             ways(&elicited, Reach::Run)[0].command,
             "ua answer q_1 accept --values '{\"gift\":false,\"size\":\"small\"}'"
         );
+        // What is printed is within the limits of the form; where nothing is known that is, each field is asked for.
+        for (field, wanted) in [
+            (json!({"type": "integer", "minimum": 3}), " accept --values '{\"a\":3}'"),
+            (json!({"oneOf": [{"const": "s", "title": "Small"}]}), " accept --values '{\"a\":\"s\"}'"),
+            (json!({"type": "string", "pattern": "^[0-9]{4}$"}), ""),
+            (json!({"enum": ["it's"]}), ""),
+            (json!({"type": "integer", "default": 2}), " accept"),
+        ] {
+            let schema = json!({"required": ["a"], "properties": {"a": field}});
+            let elicited =
+                QuestionRecord { detail: json!({"params": {"requestedSchema": schema}}), ..elicited.clone() };
+            assert_eq!(ways(&elicited, Reach::Run)[0].command, format!("ua answer q_1{wanted}"), "{schema}");
+        }
     }
 
     #[test]

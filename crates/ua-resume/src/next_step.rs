@@ -25,6 +25,8 @@ pub struct NextStep {
     /// The command, with the whole id of the run. What stands in it in capital letters is the person's to fill in.
     pub command: String,
     needs: Needs,
+    /// Whether the command lifts what stopped the run, so that without its flags the run comes to the same.
+    lifts: bool,
 }
 
 impl NextStep {
@@ -44,14 +46,20 @@ impl NextStep {
             | None => Needs::Nothing,
         };
         let id = &run.run_id;
+        let flags = raise_flags(run).filter(|_| needs != Needs::AnotherModel);
+        let lifts = flags.is_some();
         let command = match needs {
             Needs::AnotherModel => format!("ua fork {id} --model MODEL"),
             Needs::Nothing | Needs::Correction => {
-                let more = raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
-                format!("ua resume {id}{more}")
+                format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
-        Self { command, needs }
+        Self { command, needs, lifts }
+    }
+
+    /// Whether whoever drives the run again as it is gets it further, a worker for one.
+    pub fn is_to_be_tried_again(&self) -> bool {
+        self.needs == Needs::Nothing && !self.lifts
     }
 
     /// Whether a resume gets the run further, at once or when something outside is corrected.
@@ -115,6 +123,8 @@ mod tests {
             assert_eq!((step.command.as_str(), step.label()), (command.as_str(), label), "{reason}");
             assert_eq!(step.introduction().contains("resume it"), reason == RunStop::ProviderRefused, "{reason}");
             assert_eq!(step.is_resume(), reason != RunStop::UnknownModel);
+            let as_it_is = !matches!(reason, RunStop::UnknownModel | RunStop::ProviderRefused);
+            assert_eq!(step.is_to_be_tried_again(), as_it_is, "{reason}");
         }
         // What stopped it once says nothing about a run that is at work again.
         let mut story = Story::new(r#"{"objective": "x"}"#);

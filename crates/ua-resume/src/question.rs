@@ -75,23 +75,34 @@ fn answer(record: &AnswerRecord) -> AnswerLine {
     }
 }
 
-/// How a person answers for a call in doubt by hand: a command that runs as it stands, and what it may say instead. `call` is an id, or `CALL`
-/// where the sentence is about whichever it is.
-pub fn resolve_by_hand(call: &str) -> String {
-    format!("`ua calls resolve {call} --happened` (or `--retry`, or `--skip`)")
+/// How a person answers by hand for a call that is asked about: a command that runs as it stands, and what it may say instead. Only the question
+/// takes these words, so it has to be there; without one it is [`correct_by_hand`]. `None` where the question takes no word about the call.
+pub fn resolve_by_hand(question: &QuestionRecord) -> Option<String> {
+    let call = question.call_id.as_ref()?;
+    let words: Vec<&str> = words_about_the_call(question).filter(|word| *word != "abort").collect();
+    let (first, others) = words.split_first()?;
+    let others: Vec<String> = others.iter().map(|word| format!("or `--{word}`")).collect();
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+    Some(format!("`ua calls resolve {call} --{first}`{others}"))
 }
 
-/// How a person corrects the record of a call that is decided, likewise.
+/// How a person records by hand what came of a call that nobody asks about: one that is decided, or whose run has ended. `call` is an id, or
+/// `CALL` where the sentence is about whichever it is.
 pub fn correct_by_hand(call: &str) -> String {
     format!("`ua calls resolve {call} --as not_happened --reason TEXT` (or `--as happened`, or `--as skipped`)")
+}
+
+/// What `ua calls resolve` may say about the call of a question.
+fn words_about_the_call(record: &QuestionRecord) -> impl Iterator<Item = &'static str> {
+    let choices = if record.kind == QuestionKind::UnknownOutcome { record.choices.as_slice() } else { &[] };
+    choices.iter().map(|choice| word(record.kind, *choice))
 }
 
 /// The command of every answer; for a call whose outcome is unknown also those that name the call.
 fn commands(record: &QuestionRecord) -> Vec<String> {
     let mut commands: Vec<String> = ways(record, Reach::Run).into_iter().map(|way| way.command).collect();
-    if let (QuestionKind::UnknownOutcome, Some(call)) = (record.kind, &record.call_id) {
-        let by_call = record.choices.iter().map(|choice| word(record.kind, *choice));
-        commands.extend(by_call.map(|word| format!("ua calls resolve {call} --{word}")));
+    if let Some(call) = &record.call_id {
+        commands.extend(words_about_the_call(record).map(|word| format!("ua calls resolve {call} --{word}")));
     }
     commands
 }

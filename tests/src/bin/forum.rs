@@ -4,7 +4,7 @@
 //! `text`, and with the image `picture` (Base64) when it is given. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect. `--ask TEXT` has it ask for a `size` with that text in the middle of each
-//! call (elicitation), and answer with what it was told.
+//! call (elicitation), and answer with what it was told; `--form JSON` gives it another form.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
 //! `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
@@ -28,6 +28,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut claimed = "post_comment".to_owned();
     let mut claims = false;
     let mut ask: Option<String> = None;
+    let mut form = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
@@ -45,6 +46,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--with" => tools.push((value, "A further tool.".to_owned())),
             "--claim" => (claimed, claims) = (value, true),
             "--ask" => ask = Some(value),
+            "--form" => form = serde_json::from_str(&value)?,
             "--exit" => {
                 writeln!(io::stderr(), "{value}")?;
                 return Ok(ExitCode::from(3));
@@ -78,7 +80,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 }
                 let Some(mut text) = call(&request["params"], &log, &claimed)? else { return Ok(ExitCode::from(9)) };
                 if let Some(ask) = &ask {
-                    text = asked(ask, &mut lines)?;
+                    text = asked(ask, &form, &mut lines)?;
                 }
                 let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
                 if !leak.is_empty() {
@@ -106,10 +108,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the client for a size, and waits for what it says.
-fn asked(ask: &str, lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<String, Box<dyn Error>> {
-    let schema = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
-    let params = json!({"message": ask, "requestedSchema": schema});
+/// Asks the client to fill in a form, and waits for what it says.
+fn asked(
+    ask: &str,
+    form: &Value,
+    lines: &mut impl Iterator<Item = io::Result<String>>,
+) -> Result<String, Box<dyn Error>> {
+    let params = json!({"message": ask, "requestedSchema": form});
     let mut output = io::stdout().lock();
     writeln!(output, "{}", json!({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params}))?;
     output.flush()?;

@@ -21,6 +21,7 @@ use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
 use crate::view::Answered;
 
 use super::answer::arguments_in_full;
+use super::form::Filled;
 use super::summary::{known_lines, look_at, told};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
@@ -188,6 +189,7 @@ pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Op
     let menu = menu(question, beside.reach);
     let mut before = shown(question, beside);
     let left = left_open(question, beside.reach);
+    let mut typed = serde_json::Map::new();
     loop {
         let Some(item) = choose(question, &before, &menu, &left).await? else { return Ok(None) };
         let answer = match item {
@@ -201,7 +203,7 @@ pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Op
                     Err(String::new())
                 }
             }
-            Item::Choose(way) => details(question, &way, beside.reach, &left).await?,
+            Item::Choose(way) => details(question, &way, beside.reach, &mut typed, &left).await?,
         };
         match answer {
             Ok(answer) => return Ok(Some(answer)),
@@ -288,11 +290,12 @@ fn meant_by_older_word(question: &QuestionRecord, menu: &[Item], typed: &str) ->
     menu.iter().find(|item| matches!(item, Item::Choose(way) if way.choice == choice)).cloned()
 }
 
-/// What goes with an answer, and whether it is meant; otherwise why it is asked again.
+/// What goes with an answer, and whether it is meant; otherwise why it is asked again. `typed` is what stands in the form of a tool that asks.
 async fn details(
     question: &QuestionRecord,
     way: &WayToAnswer,
     reach: Reach,
+    typed: &mut serde_json::Map<String, Value>,
     left: &Left,
 ) -> Result<Result<Answer, String>, HostError> {
     let words = async |ask: &str| Ok::<_, HostError>(ask_line(ask, left).await?.filter(|text| !text.is_empty()));
@@ -312,15 +315,10 @@ async fn details(
                 return Ok(Err("nothing was typed".to_owned()));
             }
         }
-        "accept" => {
-            answer.text = super::form::fill(question, left).await?;
-            if answer.text.is_none() {
-                return Ok(Err("the form was not filled in".to_owned()));
-            }
-            if let Err(why) = ua_ledger::check_elicited(question, answer.text.as_deref()) {
-                return Ok(Err(format!("the tool does not accept that: {}", plain(&why))));
-            }
-        }
+        "accept" => match super::form::fill(question, typed, left).await? {
+            Filled::Values(values) => answer.text = Some(values),
+            Filled::Not(why) => return Ok(Err(why)),
+        },
         "skip" if question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome => {
             answer.text = words("What the model should know (Enter for nothing): ").await?;
         }

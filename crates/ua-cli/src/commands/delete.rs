@@ -14,7 +14,7 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, RunStatus, Trace};
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
-use ua_resume::NextStep;
+use ua_resume::{NextStep, Standing};
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{
     CallRecord, Forgotten, LedgerStore as _, PastStore as _, RunDeletion, RunQuery, RunRecord, RunStore as _, Store,
@@ -68,7 +68,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     for name in &args.runs {
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
-        refuse(home, &run, args.force)?;
+        refuse(home, &look, &run, args.force).await?;
         let open = Open::of(&look, &run.run_id).await?;
         if !args.force {
             open.refuse(&run.run_id)?;
@@ -98,7 +98,9 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     let mut deleted = Vec::new();
     for (id, open) in wanted {
         let run = look.run(&id).await.map_err(|e| HostError::store("read the run", &e))?;
+        let standing = ua_host::standing::standing(home, &look, &run).await?;
         deleted.push(RunDeleted {
+            stands: standing_word(&standing),
             is_of_gateway: ua_store::is_gateway(&run),
             run_id: run.run_id,
             status: run.status,
@@ -184,7 +186,7 @@ impl Open {
             .hint(format!(
                 "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
                  again does it again",
-                ua_resume::resolve_by_hand("CALL")
+                ua_resume::correct_by_hand(self.in_doubt.first().map_or("CALL", |call| call.call_id.as_str()))
             )));
         }
         if !self.forgotten.is_empty() {
@@ -221,9 +223,8 @@ fn is_over(run: &RunRecord) -> bool {
     run.status.is_terminal() || (ua_store::is_gateway(run) && run.end_mark().is_some())
 }
 
-fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
+async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> Result<(), HostError> {
     let (id, status) = (&run.run_id, run.status);
-    let stands = ua_resume::status_words(status, run.stop_reason);
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
@@ -237,7 +238,7 @@ fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
              it with its open questions"
         )));
     }
-    let next = NextStep::of(run);
+    let (next, stands) = (NextStep::of(run), ua_host::standing::standing(home, store, run).await?);
     Err(HostError::usage(format!("run {id} is {stands}, not finished; nothing was deleted")).hint(format!(
         "`{}` {}; --force deletes it and its open questions",
         next.command,
@@ -246,8 +247,17 @@ fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
 }
 
 /// Where a run of the list stands, whose reason to be stopped is of no matter here.
-fn standing_word(status: RunStatus) -> String {
-    if status == RunStatus::Stopped { status.to_string() } else { ua_resume::status_words(status, None) }
+fn standing_word(standing: &Standing) -> String {
+    match standing {
+        Standing::Stored(status @ RunStatus::Stopped, _) => status.to_string(),
+        Standing::Stored(..)
+        | Standing::Elsewhere(_)
+        | Standing::Crashed
+        | Standing::Interrupted
+        | Standing::Answered
+        | Standing::NotQueued
+        | Standing::IdleSession => standing.to_string(),
+    }
 }
 
 /// Deletes one run; `false` when its folder could not be removed.
@@ -340,9 +350,12 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             (false, false, true) => "and its workspace",
             (false, false, false) => "its workspace could not be removed",
         };
-        out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), standing_word(run.status)));
+        out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.stands));
         for open in run.may_have_happened.iter().take(NAMED) {
-            out.push_str(&format!("    may have happened, and nobody knows: {}\n", crate::output::plain(open)));
+            out.push_str(&format!(
+                "    may have happened, and nobody knows: {}\n",
+                crate::ids::in_sentence(&crate::output::plain(open))
+            ));
         }
         if run.may_have_happened.len() > NAMED {
             out.push_str(&format!("    … and {} more\n", run.may_have_happened.len() - NAMED));

@@ -48,7 +48,11 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     ];
     print_table(&crate::listings::SIDES, rows)?;
     print(&match &diff.common_ancestor {
-        Some(run) => format!("\nShared: the first {} of run {run}\n", ua_core::counted(diff.shared_turns, "turn")),
+        Some(run) => format!(
+            "\nShared: the first {} of run {}\n",
+            ua_core::counted(diff.shared_turns, "turn"),
+            crate::ids::short(run.as_str())
+        ),
         None => {
             "\nThe runs share no turns: neither is a fork of the other, and they have no common parent\n".to_owned()
         }

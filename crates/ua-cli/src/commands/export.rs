@@ -7,6 +7,7 @@ mod replaced;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -369,8 +370,45 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
         }
         replaced::check(home, Some(&folder), paths.iter().map(|(path, text)| Planned { path, text: *text }))?;
     }
+    if let Some(workspace) = gathered.workspace.as_ref().filter(|_| args.out.is_none()) {
+        keep_logs(workspace, &files, &mut gathered.notes)?;
+    }
     write_all(&folder, &files)?;
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
+}
+
+/// The logs that a process keeps while it drives a run. They have more than the database knows: why a request was tried again, what was counted.
+const KEPT_LOGS: [&str; 2] = ["run.log", "trace.jsonl"];
+
+/// The folder of a workspace for what is no file of its tools.
+const OWN_FOLDER: &str = ".ua";
+
+/// The most that is read of a log.
+const MAX_LOG_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Keeps those logs, behind what was kept before, where something else is about to be written in their place: what only they say cannot be written
+/// again.
+fn keep_logs(workspace: &Workspace, files: &[(String, String)], notes: &mut Vec<String>) -> Result<(), HostError> {
+    let mut kept = Vec::new();
+    for (name, text) in files.iter().filter(|(name, _)| KEPT_LOGS.contains(&name.as_str())) {
+        let Ok(before) = workspace.folder().read(name, MAX_LOG_BYTES) else { continue };
+        if before == text.as_bytes() {
+            continue;
+        }
+        let appended = workspace.folder().make_folder(OWN_FOLDER).and_then(|own| own.append(name));
+        appended.and_then(|mut file| file.write_all(&before)).map_err(|e| {
+            HostError::storage(format!("cannot keep {name} in {OWN_FOLDER}: {e}"))
+                .hint("name another folder with --out")
+        })?;
+        kept.push(format!("{OWN_FOLDER}/{name}"));
+    }
+    if !kept.is_empty() {
+        notes.push(format!(
+            "what the process wrote while the run ran has more than the database knows, and is kept as {}",
+            kept.join(" and ")
+        ));
+    }
+    Ok(())
 }
 
 /// The most that is read of what an iteration was handed.

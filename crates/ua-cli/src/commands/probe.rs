@@ -62,8 +62,8 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there, 60)))
             .hint("run the probe there: only that machine can tell that the earlier attempt has ended"));
     }
-    let asked = ask(host, &store, &run, &call, args).await?;
     let question = open_question(&store, &call).await?;
+    let asked = ask(host, &store, &run, &call, question.as_ref(), args).await?;
     let applied = match (&question, choice(&asked)) {
         (Some(question), Some(choice)) if args.apply => {
             answer(&store, question, &asked, choice).await?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     };
     let then = match applied {
         Some(_) => questions::after_answer(host.home(), &store, &run.run_id).await?,
-        None => unchanged(&call, &asked, question.as_ref(), args.apply),
+        None => unchanged(&run, &call, &asked, question.as_ref(), args.apply),
     };
     ua_host::home::close(store);
     if args.json {
@@ -101,13 +101,14 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
 /// Starts the tool servers of the run with locks of their own, asks, and ends them.
 async fn ask(
     host: &Host,
-    store: &impl LedgerStore,
+    store: &Database,
     run: &RunRecord,
     call: &CallRecord,
+    question: Option<&QuestionRecord>,
     args: &ProbeArgs,
 ) -> Result<Asked, HostError> {
     let env = host.env();
-    let launch = Launch::from_stored(&run.launch)?;
+    let launch = Launch::of_run(store, run).await?;
     let classifier = launch.classifier_with(host.settings(), &args.policy)?;
     let rules = Rules::of(&run.spec).map_err(HostError::usage)?;
     let attempts =
@@ -130,7 +131,7 @@ async fn ask(
         let enquiry: Enquiry = enquiry.map_err(|why| {
             HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
                 "check yourself, then run {}; docs/guide/policies.md explains how to declare a probe",
-                ua_resume::resolve_by_hand(call.call_id.as_str())
+                by_hand(call, question)
             ))
         })?;
         let time = ua_core::Time::plain(env.now());
@@ -191,10 +192,25 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
     })
 }
 
+/// How somebody who looked says what came of the call: to the question about it, or to its record.
+fn by_hand(call: &CallRecord, question: Option<&QuestionRecord>) -> String {
+    let asked = question.and_then(ua_resume::resolve_by_hand);
+    asked.unwrap_or_else(|| ua_resume::correct_by_hand(call.call_id.as_str()))
+}
+
 /// What is next where nothing was changed.
-fn unchanged(call: &CallRecord, asked: &Asked, question: Option<&QuestionRecord>, apply: bool) -> String {
+fn unchanged(
+    of: &RunRecord,
+    call: &CallRecord,
+    asked: &Asked,
+    question: Option<&QuestionRecord>,
+    apply: bool,
+) -> String {
     let run = &call.run_id;
     match (question, choice(asked)) {
+        (None, _) if of.status.is_terminal() => {
+            format!("nothing was changed; the run has ended, and {} records it by hand", by_hand(call, None))
+        }
         (None, _) => format!("nothing was changed; `ua resume {run}` asks the probe itself and acts on its answer"),
         (Some(_), Some(_)) => {
             format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks the probe again")
@@ -203,7 +219,7 @@ fn unchanged(call: &CallRecord, asked: &Asked, question: Option<&QuestionRecord>
             format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks the probe again")
         }
         (Some(_), None) => {
-            format!("nothing was changed; {} answers by hand", ua_resume::resolve_by_hand(call.call_id.as_str()))
+            format!("nothing was changed; {} answers by hand", by_hand(call, question))
         }
     }
 }

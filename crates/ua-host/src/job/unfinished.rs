@@ -3,7 +3,7 @@
 //! To start a job again would do again what such a run did, or is about to do. They are looked for in the whole database, which may be that of
 //! many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
 
-use ua_core::{CallStatus, RunId, RunSpec, RunStatus, RunStop};
+use ua_core::{CallId, CallStatus, RunId, RunSpec, RunStatus, RunStop};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
@@ -66,7 +66,12 @@ impl Candidate {
             Fate::Queued(_, entry) if entry.state == QueueState::Claimed => 2,
             Fate::Elsewhere(..) => 3,
             Fate::Queued(..) => 4,
-            Fate::Left(_) | Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => 5,
+            Fate::Left(_)
+            | Fate::Start { .. }
+            | Fate::Named(_)
+            | Fate::Done(_)
+            | Fate::Taken(_)
+            | Fate::InDoubt(..) => 5,
         }
     }
 
@@ -78,7 +83,8 @@ impl Candidate {
             | Fate::Left(run)
             | Fate::Named(run)
             | Fate::Done(run)
-            | Fate::Taken(run) => Some(run),
+            | Fate::Taken(run)
+            | Fate::InDoubt(run, _) => Some(run),
             Fate::Start { .. } => None,
         }
     }
@@ -93,7 +99,12 @@ impl Candidate {
             }
             Fate::Queued(_, entry) => format!("is in the queue `{}`", entry.options.queue),
             Fate::AtWork(_) => "is being worked on by another process".to_owned(),
-            Fate::Left(_) | Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => {
+            Fate::Left(_)
+            | Fate::Start { .. }
+            | Fate::Named(_)
+            | Fate::Done(_)
+            | Fate::Taken(_)
+            | Fate::InDoubt(..) => {
                 format!("is not finished{doubt}")
             }
         }
@@ -138,17 +149,13 @@ pub(super) async fn unfinished(
     Ok(Some(Foretold { fate: first.fate, is_in_doubt: first.is_in_doubt, others }))
 }
 
-/// A run of the same job that ended with a call of which nobody knows what came of it, the newest one: `earlier` where the job's key names it. To
-/// start the job again may do that again. Of one that succeeded its end was judged, doubt included.
+/// A run of the same job that ended with a call of which nobody knows what came of it, the newest one, and the first such call. To start the job
+/// again may do that again. Of one that succeeded its end was judged, doubt included.
 pub(super) async fn ended_in_doubt(
     host: &Host,
     store: &Database,
     spec: &RunSpec,
-    earlier: Option<&RunRecord>,
-) -> Result<Option<RunRecord>, HostError> {
-    if let Some(earlier) = earlier {
-        return Ok(left_in_doubt(store, &earlier.run_id).await?.then(|| earlier.clone()));
-    }
+) -> Result<Option<(RunRecord, CallId)>, HostError> {
     let query = RunQuery {
         statuses: vec![RunStatus::Failed, RunStatus::Cancelled],
         without_tasks: true,
@@ -158,32 +165,35 @@ pub(super) async fn ended_in_doubt(
     let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
     for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        let is_same = run.entrypoint == host.entrypoint() && *run.spec == *spec;
-        if is_same && left_in_doubt(store, &run.run_id).await? {
-            return Ok(Some(run));
+        if run.entrypoint != host.entrypoint() || *run.spec != *spec {
+            continue;
+        }
+        if let Some(call) = left_in_doubt(store, &run.run_id).await? {
+            return Ok(Some((run, call)));
         }
     }
     Ok(None)
 }
 
-/// Whether a run that ended, or one of its sub-agents, has an effect that is in doubt.
-async fn left_in_doubt(store: &Database, run: &RunId) -> Result<bool, HostError> {
+/// The first call of a run that ended, or of one of its sub-agents, whose effect is in doubt.
+async fn left_in_doubt(store: &Database, run: &RunId) -> Result<Option<CallId>, HostError> {
     let below = tree::runs_below(store, run).await?;
     for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
         let calls = store.calls(id, None).await.map_err(|e| HostError::store("look for calls in doubt", &e))?;
-        if calls.iter().any(|call| call.status == CallStatus::Unknown && call.policy.class.has_effect()) {
-            return Ok(true);
+        let is_in_doubt = |call: &&CallRecord| call.status == CallStatus::Unknown && call.policy.class.has_effect();
+        if let Some(call) = calls.iter().find(is_in_doubt) {
+            return Ok(Some(call.call_id.clone()));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
-/// The refusal of a job of which a run ended in doubt.
-pub(super) fn in_doubt(request: &JobRequest, run: &RunRecord) -> HostError {
+/// The refusal of a job of which a run ended in doubt. Its questions ended with it, so what became of the call is recorded.
+fn in_doubt(request: &JobRequest, run: &RunRecord, call: &CallId) -> HostError {
     let (id, ended) = (&run.run_id, if run.status == RunStatus::Failed { "failed" } else { "was cancelled" });
     let look = format!(
         "`ua calls list --run {id} --unknown` shows it, and {} says what became of it",
-        ua_resume::resolve_by_hand("CALL")
+        ua_resume::correct_by_hand(call.as_str())
     );
     let how = format!("{ended}, and nobody knows what came of a call that it sent");
     refused(request, run, "ended_in_doubt", &how, &look, Another::After)
@@ -256,6 +266,7 @@ pub(crate) fn refusal(
             let stored = Standing::Stored(run.status, run.stop_reason);
             unfinished_run(host, request, launch, run, standing.unwrap_or(&stored))
         }
+        Fate::InDoubt(run, call) => in_doubt(request, run, call),
         Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => return None,
     };
     let doubt = found.is_in_doubt.then(|| "nobody knows what came of a call that it sent".to_owned());

@@ -21,6 +21,10 @@ use crate::view::ToolRow;
 pub(super) struct Job {
     spec: RunSpec,
     launch: Launch,
+    /// Its file, as it was named.
+    file: String,
+    /// Whether nothing is wrong with it as far as it can be told without its tools.
+    is_well: bool,
 }
 
 pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
@@ -49,24 +53,22 @@ pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Op
     let options =
         LaunchOptions { mcp_config: args.mcp_config.clone(), policy: args.policy.clone(), ..LaunchOptions::default() };
     let read = ua_host::job_file::read(host.settings(), file)
-        .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| Job { spec, launch }));
+        .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| (spec, launch)));
     match read {
         Err(error) => {
             findings.refused("job", &error);
             None
         }
-        Ok(job) => {
-            let mut spec = job.spec.clone();
-            let would_start = job
-                .launch
-                .check(host, &spec)
-                .and_then(|()| input_files::take(host.redactor(), &mut spec, job.launch.job_dir()))
-                .and_then(|_held| job.launch.check_files(&spec));
-            match would_start {
-                Ok(()) => findings.ok("job", format!("{} would start", file.display())),
-                Err(error) => findings.refused("job", &error),
+        Ok((spec, launch)) => {
+            let mut filled = spec.clone();
+            let would_start = launch
+                .check(host, &filled)
+                .and_then(|()| input_files::take(host.redactor(), &mut filled, launch.job_dir()))
+                .and_then(|_held| launch.check_files(&filled));
+            if let Err(error) = &would_start {
+                findings.refused("job", error);
             }
-            Some(job)
+            Some(Job { spec, launch, file: file.display().to_string(), is_well: would_start.is_ok() })
         }
     }
 }
@@ -248,6 +250,7 @@ pub(super) async fn servers(
     let mut listed: Vec<ua_core::ToolSpec> = Vec::new();
     let mut names = BTreeSet::new();
     let mut servers = Vec::new();
+    let mut are_all_listed = true;
     if cfg!(feature = "toolserver") && job.is_none_or(|job| job.spec.tools.builtin) {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
         let workspace = folder.path().join("workspace");
@@ -255,13 +258,17 @@ pub(super) async fn servers(
         match tool_servers::builtin_server(host, folder.path(), &workspace, &launch, true) {
             Ok(server) if made.is_ok() => servers.push(server),
             Ok(_) => {
+                are_all_listed = false;
                 findings.fail(
                     "server ua",
                     "cannot make a folder for it",
                     "free space in the folder for temporary files",
                 );
             }
-            Err(error) => findings.refused("server ua", &error),
+            Err(error) => {
+                are_all_listed = false;
+                findings.refused("server ua", &error);
+            }
         }
     }
     let configured = if let Some(job) = job {
@@ -272,16 +279,26 @@ pub(super) async fn servers(
     };
     match configured {
         Ok(more) => servers.extend(more),
-        Err(error) => findings.refused("tool servers", &error),
+        Err(error) => {
+            are_all_listed = false;
+            findings.refused("tool servers", &error);
+        }
     }
     for server in servers {
         names.insert(server.name.clone());
         let check = format!("server {}", server.name);
         let named = tool_servers::names(std::slice::from_ref(&server));
+        // In the words of the job that would be refused for it.
+        if let Err(error) = mcp_files::check_programs(std::slice::from_ref(&server)) {
+            are_all_listed = false;
+            findings.refused(&check, &error);
+            continue;
+        }
         let started = tool_servers::transport(host, vec![server], &folder.path().join("locks"), RunId::new(host.env()));
         let transport = match started {
             Ok(transport) => transport,
             Err(error) => {
+                are_all_listed = false;
                 findings.refused(&check, &error);
                 continue;
             }
@@ -308,11 +325,10 @@ pub(super) async fn servers(
                     );
                 }
             }
-            Err(error) => findings.fail(
-                &check,
-                chain(&error),
-                "correct its command, arguments, environment or address in the MCP configuration",
-            ),
+            Err(error) => {
+                are_all_listed = false;
+                findings.fail(&check, chain(&error), tool_servers::what_helps(&error));
+            }
         }
         transport.shutdown().await;
     }
@@ -321,6 +337,13 @@ pub(super) async fn servers(
         None => files_of_user(host.settings()),
     };
     idle_rules(host.settings(), &classifier, &files.unwrap_or_default(), (&listed, &names), findings);
+    if let Some(job) = job.filter(|job| job.is_well && are_all_listed) {
+        // What it says about tools is known to be right or wrong only with the tools.
+        match ua_host::selectors::refused(host.settings(), &job.launch, &job.spec, &listed) {
+            Ok(None) => findings.ok("job", format!("{} would start", job.file)),
+            Ok(Some(error)) | Err(error) => findings.refused("job", &error),
+        }
+    }
     rows
 }
 
