@@ -42,6 +42,7 @@ mod host;
 mod http;
 mod judged;
 mod launch;
+mod life;
 mod locks;
 mod logins;
 mod long_running;

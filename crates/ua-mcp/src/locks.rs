@@ -1,8 +1,9 @@
 //! Lock files of tool servers, and the fence: is an earlier process of a tool server really gone?
 //!
-//! Durable runner, current state §6. One file `<run>.<server>.<generation>` per started process. Its shim locks it, writes
-//! a [`LockRecord`] into it and lets the server inherit it. Invariants: a generation is called gone only while its lock is
-//! free (or its file removed, which happens only then) and no process carries its mark; a process is killed only when it
+//! Durable runner, current state §6. One file `<run>.<server>.<generation>` per started process. Its shim locks it and writes
+//! a [`LockRecord`] into it; the server holds the pipe beside it ([`life`](crate::life)). Invariants: a generation is called
+//! gone only while its lock is free (or its file removed, which happens only then), nobody holds its pipe and no process
+//! carries its mark; a process is killed only when it
 //! is proved to belong to the generation: it carries the mark, or it is in the session of the recorded shim, whose process
 //! number, start time and boot agree with the record.
 
@@ -21,9 +22,10 @@ use ua_dispatch::Fence;
 use ua_files::Folder;
 
 use crate::destination::KEY_FILE;
+use crate::life;
 use crate::process::{self, Process};
 
-/// How long a fence waits for a killed process to let go of its lock.
+/// How long a fence waits for a killed process to let go of its files.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const POLL: Duration = Duration::from_millis(20);
@@ -179,7 +181,7 @@ impl LockDir {
         futures_util::future::join_all(fences).await
     }
 
-    /// Kills what is left of a generation, waits until its lock is free and removes the file. A file that is not there
+    /// Kills what is left of a generation, waits until its lock is free and its pipe is held by nobody, and removes both files. A file that is not there
     /// belongs to a generation that never started or was fenced before.
     pub async fn fence(&self, server: &str, generation: &str) -> Fence {
         let path = self.path(server, generation);
@@ -214,7 +216,11 @@ fn retire(path: &Path) -> io::Result<Retired> {
     let Some((file, lock_is_free)) = open(path)? else { return Ok(Retired::Yes) };
     let record = read_record(&file);
     let below = process::below_shim(record.as_ref().and_then(LockRecord::live_session), path);
-    if lock_is_free && below.is_empty() {
+    if lock_is_free && below.is_empty() && !life::is_held(path)? {
+        match fs::remove_file(life::path(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         // Removed while locked by us: a shim that is only now getting to its lock finds that its file was replaced.
         fs::remove_file(path)?;
         return Ok(Retired::Yes);
@@ -258,16 +264,17 @@ fn read_record(file: &File) -> Option<LockRecord> {
     serde_json::from_reader(io::Read::take(file, MAX_RECORD_BYTES)).ok()
 }
 
-/// Who still has a lock file open, in words.
+/// Who still has a lock file, or the pipe beside it, open, in words.
 fn who_is_left(path: &Path) -> String {
-    let file = fs::metadata(path);
-    let holders = file.map_or_else(
-        |_| Vec::new(),
-        |meta| process::others().into_iter().filter(|p| p.holds(meta.dev(), meta.ino())).collect(),
-    );
-    let named: Vec<String> = holders.iter().map(|p| format!("process {} (`{}`)", p.pid, p.name())).collect();
+    let files: Vec<_> = [path, &life::path(path)].into_iter().filter_map(|file| fs::metadata(file).ok()).collect();
+    let holds = |process: &Process| files.iter().any(|meta| process.holds(meta.dev(), meta.ino()));
+    let holders = process::others().into_iter().filter(holds);
+    let named: Vec<String> = holders.map(|p| format!("process {} (`{}`)", p.pid, p.name())).collect();
     if !named.is_empty() {
         return format!("{} still holds the lock {}", named.join(", "), path.display());
+    }
+    if life::is_held(path).unwrap_or(false) {
+        return format!("a process that cannot be seen from here still holds {}", life::path(path).display());
     }
     match File::open(path).ok().as_ref().and_then(read_record) {
         Some(record) => {

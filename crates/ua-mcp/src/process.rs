@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal};
 
 /// The environment variable that every process below a shim inherits; its value is the path of the shim's lock file. It
-/// finds those that left the session or closed the lock.
+/// finds those that left the session or closed their pipe.
 pub(crate) const MARK: &str = "UA_TOOL_SERVER_LOCK";
 
 /// One process that is not a zombie.

@@ -5,11 +5,12 @@
 //! of its own:
 //!
 //! - **Own session.** A Ctrl-C at the terminal reaches the runner alone, which then lets calls in flight finish.
-//! - **Lock.** The shim locks the generation's lock file and lets the server inherit the open file, for reading only: by what
-//!   stands in it processes are killed later. The lock is free only when shim and server (and whoever else inherited it) are
-//!   gone. The shim takes it rather than the runner, because the runner starts several servers at once, and a file that one
-//!   of them may inherit would leak into its siblings; the shim has one thread at that point and starts exactly one process.
-//!   Nothing else that was open goes on to the server.
+//! - **Lock.** The shim locks the generation's lock file, and it alone: a lock that the server inherited it could give up while it
+//!   lives, for both.
+//! - **Life.** What the server inherits is the reading end of a pipe that nobody writes into ([`life`](crate::life)): it is held
+//!   until the server, and whoever else inherited it, is gone. The shim makes it rather than the runner, because the runner
+//!   starts several servers at once, and a file that one of them may inherit would leak into its siblings; the shim has one
+//!   thread at that point and starts exactly one process. Nothing else that was open goes on to the server.
 //! - **Orphans.** What loses its parent below the shim becomes the shim's child, whatever session it moved to, so nothing that a
 //!   server starts in the background outlives it, and whoever asks for its ancestors finds the shim among them.
 //! - **Signals.** The server blocks and ignores none, whatever whoever started the shim does.
@@ -22,7 +23,7 @@
 //! - **Output.** What the server writes goes to the runner directly. Only the server (and what it hands it on to) has that pipe: the shim
 //!   lets go of it once the server has it, so that the runner sees the end of a server that closes its output and lives on.
 //!
-//! Somebody who kills the shim itself leaves the server with a closed input and the lock, which is what fencing looks for.
+//! Somebody who kills the shim itself leaves the server with a closed input and its pipe, which is what fencing looks for.
 //!
 //! Proved by: `tests::shim`.
 
@@ -44,6 +45,7 @@ use rustix::process::{Signal, WaitOptions};
 use ua_files::Folder;
 
 use self::log::Log;
+use crate::life;
 use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process};
 use crate::signals::{ignore_nothing_below, unblock_signals};
@@ -125,7 +127,7 @@ impl ShimArgs {
 
 /// Runs the shim with raw arguments and returns the exit code for `main`.
 ///
-/// To be called before the process starts a second thread: until the tool server runs, the lock file can be inherited.
+/// To be called before the process starts a second thread: until the tool server runs, the pipe of its life can be inherited.
 pub fn run_shim(args: impl IntoIterator<Item = OsString>) -> i32 {
     let outcome = match ShimArgs::parse(args) {
         Ok(args) => run(&args),
@@ -157,7 +159,7 @@ fn run(args: &ShimArgs) -> Result<i32, Failed> {
     leave_keys();
     crate::mark::mark();
     let lock = take_lock(args)?;
-    let child = start(args, &lock)?;
+    let child = start(args)?;
     let code = supervise(child, args);
     drop(lock); // held until here, so that the lock is never free while something is left to kill
     Ok(code)
@@ -211,20 +213,17 @@ fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
         return Err(doing("find")(io::ErrorKind::InvalidInput.into()));
     };
     let folder = Folder::open_itself(folder).map_err(doing("open the folder of"))?;
-    let mut writing = folder.make_file(name).map_err(doing("create"))?;
-    // The server inherits this one, by which nobody can write. A lock holds through either.
-    let lock = folder.open_file(name).map_err(doing("open"))?;
+    let mut lock = folder.make_file(name).map_err(doing("create"))?;
     lock.try_lock().map_err(|error| doing("lock")(error.into()))?;
     // Between the creation and the lock, a resumed run may have retired this generation by removing the file.
-    let place = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
-    let (made, ours) = (place(&writing).map_err(doing("look at"))?, place(&lock).map_err(doing("look at"))?);
+    let ours = lock.metadata().map_err(doing("look at"))?;
     let there = std::fs::symlink_metadata(path).map_err(doing("look at"))?;
-    if made != ours || ours != (there.dev(), there.ino()) {
+    if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
         return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.display()) });
     }
     let record = LockRecord::of_this_process(LockName::of(path).map(|name| name.server), program_name(&args.command));
     let text = serde_json::to_vec(&record).map_err(|error| doing("write")(error.into()))?;
-    writing.write_all(&text).and_then(|()| writing.flush()).map_err(doing("write"))?;
+    lock.write_all(&text).and_then(|()| lock.flush()).map_err(doing("write"))?;
     Ok(lock)
 }
 
@@ -233,10 +232,12 @@ fn program_name(command: &OsStr) -> String {
     Path::new(command).file_name().unwrap_or(command).to_string_lossy().into_owned()
 }
 
-/// Starts the tool server with the lock file open in it.
-fn start(args: &ShimArgs, lock: &File) -> Result<Child, Failed> {
+/// Starts the tool server with the pipe of its life open in it, which is its alone from then on.
+fn start(args: &ShimArgs) -> Result<Child, Failed> {
+    let path = life::path(&args.lock);
+    let life = life::make(&args.lock).map_err(failed(format!("make the pipe {}", path.display())))?;
     let inheritable =
-        |flags| rustix::io::fcntl_setfd(lock, flags).map_err(|error| failed("pass the lock on")(error.into()));
+        |flags| rustix::io::fcntl_setfd(&life, flags).map_err(|error| failed("pass a pipe on")(error.into()));
     inheritable(FdFlags::empty())?;
     let mut command = Command::new(&args.command);
     command.args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -357,7 +358,7 @@ fn wind_down(events: &Receiver<Event>, args: &ShimArgs, killed: &mut Vec<Process
 }
 
 /// Kills everything below this shim and waits until it is gone, what was `killed` before included: a process that is dying
-/// has no environment to be found by any more while it still holds its files, the lock among them.
+/// has no environment to be found by any more while it still holds its files, the pipe of its life among them.
 fn sweep(lock: &Path, mut killed: Vec<Process>) {
     for _ in 0..SWEEP_ROUNDS {
         let found = signal_all(lock, Signal::KILL);

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 use ua_core::RunId;
 use ua_dispatch::Fence;
 
 use super::{DEAF, example, is_alive, is_locked, pid_in, wait_for};
+use crate::life;
 use crate::process::Process;
 use crate::{LockDir, LockRecord, ShimArgs};
 
@@ -241,7 +243,7 @@ fn a_generation_is_started_once() {
 }
 
 #[tokio::test]
-async fn a_server_whose_shim_was_killed_keeps_the_lock_until_it_is_fenced() {
+async fn a_server_whose_shim_was_killed_is_seen_until_it_is_fenced() {
     let world = ServerBed::new();
     let near = world.path("near.pid");
     let fake = example("fake_server");
@@ -251,13 +253,41 @@ async fn a_server_whose_shim_was_killed_keeps_the_lock_until_it_is_fenced() {
     let grandchild = pid_in(Path::new(&near));
     kill(&mut shim);
     kill(&mut runner);
-    assert!(is_locked(&world.lock), "nobody was there to end the server");
+    assert!(life::is_held(&world.lock).unwrap(), "nobody was there to end the server");
 
     let fenced = world.later().retire_all_orphans().await;
 
     assert_eq!(fenced, [("srv".to_owned(), GENERATION.to_owned(), Fence::Gone)]);
     assert!(!is_alive(grandchild));
-    assert!(!world.lock.exists());
+    assert!(!world.lock.exists() && !life::path(&world.lock).exists());
+}
+
+/// Whatever a server does with what it finds open in it, its shim has the lock; and where the shim is killed as well, what has left its session and
+/// cleared its variables is seen all the same.
+#[tokio::test]
+async fn a_server_gives_up_no_lock_and_writes_no_record() {
+    let world = ServerBed::new();
+    let (left, done) = (world.path("left.pid"), world.path("done"));
+    let attack = "trap '' TERM INT HUP; for f in 3 4 5 6 7 8 9; do if [ -e /proc/self/fd/$f ]; then \
+        flock -u $f; flock -x -n $f; echo mine >&$f; timeout 1 sh -c 'echo mine >/proc/self/fd/$0' $f; fi; done 2>/dev/null; \
+        env -i setsid \"$0\" --linger \"$1\" </dev/null >/dev/null 2>&1 & echo done >\"$2\"; exec \"$0\" --outlive-input";
+    let fake = example("fake_server");
+    let (mut runner, pipe) = runner();
+    let server = ["-c", attack, fake.to_str().unwrap(), &left, &done];
+    let mut shim = world.shim(200, "sh", &server).stdin(pipe).stdout(Stdio::null()).spawn().unwrap();
+    let left = pid_in(Path::new(&left));
+    wait_for("the attack", || std::fs::read(&done).ok());
+    assert!(is_locked(&world.lock), "the server gave up the lock of its shim");
+    assert_eq!(world.record().pid, i32::try_from(shim.id()).unwrap(), "the server wrote the record");
+
+    kill(&mut shim);
+    kill(&mut runner);
+    let later = world.later().with_patience(Duration::from_millis(300));
+    let Fence::Alive { detail } = later.fence("srv", GENERATION).await else { panic!("one lives on") };
+    assert!(detail.contains(&format!("process {left} ")), "{detail}");
+    Process::find(left).unwrap().signal(Signal::KILL);
+    assert_eq!(world.later().fence("srv", GENERATION).await, Fence::Gone);
+    assert!(!life::path(&world.lock).exists());
 }
 
 #[tokio::test]
