@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Which call it is. In a project this is decided for one request after the other, and stored before the next is looked at.
-    async fn tell_apart(
+    pub(crate) async fn tell_apart(
         self: &Arc<Self>,
         asker: &Asker,
         params: &Value,
@@ -609,6 +609,7 @@ impl Connection {
                 Reply::Error { code, message, data }
             }
             RawReply::HttpStatus { status, body, .. } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
+            RawReply::Refused { why } => told(Told::Refused { why }),
             RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
             RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
         }

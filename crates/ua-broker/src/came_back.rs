@@ -10,13 +10,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, Env, keyed_digest};
-use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival};
+use ua_core::{CallId, CallStatus, Env, SideEffectClass, keyed_digest};
+use ua_store::{
+    ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, StoreError,
+};
 
 use crate::again::is_open;
 use crate::ask::{Known, ToldApart};
 use crate::broker::{Broken, Unanswerable};
 use crate::connection::Connection;
+use crate::given::FromClient;
 use crate::open_requests::Asker;
 use crate::road::Road;
 use crate::rules::Rule;
@@ -77,6 +80,10 @@ impl Connection {
         };
         let after = || Unanswerable::after(&call);
         let wanted = self.plan(&asker.name, params, road).map_err(after())?;
+        if self.is_lost_read(&call, &wanted).await.map_err(after())? {
+            // Its tool asks again what it wants to know.
+            return self.tell_apart(asker, params, session, road).await;
+        }
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
         // That it was begun may wait to be written.
@@ -114,6 +121,23 @@ impl Connection {
             (None, None) => Known::Over(call, Rule::Exact),
         };
         Ok((Some(arrived), known))
+    }
+
+    /// Whether a call that its client comes back with only reads, and nobody is at work on it who could answer it: it is simply made again.
+    async fn is_lost_read(&self, call: &CallId, wanted: &FromClient) -> Result<bool, Broken> {
+        let is_read = wanted.call.policy.class == SideEffectClass::ReadOnly;
+        if !is_read || self.broker.live().contains_key(call) || lock(&self.broker.kept).contains_key(call) {
+            return Ok(false);
+        }
+        self.broker.flush(&self.project).await?;
+        let record = match self.broker.store.call(call).await {
+            // That a read was begun is written with the next write, which never came: what has an effect is stored before it is sent.
+            Err(StoreError::NotFound { .. }) => return Ok(true),
+            record => record.map_err(Broken::at("read the call"))?,
+        };
+        let is_same = record.name.raw == wanted.call.name.raw && wanted.has_arguments_of(&record.args_hash);
+        let is_lost = matches!(record.status, CallStatus::Running | CallStatus::Unknown);
+        Ok(is_same && is_lost && record.policy.class == SideEffectClass::ReadOnly)
     }
 
     /// That a request came for a call that there is.

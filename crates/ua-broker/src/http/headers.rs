@@ -42,7 +42,8 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
-/// A web page that a browser shows must not reach tools, whatever name it has this machine resolved to.
+/// A web page that a browser shows must not reach tools, whatever name it has this machine resolved to, and whichever other server of this machine
+/// it is from: the gateway shows no page, so no `Origin` but its own address is a client's.
 pub(super) fn is_of_this_machine(headers: &HeaderMap) -> bool {
     let is_own = |host: &str| {
         let rest = ["127.0.0.1", "localhost", "[::1]"].iter().find_map(|name| host.strip_prefix(name));
@@ -51,13 +52,15 @@ pub(super) fn is_of_this_machine(headers: &HeaderMap) -> bool {
             rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
         })
     };
+    let host = text_of(headers, HOST.as_str()).filter(|host| is_own(host));
     let origin = headers.get(ORIGIN).map(|origin| {
         let origin = origin.to_str().unwrap_or_default();
-        origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).is_some_and(is_own)
+        let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        origin.zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
     });
     // Of two of them who reads the second would see another one.
     let is_given_once = headers.get_all(HOST).iter().count() == 1 && headers.get_all(ORIGIN).iter().count() <= 1;
-    is_given_once && text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
+    is_given_once && host.is_some() && origin.unwrap_or(true)
 }
 
 /// Whether the revision that a message of a session says it is in is one that has sessions.
@@ -110,8 +113,13 @@ mod tests {
     fn only_programs_of_this_machine_are_served() {
         for (host, origin, is_own) in [
             ("127.0.0.1:7433", None, true),
-            ("localhost", Some("http://localhost:3000"), true),
-            ("[::1]:7433", Some("https://[::1]"), true),
+            ("localhost:7433", Some("http://localhost:7433"), true),
+            ("localhost:7433", Some("http://LocalHost:7433"), true),
+            ("[::1]:7433", Some("https://[::1]:7433"), true),
+            // Pages of other servers of this machine.
+            ("localhost:7433", Some("http://localhost:3000"), false),
+            ("127.0.0.1:7433", Some("http://127.0.0.1"), false),
+            ("127.0.0.1:7433", Some("http://localhost:7433"), false),
             ("evil.example.com", None, false),
             ("127.0.0.1.evil.example.com", None, false),
             ("127.0.0.1:7499@evil.example.com", None, false),

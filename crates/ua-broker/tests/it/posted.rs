@@ -540,10 +540,10 @@ fn a_broker_that_ends_while_a_tool_asks_leaves_nobody_without_an_answer() {
     }
 }
 
-/// The same of a tool that only looks: it is made again, and asks again. Clients that come back with an answer of their own are not looked at here.
+/// The same of a tool that only looks: it is made again, and asks again, also a client that comes back with an answer to what it asked before.
 #[test]
 fn a_read_that_asked_is_made_again_where_its_broker_ended() {
-    for asked in [Asked::Bridge, Asked::Posted, Asked::TakenUp] {
+    for asked in [Asked::Bridge, Asked::Posted, Asked::TakenUp, Asked::ComesBack, Asked::BeginsAgain] {
         let what = format!("{asked:?}");
         let world = GatewayWorld::new();
         let params = json!({"name": "look_up", "arguments": {}});
@@ -577,7 +577,22 @@ fn a_read_that_asked_is_made_again_where_its_broker_ended() {
                 assert_eq!(client.client.post(&with(&question["id"], "M")).status, 202);
                 hear(&again, |message| message["id"] == 5)["result"].clone()
             }
-            Asked::ComesBack | Asked::BeginsAgain => continue,
+            Asked::ComesBack | Asked::BeginsAgain => {
+                let client = Posting::new(&world, Era::Stateless, "newer");
+                let wanted = result_of(client.post(&json!(5), "tools/call", &params));
+                let client = Posting { client: at_the_next_broker(&world, client.client, End::Killed), ..client };
+                let back = |wanted: &Value, size: &str| {
+                    let (name, _) = wanted["inputRequests"].as_object().unwrap().iter().next().unwrap();
+                    let mut back = params.clone();
+                    back["requestState"] = wanted["requestState"].clone();
+                    back["inputResponses"] = json!({name: {"action": "accept", "content": {"size": size}}});
+                    back
+                };
+                let again = if asked == Asked::ComesBack { (6, back(&wanted, "late")) } else { (5, params.clone()) };
+                let again = result_of(client.post(&json!(again.0), "tools/call", &again.1));
+                assert_eq!(again["resultType"], "input_required", "{what}: {again}");
+                result_of(client.post(&json!(7), "tools/call", &back(&again, "M")))
+            }
         };
         assert_eq!(text(&said), "M", "{what}: {said}");
         assert_eq!((world.effects().len(), world.lines("reads").len(), world.questions().len()), (0, 1, 0), "{what}");
