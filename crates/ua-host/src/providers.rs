@@ -260,6 +260,10 @@ pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
 /// The place that a person named for a recording, absolute: a folder, a cassette, or a file that is empty or not there.
 pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, HostError> {
     let file = settings.absolute(file)?;
+    // Also one to nothing: it would be written where a checkout says.
+    if file.is_symlink() && !file.is_dir() {
+        return Err(not_a_cassette(&file, "it is a link"));
+    }
     match RecordingProvider::may_append_to(&file) {
         Ok(false) => Err(not_a_cassette(&file, "it is there already, and no recording")),
         // What cannot be read is refused where it is opened.
