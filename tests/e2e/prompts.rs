@@ -217,10 +217,10 @@ fn a_form_of_a_tool_is_filled_in_field_by_field_and_sent_once_it_was_seen() {
     };
     says("accept", "email: Your mail address");
     says("nomail", "`nomail` does not fit: it must be a mail address");
-    says("eda@example.org", "a whole number, at least 1, at most 9: ");
+    says("eda@example.org", "a whole number, at least 1, at most 9:");
     says("12", "`12` does not fit: it must be at most 9");
-    says("4", "one of s (Small), l (Large) (Enter to leave it out): ");
-    says("large", "  email: eda@example.org");
+    says("4", "one of s (Small), l (Large) (Enter to leave it out):");
+    says("large", "email: eda@example.org");
     says("n", "For whom?");
     until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
     terminal.clear();
@@ -228,9 +228,9 @@ fn a_form_of_a_tool_is_filled_in_field_by_field_and_sent_once_it_was_seen() {
         terminal.types(&format!("{typed}{ENTER}"));
         terminal.shows(shown);
     };
-    says("accept", "a mail address (Enter for eda@example.org): ");
-    says("ada@example.org", "at most 9 (Enter for 4): ");
-    says("", "l (Large) (Enter for l): ");
+    says("accept", "a mail address (Enter for eda@example.org):");
+    says("ada@example.org", "at most 9 (Enter for 4):");
+    says("", "l (Large) (Enter for l):");
     says("", "Send these values? [y/N]");
     assert_eq!(env.rows("SELECT choice FROM answers"), Vec::<String>::new(), "nothing is sent yet");
     terminal.types(&format!("y{ENTER}"));
