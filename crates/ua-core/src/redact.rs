@@ -178,6 +178,7 @@ impl Redactor {
                 RawReply::ToolResult { result } => self.json(result),
                 RawReply::RpcError { message, .. } => self.own(message),
                 RawReply::HttpStatus { body, .. } => self.own(body),
+                RawReply::Refused { why } => self.own(why),
                 // Not from a tool: a person said it, or it was put together here out of what was read before.
                 RawReply::Statement { .. } | RawReply::Found { .. } => {}
             },

@@ -64,6 +64,9 @@ impl LocalCall {
 pub enum LocalFailure {
     /// Nothing happened, provably. The call is tried again with backoff, up to `max_retries_per_tool_call`.
     NotDone(String),
+    /// Nothing happened, provably, and nothing would: it was refused before it began. The model is told; nothing is repeated, and the call
+    /// counts for nothing.
+    Refused(String),
     /// It failed, and may have happened in part. The model is told; nothing is repeated.
     Reported(String),
     /// Nobody knows whether it happened. The call is settled by its `on_unknown` policy, which by default asks a person.
@@ -151,6 +154,7 @@ impl LocalTools {
         match answer {
             Ok(Ok(value)) => Outcome::Raw(RawReply::ToolResult { result: result_of(value) }),
             Ok(Err(LocalFailure::NotDone(why))) => Outcome::NotSent { why },
+            Ok(Err(LocalFailure::Refused(why))) => Outcome::Raw(RawReply::Refused { why }),
             Ok(Err(LocalFailure::Reported(why))) => Outcome::Raw(RawReply::ToolResult {
                 result: json!({"content": [{"type": "text", "text": why}], "isError": true}),
             }),

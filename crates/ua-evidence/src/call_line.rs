@@ -117,6 +117,7 @@ pub fn reply_text(receipt: &ReceiptRecord) -> String {
         RawReply::ToolResult { result } => result.to_string(),
         RawReply::RpcError { code, message } => format!("JSON-RPC error {code}: {message}"),
         RawReply::HttpStatus { status, body, .. } => format!("HTTP status {status}: {body}"),
+        RawReply::Refused { why } => format!("refused before it began: {why}"),
         RawReply::Statement { by, proof } => match proof {
             Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}"),
             None => format!("{by} confirmed that this call happened"),

@@ -249,6 +249,7 @@ impl Enquiry {
             (
                 RawReply::RpcError { .. }
                 | RawReply::HttpStatus { .. }
+                | RawReply::Refused { .. }
                 | RawReply::Statement { .. }
                 | RawReply::Found { .. },
                 _,

@@ -243,7 +243,9 @@ impl Ledger {
         {
             match raw {
                 RawReply::ToolResult { result } => said.learn_all(&result),
-                RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => said.learn(&text),
+                RawReply::RpcError { message: text, .. }
+                | RawReply::HttpStatus { body: text, .. }
+                | RawReply::Refused { why: text } => said.learn(&text),
                 RawReply::Statement { .. } | RawReply::Found { .. } => {}
             }
         }

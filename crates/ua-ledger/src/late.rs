@@ -37,6 +37,7 @@ pub fn said(reply: &RawReply) -> String {
         RawReply::ToolResult { result } => result_text(result),
         RawReply::RpcError { code, message } => format!("error {code}: {message}"),
         RawReply::HttpStatus { status, body, .. } => format!("HTTP {status}: {body}"),
+        RawReply::Refused { why } => format!("refused: {why}"),
         RawReply::Statement { .. } | RawReply::Found { .. } => String::new(),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")

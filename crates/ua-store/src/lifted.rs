@@ -74,7 +74,9 @@ pub(crate) fn lift(raw: &mut RawReply, threshold: u64) -> (BTreeMap<String, Lift
         RawReply::ToolResult { result } | RawReply::Found { item: result, .. } => {
             lifting.value(result, "", 0);
         }
-        RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => lifting.string(text, ""),
+        RawReply::RpcError { message: text, .. }
+        | RawReply::HttpStatus { body: text, .. }
+        | RawReply::Refused { why: text } => lifting.string(text, ""),
         RawReply::Statement { .. } => {}
     }
     (lifting.lifted, lifting.blobs)
@@ -167,7 +169,9 @@ pub async fn whole_reply(blobs: &dyn Store, receipt: &ReceiptRecord) -> Result<R
                     Value::String(text)
                 };
             }
-            RawReply::RpcError { message: place, .. } | RawReply::HttpStatus { body: place, .. } => *place = text,
+            RawReply::RpcError { message: place, .. }
+            | RawReply::HttpStatus { body: place, .. }
+            | RawReply::Refused { why: place } => *place = text,
             RawReply::Statement { .. } => return Err(corrupt("a statement has no place for it".to_owned())),
         }
     }

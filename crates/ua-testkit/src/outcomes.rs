@@ -255,6 +255,7 @@ mod tests {
             RawReply::HttpStatus { status, .. } => Some(status),
             RawReply::RpcError { .. }
             | RawReply::ToolResult { .. }
+            | RawReply::Refused { .. }
             | RawReply::Statement { .. }
             | RawReply::Found { .. } => None,
         });
