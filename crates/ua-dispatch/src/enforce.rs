@@ -7,7 +7,7 @@
 //! Proved by: this file's tests, `ua-mcp`'s tests of permitted calls, and the end-to-end tests of `settings.enforce_idempotency`.
 
 use serde_json::{Map, Value};
-use ua_core::{Audience, CallPolicy, KeyChannel, OnUnknown, SideEffectClass, ToolSpec};
+use ua_core::{Audience, CallPolicy, KeyChannel, OnUnknown, SideEffectClass, ToolName, ToolNamespace, ToolSpec};
 use ua_ledger::Permit;
 
 use crate::error::DispatchError;
@@ -74,7 +74,7 @@ fn repeats_do_harm(policy: &CallPolicy) -> bool {
 pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy, audience: Audience) -> Result<(), DispatchError> {
     // A composite tool is never sent as it is; its actions are looked at when they are planned.
     if policy.composite.is_none() && policy.requires_idempotency_key && policy.key_channel.is_none() {
-        let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy, audience));
+        let (tool, mut why) = (spec.name.raw.clone(), no_channel(Some(&spec.name), policy, audience));
         if let Some(argument) = ua_classify::likely_key_arguments(&spec.input_schema).first() {
             why.push_str(&format!("; its argument `{argument}` looks like one"));
         }
@@ -84,23 +84,27 @@ pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy, audience: Audience) ->
 }
 
 /// What is wrong with a tool that must get a key and cannot, and how to fix it.
-pub(crate) fn no_channel(policy: &CallPolicy, audience: Audience) -> String {
-    let (who, how, out) = audience.pick(
-        (
-            "`settings.enforce_idempotency` of the job",
-            "`key_channel` (\"meta\", { argument = \"…\" } or { header = \"…\" })",
-            " with `tools.deny`",
-        ),
-        (
-            "`enforce_idempotency` of the step",
-            "`key_channel` (`keyed()` or \"meta\" for a tool of the program, which reads the key of its call; { argument = \"…\" } or { header = \"…\" })",
-            "",
-        ),
+pub(crate) fn no_channel(tool: Option<&ToolName>, policy: &CallPolicy, audience: Audience) -> String {
+    let (who, out) = audience.pick(
+        ("`settings.enforce_idempotency` of the job", " with `tools.deny`"),
+        ("`enforce_idempotency` of the step", ""),
     );
+    // A closure of the program has no policy that anybody wrote, and no arguments or headers beside its own.
+    let is_closure = audience == Audience::Program && tool.is_some_and(|tool| tool.namespace == ToolNamespace::Local);
+    let how = if is_closure {
+        "let it use the key of its call, and say so with `keyed()` (`key_channel = \"meta\"` in a policy)".to_owned()
+    } else {
+        // What was told by the tool's name, and by no rule, is in no file.
+        let rule = if policy.rule_id.contains(':') {
+            "say in a policy of the tool its".to_owned()
+        } else {
+            format!("give the policy `{}` a", policy.rule_id)
+        };
+        format!("{rule} `key_channel` (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }})")
+    };
     format!(
-        "it requires an idempotency key (`requires_idempotency_key` of its policy, or {who}), but has no way to receive one; give the \
-         policy `{}` a {how}, leave the tool out{out}, or do not enforce keys",
-        policy.rule_id
+        "it requires an idempotency key (`requires_idempotency_key` of its policy, or {who}), but has no way to receive one; {how}, \
+         leave the tool out{out}, or do not enforce keys"
     )
 }
 
@@ -144,6 +148,18 @@ mod tests {
         let Err(error) = catalog(&program) else { panic!("a tool without a channel is refused") };
         let text = error.to_string();
         assert!(text.contains("of the step") && !text.contains("tools.deny") && !text.contains("job"), "{text}");
+        // A closure has neither a policy file nor arguments for a key.
+        let closure = ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Local, "program", "order_now"),
+            ..spec("order_now", json!({"type": "object"}))
+        };
+        let told = check(
+            &closure,
+            &CallPolicy { requires_idempotency_key: true, ..CallPolicy::unclassified() },
+            Audience::Program,
+        );
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("`keyed()`") && !told.contains("the policy") && !told.contains("argument ="), "{told}");
         let denied = rules(&json!({"settings": {"enforce_idempotency": true}, "tools": {"deny": ["order_*"]}}));
         assert!(catalog(&denied).is_ok(), "a tool that is not offered needs no key");
     }

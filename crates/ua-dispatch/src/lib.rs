@@ -47,6 +47,7 @@ mod plan;
 mod probe;
 mod redacting;
 mod schema;
+pub mod selectors;
 mod settle;
 mod spans;
 mod stop;

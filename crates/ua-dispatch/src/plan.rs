@@ -189,7 +189,10 @@ impl Planner<'_> {
         if policy.requires_idempotency_key && policy.key_channel.is_none() {
             return refuse(
                 "no_key_channel",
-                format!("Not run: {}. Continue without it.", no_channel(policy, self.rules.audience())),
+                format!(
+                    "Not run: {}. Continue without it.",
+                    no_channel(entry.map(|entry| &entry.spec.name), policy, self.rules.audience())
+                ),
             );
         }
         let schema = entry.map(|entry| &entry.spec.input_schema);

@@ -5,7 +5,7 @@
 //! tools that pay, so it counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{BudgetStop, Budgets, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
+use ua_core::{Audience, BudgetStop, Budgets, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
 use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
 /// Where the run stops by itself. `None` means no limit.
@@ -31,6 +31,8 @@ pub struct Limits {
     pub ask_on_repeated_failures: bool,
     /// Whether a person is asked when the provider refuses the credentials; otherwise the run stops.
     pub ask_on_auth_failure: bool,
+    /// Whom what is said of them speaks to.
+    pub audience: Audience,
 }
 
 impl Limits {
@@ -47,9 +49,13 @@ impl Limits {
             max_same_error_repeats: Some(budgets.max_same_error_repeats),
             ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
             ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
+            audience: Audience::default(),
         }
     }
 }
+
+/// What is said of a budget that a higher one would not help.
+pub(crate) const NOT_ENFORCED: &str = "cannot be enforced";
 
 /// What requests to models took so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -288,12 +294,12 @@ pub(crate) fn admit_within(
     let of = phase.map_or_else(String::new, |phase| format!("of phase `{phase}` "));
     let Some(price) = price else {
         return Err(format!(
-            "the budget max_cost ({max}) {of}cannot be enforced: the price table has no price for this model"
+            "the budget max_cost ({max}) {of}{NOT_ENFORCED}: the price table has no price for this model"
         ));
     };
     if price.currency != max.currency() {
         return Err(format!(
-            "the budget max_cost ({max}) {of}cannot be enforced: the model's price is in {}, not in {}",
+            "the budget max_cost ({max}) {of}{NOT_ENFORCED}: the model's price is in {}, not in {}",
             price.currency,
             max.currency()
         ));

@@ -9,6 +9,7 @@
 
 mod definition;
 mod error;
+mod fits;
 mod outcome;
 mod run;
 

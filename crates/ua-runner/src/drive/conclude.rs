@@ -142,7 +142,7 @@ impl Driver<'_> {
         if let Some(schema) = self.wanted_output()
             && let Err(wrong) = self.read_answer(schema, last_word)
         {
-            for_person.push(format!("- a result that fits the job's output_schema; the model was told: {wrong}"));
+            for_person.push(format!("- a result that fits `output_schema`; the model was told: {wrong}"));
             missing.push(wrong);
         }
         Ok(if missing.is_empty() {

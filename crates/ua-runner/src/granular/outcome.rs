@@ -7,6 +7,7 @@ use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
 use ua_store::{QuestionRecord, RunRecords, Store, StoreError};
 
+use crate::budget::NOT_ENFORCED;
 use crate::machine::Conclusion;
 
 /// How a step ended, or where it waits. All of these are values: none of them is a failure of the call that returned it.
@@ -101,6 +102,13 @@ impl fmt::Display for StepOutcome {
             }
             Self::Complete { final_output, turns, .. } => write!(f, "complete after {turns} turns: {final_output}"),
             Self::Waiting { question } => write!(f, "answer first: {}", question.text),
+            Self::Stopped { reason: reason @ RunStop::Budget, detail } if detail.contains(NOT_ENFORCED) => {
+                write!(
+                    f,
+                    "stopped ({reason}): {detail}; say what the model costs with `Step::prices` and run it again with \
+                     `Runs::run_accepting` and `Component::Pricing`"
+                )
+            }
             Self::Stopped { reason: reason @ RunStop::Budget, detail } => {
                 write!(f, "stopped ({reason}): {detail}; raise it with `Runs::set_budget`, then run it again")
             }

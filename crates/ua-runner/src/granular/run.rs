@@ -6,12 +6,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_dispatch::{Fence, ToolTransport};
 use ua_files::Folder;
+use ua_ledger::{LateReplies, NoLateReplies};
 use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
 
 use super::definition::{Differs, differences};
 use super::outcome::question_of_a_program;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
+use crate::cancel::end_as_said;
 use crate::desk::{Desk, DeskPorts};
 use crate::fork::{ForkError, ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
@@ -84,7 +87,9 @@ impl GranularStep {
             trace,
             stop: host.stop.clone(),
         };
-        let mut desk = Desk::new(ports).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
+        let judge = self.judge(&ports.run.spec);
+        let mut desk =
+            Desk::new(ports).with_judge(judge).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
         if let Some(root) = host.locks.as_deref().and_then(Path::parent) {
             desk = desk.with_late_replies(Arc::new(LateFile::at(root.join(LateFile::NAME))));
         }
@@ -175,6 +180,7 @@ impl GranularStep {
         let found = match host.store.run(run_id).await {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => {
+                self.check_words(&spec).await?;
                 let new = NewRun {
                     run_id: run_id.clone(),
                     created_at: host.env.now(),
@@ -191,9 +197,14 @@ impl GranularStep {
                 match host.store.submit_run(new).await {
                     Ok(run) => run,
                     // Somebody submitted it in between, or our own answer was lost: the stored one counts.
-                    Err(StoreError::Exists { .. }) => {
-                        host.store.run(run_id).await.map_err(StepError::store("read the run"))?
-                    }
+                    Err(exists @ StoreError::Exists { .. }) => match host.store.run(run_id).await {
+                        Ok(run) => run,
+                        // It was there, and was deleted.
+                        Err(StoreError::NotFound { .. }) => {
+                            return Err(StepError::Store { doing: "store the run", source: exists });
+                        }
+                        Err(source) => return Err(StepError::Store { doing: "read the run", source }),
+                    },
                     Err(source) => return Err(StepError::Store { doing: "store the run", source }),
                 }
             }
@@ -257,6 +268,50 @@ impl StepHost {
         let accepted = json!({ THRESHOLD: differs.now, "differences": [differs.to_string()] });
         let is_accepted = self.accept.contains(&Component::BlobThreshold);
         Ok(is_accepted.then(|| vec![(Component::BlobThreshold, accepted)]))
+    }
+
+    /// Ends a run of which it is stored that it is to end, if nobody drives it; whoever drives it ends it by itself. What an earlier process left
+    /// is ended by `tools` first, which start nothing.
+    ///
+    /// # Errors
+    /// [`StepError::Lock`], [`StepError::Workspace`], [`StepError::Store`], [`StepError::Run`]: it is ended when its step is run then.
+    pub async fn end_if_asked(&self, run_id: &RunId, tools: &dyn ToolTransport) -> Result<(), StepError> {
+        let owner = owner_stamp(Trace::new(&self.env));
+        let _lock = match self.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose() {
+            Ok(lock) => lock,
+            Err(LockError::Held { .. }) => return Ok(()),
+            Err(error @ LockError::Io { .. }) => return Err(error.into()),
+        };
+        let run = self.store.run(run_id).await.map_err(StepError::store("read the run"))?;
+        let is_ours = run.entrypoint == LIBRARY && run.end_mark().is_some() && !run.status.is_terminal();
+        // What may still be at work for it may still be heard of.
+        if !is_ours || matches!(tools.fence_earlier().await, Fence::Alive { .. }) {
+            return Ok(());
+        }
+        if self.locks.is_none() && refuse_living_owner(&run, &owner).is_err() {
+            return Ok(());
+        }
+        let workspace = Workspace::create(&self.workspace)?;
+        let workspace = match self.workspace.parent() {
+            Some(root) => workspace.with_commands(ua_resume::Commands::naming(root)),
+            None => workspace,
+        };
+        if workspace.claim(run_id)?.is_err() {
+            return Ok(());
+        }
+        let lease = match self.store.acquire_run(run_id, &owner, self.env.now()).await {
+            Ok((lease, _)) => lease,
+            // Another machine drives it.
+            Err(StoreError::Conflict { .. }) => return Ok(()),
+            Err(source) => return Err(StepError::Store { doing: "take the run", source }),
+        };
+        let late = self.locks.as_deref().and_then(Path::parent).map(|root| LateFile::at(root.join(LateFile::NAME)));
+        let late: &dyn LateReplies = match &late {
+            Some(late) => late,
+            None => &NoLateReplies,
+        };
+        end_as_said(&*self.store, late, &lease, &workspace, &self.env).await?;
+        Ok(())
     }
 
     /// The outcome of a run that has ended for good.
