@@ -163,6 +163,15 @@ impl From<StepError> for Error {
             | StepError::Fork(ForkError::Past(PastError::Store(source))) => {
                 Self::store("compare the database with effects.log")(source)
             }
+            StepError::Store { source: StoreError::Exists { row }, .. }
+            | StepError::Fork(ForkError::Store { source: StoreError::Exists { row }, .. })
+                if row.table() == DELETED_RUNS =>
+            {
+                Self::Refused(format!(
+                    "run `{}` was deleted, and what it did is not known any more; take another id for a run that does it again",
+                    row.key()
+                ))
+            }
             StepError::Store { doing, source }
             | StepError::Fork(ForkError::Store { doing, source })
             | StepError::Run(
@@ -212,3 +221,6 @@ impl Error {
 
 /// The store's name for runs.
 const RUNS: &str = "runs";
+
+/// The store's name for runs that were deleted.
+const DELETED_RUNS: &str = "deleted_runs";

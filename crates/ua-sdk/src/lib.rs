@@ -89,7 +89,8 @@ pub use step::Step;
 pub use stream::RunStream;
 pub use tool::{Call, Failure, Tool, tool};
 pub use ua_core::{
-    Budgets, Component, Constraints, Escalation, FailureClass, PriceTable, RunStatus, RunStop, StopCondition,
+    Budgets, Component, Constraints, Currency, Escalation, FailureClass, Money, PriceTable, RunStatus, RunStop,
+    StopCondition,
 };
 pub use ua_dispatch::CallProgress;
 pub use ua_llm::ModelFacts;

@@ -84,14 +84,14 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The servers of a file `{"mcpServers": {…}}`. References to variables (`${NAME}`) are replaced.
+    /// The servers of a file `{"mcpServers": {…}}`. References to variables (`${NAME}`) in `args`, `env` and `headers` are replaced.
     ///
     /// # Errors
-    /// [`Error::Folder`] when the file cannot be read, [`Error::Servers`] when it does not fit or names a variable that is not set.
+    /// [`Error::Servers`] when the file cannot be read or does not fit, names a variable that is not set, or has one where it is not replaced.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Folder { path: path.to_path_buf(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Servers(format!("cannot read {}: {source}", path.display())))?;
         Self::parse(&text, &path.display().to_string())
     }
 
@@ -115,6 +115,16 @@ impl Servers {
             Some(variable) => Error::Servers(format!("{}; set {variable}", chain(&error))),
             None => fail(error),
         })?;
+        for (server, reach) in &config.servers {
+            let (place, fixed) = match reach {
+                Reach::Stdio { command, .. } => ("command", command),
+                Reach::Http { url, .. } => ("url", url),
+            };
+            if fixed.contains("${") {
+                let why = "variables are replaced in `args`, `env` and `headers` only";
+                return Err(Error::Servers(format!("`{place}` of the server `{server}` is {fixed:?}, and {why}")));
+            }
+        }
         let inherited = passed_on();
         let servers = config.servers.into_iter().map(|(name, reach)| {
             let protocol = protocols.get(&name).cloned().unwrap_or_default();
@@ -174,7 +184,29 @@ impl Servers {
             let name = crate::builtin::NAME;
             return Err(Error::Servers(format!("`{name}` is the name of the built-in tools; rename the server")));
         }
+        // A word about a server that is not there would count for nothing.
+        for (word, name) in self
+            .packs
+            .keys()
+            .map(|name| ("vouch_for", name))
+            .chain(self.annotated.iter().map(|name| ("trust_annotations_of", name)))
+        {
+            if !self.names().any(|known| known == name) {
+                let nearest = ua_core::nearest(name, self.names());
+                let nearest = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+                return Err(Error::Servers(format!("`{word}` names `{name}`, which is none of the servers{nearest}")));
+            }
+        }
         Ok(classifier.with_packs(&self.packs)?.trusting_annotations_of(self.annotated.iter().cloned()))
+    }
+}
+
+impl Servers {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.specs.iter().map(|server| server.name.as_str());
+        #[cfg(feature = "toolserver")]
+        let names = names.chain(self.builtin.then_some(crate::builtin::NAME));
+        names
     }
 }
 
@@ -204,6 +236,17 @@ fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
     says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
+}
+
+/// What knows the servers that earlier processes started for a run, and starts none.
+pub(crate) fn left_behind(folder: &Path, run: &RunId, env: &Env, redactor: &Redactor) -> Result<McpTransport, Error> {
+    let none = ShimCommand { program: PathBuf::new(), args: Vec::new() };
+    let locks = folder.join("locks");
+    let locks =
+        LockDir::new(&locks, run.clone(), env.clone()).map_err(|source| Error::Folder { path: locks, source })?;
+    let mut config = McpTransportConfig::new(none, locks, env.clone());
+    config.redactor = redactor.clone();
+    Ok(McpTransport::new(config))
 }
 
 /// The transport of the step's servers in one run. It is there without servers, too: what an earlier program started has to be gone.
@@ -251,6 +294,31 @@ mod tests {
             secrets(&Servers::parse(text, "test").unwrap().specs).into_iter().map(|(_, value)| value).collect();
         secrets.sort();
         assert_eq!(secrets, ["b-0123456789", "t-0123456789"]);
+    }
+
+    /// Where a reference is not replaced it would be started as it stands.
+    #[test]
+    fn a_variable_where_none_is_replaced_is_refused() {
+        for (entry, place) in [
+            (r#""command": "${HOME}/notes""#, "`command`"),
+            (r#""type": "http", "url": "https://${HOST}/mcp""#, "`url`"),
+        ] {
+            let error = Servers::parse(&format!(r#"{{"mcpServers": {{"notes": {{{entry}}}}}}}"#), "test").unwrap_err();
+            assert!(matches!(&error, Error::Servers(why) if why.contains("${H")), "{place}: {error}");
+        }
+        let error = Servers::file("nosuch.json").unwrap_err();
+        assert!(matches!(&error, Error::Servers(why) if why.contains("cannot read nosuch.json")), "{error}");
+    }
+
+    #[test]
+    fn a_word_about_a_server_that_is_not_there_is_refused() {
+        let servers = || Servers::parse(r#"{"mcpServers": {"notes": {"command": "notes"}}}"#, "test").unwrap();
+        let vouched = |servers: Servers| servers.vouch(Classifier::shipped().unwrap()).map(drop);
+        vouched(servers().trust_annotations_of("notes")).unwrap();
+        for wrong in [servers().vouch_for("note", "github"), servers().trust_annotations_of("note")] {
+            let error = vouched(wrong).unwrap_err();
+            assert!(matches!(&error, Error::Servers(why) if why.contains("did you mean `notes`?")), "{error}");
+        }
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::tool::{SERVER, Tool};
 /// The most output tokens of one reply, unless the step says otherwise.
 const MAX_OUTPUT_TOKENS: u32 = 8192;
 
+/// The highest temperature that a provider takes, in thousandths.
+const MOST_TEMPERATURE: u32 = 2000;
+
 /// What an agent is to reach, with which tools, within which limits. The definition belongs to the id it is run under: another one under
 /// the same id is refused with what differs, from what to what.
 #[derive(Clone)]
@@ -134,13 +137,13 @@ impl Step {
         self
     }
 
-    /// The most output tokens of one reply; 8192, or what the model writes if that is less, unless it is said.
+    /// The most output tokens of one reply, at least 1; 8192, or what the model writes if that is less, unless it is said.
     pub fn max_output_tokens(mut self, tokens: u32) -> Self {
         self.max_output_tokens = Some(tokens);
         self
     }
 
-    /// The sampling temperature, in thousandths.
+    /// The sampling temperature, in thousandths: 0 to 2000.
     pub fn temperature_milli(mut self, temperature: u32) -> Self {
         self.temperature_milli = Some(temperature);
         self
@@ -205,7 +208,7 @@ impl Step {
         self
     }
 
-    /// Further limits. Turns are limited by [`Step::max_turns`].
+    /// Further limits. Turns are limited by [`Step::max_turns`] alone: another number here is refused ([`Error::Step`]).
     pub fn budgets(mut self, budgets: Budgets) -> Self {
         self.budgets = budgets;
         self
@@ -234,6 +237,7 @@ impl Step {
                 self.name
             )));
         }
+        self.check_numbers()?;
         let (rules, own) = self.own_tools(env)?;
         // Whether it has tools or not: that is no matter of policy.
         let trusted = HashSet::from([SERVER.to_owned()]);
@@ -272,6 +276,25 @@ impl Step {
         step.constraints = self.constraints.clone();
         step.escalation = self.escalation.clone();
         Ok(step)
+    }
+
+    /// Refuses numbers that no request could be made with, or that count for nothing.
+    fn check_numbers(&self) -> Result<(), Error> {
+        let wrong = |why: String| Err(Error::Step(format!("the step `{}` {why}", self.name)));
+        if let Some(turns) = self.budgets.max_turns.filter(|turns| *turns != self.max_turns) {
+            return wrong(format!(
+                "has `max_turns` {turns} in its budgets, which does not count: say it with `Step::max_turns`"
+            ));
+        }
+        if self.max_output_tokens == Some(0) {
+            return wrong("has `max_output_tokens` 0: a reply needs at least one".to_owned());
+        }
+        if let Some(temperature) = self.temperature_milli.filter(|temperature| *temperature > MOST_TEMPERATURE) {
+            return wrong(format!(
+                "has `temperature_milli` {temperature}: it is in thousandths, and no provider takes more than {MOST_TEMPERATURE}"
+            ));
+        }
+        Ok(())
     }
 
     /// The program's tools, and the policies in the order in which they count.

@@ -45,6 +45,7 @@ pub struct Failure(ToolFailure);
 #[derive(Debug)]
 enum ToolFailure {
     NotDone(String),
+    Refused(String),
     Reported(String),
     Unknown(String),
 }
@@ -55,7 +56,14 @@ impl Failure {
         Self(ToolFailure::NotDone(why.into()))
     }
 
-    /// It was refused, and the model is told why; nothing is repeated.
+    /// Nothing happened, provably, and trying again would not help: the tool looked at what it was asked and began nothing. The model is told
+    /// why and may ask for something else; the call counts for no limit, no condition and no doubt.
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self(ToolFailure::Refused(why.into()))
+    }
+
+    /// It failed, and may have happened in part. The model is told why, nothing is repeated, and the call counts as one that may have had its
+    /// effect: a limit on that effect counts it, and the same call is asked about. Where nothing was begun, say [`Failure::refused`].
     pub fn reported(why: impl Into<String>) -> Self {
         Self(ToolFailure::Reported(why.into()))
     }
@@ -73,6 +81,10 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
 }
 
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Value, LocalFailure>> + Send>>;
+
+/// What a call may take, where it is said.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(365 * 24);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -114,8 +126,11 @@ where
         let arguments: A = match none.map_or_else(given, Ok) {
             Ok(arguments) => arguments,
             Err(why) => {
-                let refused = LocalFailure::Reported(format!("these are not arguments of this tool: {why}"));
-                return Box::pin(std::future::ready(Err(refused)));
+                // The closure was not called: their type knows more than its schema says.
+                let refused = format!(
+                    "the arguments fit the tool's schema and were refused all the same: {why}. Correct them and ask again."
+                );
+                return Box::pin(std::future::ready(Err(LocalFailure::Refused(refused))));
             }
         };
         let going = run.clone()(Call { inner: call }, arguments);
@@ -125,6 +140,7 @@ where
                     .map_err(|why| LocalFailure::Unknown(format!("its answer is not a JSON value: {why}"))),
                 Err(failure) => Err(match failure.into().0 {
                     ToolFailure::NotDone(why) => LocalFailure::NotDone(why),
+                    ToolFailure::Refused(why) => LocalFailure::Refused(why),
                     ToolFailure::Reported(why) => LocalFailure::Reported(why),
                     ToolFailure::Unknown(why) if only_reads => LocalFailure::Reported(why),
                     ToolFailure::Unknown(why) => LocalFailure::Unknown(why),
@@ -148,6 +164,17 @@ where
     }
 }
 
+/// The type that a schema demands, if no object is of it.
+fn no_object(schema: &Value) -> Option<String> {
+    match schema.get("type")? {
+        Value::String(kind) => (kind != "object").then(|| format!("`{kind}`")),
+        Value::Array(kinds) => {
+            (!kinds.iter().any(|kind| kind == "object")).then(|| Value::from(kinds.clone()).to_string())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}
+
 /// The schema of a tool's arguments. No arguments (`()`) are an empty object.
 pub(crate) fn schema_of<A: JsonSchema>() -> Value {
     let mut schema = result_schema_of::<A>();
@@ -155,6 +182,7 @@ pub(crate) fn schema_of<A: JsonSchema>() -> Value {
         && fields.get("type").and_then(Value::as_str) == Some("null")
     {
         fields.insert("type".to_owned(), Value::from("object"));
+        fields.insert("additionalProperties".to_owned(), Value::from(false));
     }
     schema
 }
@@ -210,7 +238,7 @@ impl Tool {
         self
     }
 
-    /// A call that takes longer is lost. Without one it is waited for.
+    /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -228,6 +256,11 @@ impl Tool {
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(Error::Step(format!("no tool can be called {name:?}: use letters, digits, `_` and `-`")));
         }
+        if let Some(kind) = no_object(&self.spec.input_schema) {
+            return Err(Error::Step(format!(
+                "the arguments of the tool `{name}` are of the type {kind}, and a model sends an object: let them be a struct with fields, or `()`"
+            )));
+        }
         let class = match self.class {
             Class::Reads => "read_only",
             Class::Local => "local",
@@ -238,6 +271,11 @@ impl Tool {
             "[[rule]]\nid = \"program-{name}\"\nserver = \"{SERVER}\"\nname = \"{name}\"\nside_effect_class = \"{class}\"\n"
         );
         if let Some(kind) = &self.effect_kind {
+            if self.only_reads() {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` only reads, and has an effect of the kind {kind:?}; leave out `reads` or `external`"
+                )));
+            }
             if EffectKind::parse(kind).is_none() {
                 return Err(Error::Step(format!(
                     "the tool `{name}` has an effect of the kind {kind:?}: write `<object>.<verb>` in lower-case letters, as in `email.send`"
@@ -260,7 +298,12 @@ impl Tool {
             rule.push_str("approval = \"ask\"\n");
         }
         if let Some(timeout) = self.timeout {
-            let _infallible = writeln!(rule, "timeout = \"{}ms\"", timeout.as_millis().max(1));
+            if timeout < SHORTEST_TIMEOUT || timeout > LONGEST_TIMEOUT {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` has a timeout of {timeout:?}: say 1 ms to 365 days, or leave it out and the tool is waited for"
+                )));
+            }
+            let _infallible = writeln!(rule, "timeout = \"{}ms\"", timeout.as_millis());
         }
         Ok(rule)
     }
