@@ -121,7 +121,7 @@ pub(crate) fn models(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn components(current: &OsStr) -> Vec<CompletionCandidate> {
     let text = current.to_string_lossy();
     let before = text.rfind(',').map_or("", |at| &text[..=at]);
-    let names = ["policy", "tools", "pricing", "blob-threshold"];
+    let names = ["policy", "tools", "servers", "pricing", "blob-threshold"];
     among(current, names.iter().map(|name| (format!("{before}{name}"), String::new())))
 }
 

@@ -42,6 +42,9 @@ text_enum! {
         Pricing = "pricing",
         /// The tools that are offered.
         Tools = "tools",
+        /// The tool servers that a named file lists, and their programs. No step is pinned to them: whoever would start one compares them
+        /// before it does.
+        Servers = "servers",
         /// How the model is sampled.
         Settings = "settings",
         /// The rules that classify tools.
@@ -62,7 +65,7 @@ impl Component {
     /// inputs or another model it is another run.
     pub const fn may_be_accepted(self) -> bool {
         match self {
-            Self::Policy | Self::Tools | Self::Pricing | Self::BlobThreshold => true,
+            Self::Policy | Self::Tools | Self::Servers | Self::Pricing | Self::BlobThreshold => true,
             Self::Prompt
             | Self::Inputs
             | Self::Constraints
@@ -530,7 +533,9 @@ mod tests {
             (Component::ExecutionMode, taken(&job(), |input| input.execution_mode = "atomic")),
             (Component::Estimator, taken(&job(), |input| input.estimator = "tiktoken")),
         ];
-        assert_eq!(now.len(), Component::ALL.len(), "a component is not varied");
+        // Servers are compared before one is started, and are in no step's pins.
+        assert_eq!(now.len() + 1, Component::ALL.len(), "a component is not varied");
+        assert!(now.iter().all(|(component, _)| *component != Component::Servers));
         for (component, now) in now {
             let diff = pinned.diff(&now);
             assert_eq!(diff.components().into_iter().collect::<Vec<_>>(), [component], "{diff}");
@@ -613,6 +618,6 @@ mod tests {
     #[test]
     fn only_what_does_not_make_it_another_run_may_be_accepted() {
         let may: Vec<&str> = Component::ALL.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
-        assert_eq!(may, ["pricing", "tools", "policy", "blob-threshold"]);
+        assert_eq!(may, ["pricing", "tools", "servers", "policy", "blob-threshold"]);
     }
 }

@@ -55,11 +55,12 @@ impl Fork {
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
         let spec = changed_job(host.settings(), &request)?;
         input_files::refuse_other(&spec)?;
-        let launch = Launch::for_fork(host.settings(), parent, &spec, request.launch)?;
+        let before = Launch::of_run(store, parent).await?;
+        let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         launch.check(host, &spec)?;
         let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
         let mut plan = plan.map_err(|error| refused(&error))?;
-        tell_another_model(&mut plan, &Launch::from_stored(&parent.launch)?, &launch);
+        tell_another_model(&mut plan, &before, &launch);
         Ok(Self { plan, launch })
     }
 

@@ -1,5 +1,8 @@
 //! How a run is started: provider, model, configuration and policies, found once and stored with the run.
 
+mod known;
+mod script;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +12,14 @@ use serde_json::Value;
 use ua_classify::{Classifier, PolicyRules};
 use ua_core::{Component, Env, PriceTable, Redactor, RunId, RunSpec};
 use ua_dispatch::{OutputSchema, Rules};
-use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
 use ua_runner::{PinSettings, RetryPolicy, RunSettings};
 use ua_store::RunRecord;
 
 use crate::budgets::BudgetChange;
 use crate::claude_code;
-use crate::error::{HostError, chain};
+use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
 use crate::paths::{is_below, job_dir, json_fragment, read};
@@ -26,6 +29,8 @@ use crate::review::ServerReview;
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 use crate::{models, policies, pricing};
+
+use self::known::KnownServers;
 
 const SYSTEM_PROMPT: &str = "\
 You carry out a job step by step with the tools you are given, without asking anybody unless a tool for that is offered.
@@ -87,6 +92,13 @@ pub struct Launch {
     /// It was found in the current folder, and nobody named it.
     #[serde(default)]
     mcp_config_is_found: bool,
+    /// What a named file said of the servers that the job uses, and their program files, when it was named. `None` of a file that was
+    /// found, and of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    known_servers: Option<KnownServers>,
+    /// Servers that a person accepts with this very command, as that is stored.
+    #[serde(skip)]
+    pub(crate) accepted_servers: Option<Value>,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
     /// Policy files of the job, which are weaker than the user's own. `None` of an older version.
@@ -214,9 +226,11 @@ impl Launch {
                 None => return Err(no_model(&provider)),
             },
         };
-        Ok(Self {
+        let mut launch = Self {
             job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
             folder: Some(configured.folder),
+            known_servers: None,
+            accepted_servers: None,
             model_facts: models::facts(settings, &provider, &model)?,
             model,
             cassette: configured.cassette,
@@ -234,7 +248,9 @@ impl Launch {
             system: Some(SYSTEM_PROMPT.to_owned()),
             provider_sessions: spec.settings.provider_sessions.unwrap_or(configured.provider_sessions),
             provider,
-        })
+        };
+        launch.know_servers(settings, spec);
+        Ok(launch)
     }
 
     /// Lays what the command line says now over how the run was started. Whatever of it the run is pinned to stops it, and
@@ -259,6 +275,7 @@ impl Launch {
             self.mcp_config = Some(settings.absolute(file)?);
             self.mcp_config_is_found = false;
             self.folder = Some(settings.absolute(Path::new("."))?);
+            self.know_servers(settings, spec);
         }
         if let Some(file) = &options.pricing {
             self.pricing = Some(settings.absolute(file)?);
@@ -275,14 +292,14 @@ impl Launch {
         Ok(())
     }
 
-    /// How a fork is started: as its parent was, but for what its job or the command line say anew.
+    /// How a fork is started: as its parent was, which is `launch`, but for what its job or the command line say anew.
     pub fn for_fork(
         settings: &Settings,
+        mut launch: Self,
         parent: &RunRecord,
         spec: &RunSpec,
         options: &LaunchOptions,
     ) -> Result<Self, HostError> {
-        let mut launch = Self::from_stored(&parent.launch)?;
         let before = &parent.spec;
         if let Some(provider) = spec.model.provider.as_ref().filter(|_| spec.model.provider != before.model.provider) {
             launch.provider.clone_from(provider);
@@ -306,6 +323,9 @@ impl Launch {
             launch.job_policies = Some(spec.policies.iter().map(|file| launch.job_dir.join(file)).collect());
         }
         launch.overlay(settings, spec, options)?;
+        if spec.tools.servers != before.tools.servers {
+            launch.know_more_servers(settings, spec);
+        }
         Ok(launch)
     }
 
@@ -403,36 +423,6 @@ impl Launch {
             "scripted" => Ok(Arc::new(ScriptedProvider::new(self.read_script()?.1))),
             other => Err(providers::unknown(other)),
         }
-    }
-
-    /// The script that plays the model of a run of `scripted`, and its file.
-    fn read_script(&self) -> Result<(&Path, Script), HostError> {
-        let Some(file) = &self.script else {
-            return Err(HostError::usage("the provider `scripted` needs a script")
-                .hint("name one in the job's `model.script`, relative to the job file"));
-        };
-        let text = read(file, "the script")?;
-        let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
-        let script = Script::parse(&text).map_err(|e| {
-            // What a job names elsewhere may be any file of the user: nothing of it is shown.
-            let is_the_jobs = is_below(file, &self.job_dir);
-            let why = if is_the_jobs { chain(&e) } else { format!("not a script; {NOTHING_SHOWN}") };
-            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script; nothing was started")
-        })?;
-        Ok((file, script))
-    }
-
-    /// What of the script that plays the model would fail when it is played with these tools, a sentence each; nothing of another provider.
-    ///
-    /// # Errors
-    /// The script cannot be read.
-    pub(crate) fn script_doubts(&self, offered: &BTreeSet<&str>) -> Result<Vec<String>, HostError> {
-        if self.provider != "scripted" {
-            return Ok(Vec::new());
-        }
-        let (file, script) = self.read_script()?;
-        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        Ok(script.doubts(offered).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
     }
 
     /// The provider of a run, whose exchanges are kept where a person asked for it. A fork shares turns with the runs `shared`.
@@ -562,6 +552,7 @@ impl Launch {
     /// The servers of the MCP configuration that the job uses.
     pub fn configured_servers(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
         let config = self.wanted_servers(spec)?;
+        self.check_known(host.settings(), &config.servers)?;
         let mut servers = mcp_servers(host, self.mcp_file().as_ref(), config)?;
         if let Some(folder) = &self.folder {
             for server in &mut servers {
@@ -648,6 +639,8 @@ impl Launch {
             policies: Vec::new(),
             job_policies: None,
             folder: None,
+            known_servers: None,
+            accepted_servers: None,
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,

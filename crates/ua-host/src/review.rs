@@ -22,7 +22,7 @@ use crate::roots::{Roots, state_folder};
 use crate::settings::Settings;
 use crate::text::plain;
 
-use covered::{Covered, covered, open};
+use covered::{Covered, covered, is_program_file, open};
 use launchers::{assignments, unpinned};
 use variables::LOADERS;
 
@@ -84,29 +84,47 @@ impl ServerReview {
     /// Looks at a server as its configuration has it, which lies in the folder `base`: references are not resolved, nothing is started or
     /// reached.
     pub fn of(settings: &Settings, base: &Path, server: &str, reach: &Reach) -> Self {
+        Self::with(&Look { settings, base, counts: &|_, _| true }, server, reach)
+    }
+
+    /// The same of a server that a person named, which is started in `base`: of files only those count that lie in one of `folders` and are
+    /// programs. What a machine has besides changes with its updates, and what a server keeps beside its script with each call.
+    pub(crate) fn of_named(settings: &Settings, base: &Path, folders: &[&Path], server: &str, reach: &Reach) -> Self {
+        let folders: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let is_there =
+            |file: &Path| file.canonicalize().is_ok_and(|file| folders.iter().any(|folder| file.starts_with(folder)));
+        let counts = |file: &Path, is_named: bool| is_there(file) && (is_named || is_program_file(file));
+        Self::with(&Look { settings, base, counts: &counts }, server, reach)
+    }
+
+    fn with(look: &Look<'_>, server: &str, reach: &Reach) -> Self {
         match reach {
             Reach::Stdio { command, args, env, cwd } => {
-                Self::of_program(settings, base, server, command, args, env, cwd.as_deref())
+                Self::of_program(look, server, command, args, env, cwd.as_deref())
             }
             Reach::Http { url, headers } => Self::of_address(server, url, headers),
         }
     }
 
     fn of_program(
-        settings: &Settings,
-        base: &Path,
+        look: &Look<'_>,
         server: &str,
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
     ) -> Self {
+        let Look { settings, base, counts: does_count } = look;
         let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
         let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
-        let content = program.as_deref().and_then(digest_of);
+        let is_named = |file: &Path| {
+            std::iter::once(command).chain(args.iter().map(String::as_str)).any(|word| folder.join(word) == file)
+        };
+        let that_counts = program.as_ref().filter(|path| does_count(path, true));
+        let content = that_counts.and_then(|path| digest_of(path));
         let mut counts = Counts::new("stdio", server);
         counts.field("the command", "command", command);
-        let found = program.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        let found = that_counts.map_or_else(String::new, |path| path.display().to_string());
         counts.field("the program", "program", &found);
         counts.field("the program", "content", &content.map_or_else(String::new, Sha256::to_hex));
         counts.field("the folder", "cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
@@ -135,7 +153,7 @@ impl ServerReview {
             &Roots::new(state_folder(settings)),
             home.as_deref(),
         );
-        for file in &files {
+        for file in files.iter().filter(|file| does_count(file, is_named(file))) {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
             let name = file.display().to_string();
@@ -220,20 +238,7 @@ impl ServerReview {
 
     /// What is not as it was when its pieces were `before`, in words; `None` when nothing is known of before.
     pub fn changes(&self, before: &BTreeMap<String, String>) -> Option<String> {
-        if before.is_empty() {
-            return None;
-        }
-        let now = self.parts.iter().filter_map(|(part, digits)| match before.get(part) {
-            None => Some(format!("{part} is new")),
-            Some(old) if old != digits => Some(format!("{part} changed{}", self.as_it_is(part))),
-            Some(_) => None,
-        });
-        let gone = before.keys().filter(|part| !self.parts.contains_key(*part)).map(|part| format!("{part} is gone"));
-        let changes: Vec<String> = now.chain(gone).collect();
-        let more = changes.len().saturating_sub(SHOWN_CHANGES);
-        let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let shown: Vec<String> = changes.into_iter().take(SHOWN_CHANGES).collect();
-        Some(format!("{}{rest}", shown.join(", ")))
+        changes(&self.parts, before, |part| self.as_it_is(part))
     }
 
     /// What a piece is now that changed, where that can be said in a few words: of what it was, a few digits are all that is kept.
@@ -255,6 +260,38 @@ impl ServerReview {
         }
         text
     }
+}
+
+/// What a server is looked at with.
+struct Look<'a> {
+    settings: &'a Settings,
+    /// The folder in which relative paths are meant.
+    base: &'a Path,
+    /// Whether a file counts, told whether the words of the server name it.
+    counts: &'a dyn Fn(&Path, bool) -> bool,
+}
+
+/// What of the pieces of a server is not `now` as it was `before`, in words; `None` when nothing is known of before. What a piece is that
+/// changed, `as_it_is` adds.
+pub(crate) fn changes(
+    now: &BTreeMap<String, String>,
+    before: &BTreeMap<String, String>,
+    as_it_is: impl Fn(&str) -> String,
+) -> Option<String> {
+    if before.is_empty() {
+        return None;
+    }
+    let changed = now.iter().filter_map(|(part, digits)| match before.get(part) {
+        None => Some(format!("{part} is new")),
+        Some(old) if old != digits => Some(format!("{part} changed{}", as_it_is(part))),
+        Some(_) => None,
+    });
+    let gone = before.keys().filter(|part| !now.contains_key(*part)).map(|part| format!("{part} is gone"));
+    let changes: Vec<String> = changed.chain(gone).collect();
+    let more = changes.len().saturating_sub(SHOWN_CHANGES);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let shown: Vec<String> = changes.into_iter().take(SHOWN_CHANGES).collect();
+    Some(format!("{}{rest}", shown.join(", ")))
 }
 
 /// The file that a command means: a path, or a name in the folders of `PATH`.

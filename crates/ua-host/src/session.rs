@@ -138,6 +138,7 @@ pub(crate) async fn shared(
                 Ok(true) => {
                     // What a person changed with this command is stored by now.
                     launch.accept.clear();
+                    launch.accepted_servers = None;
                     launch.budgets.clear();
                     run = life.records.run;
                     continue;

@@ -46,7 +46,7 @@ pub struct ResumeArgs {
     /// Price table [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
-    /// Resume with what changed: policy, tools, pricing, blob-threshold; several with commas
+    /// Resume with what changed: policy, tools, servers, pricing, blob-threshold; several with commas
     #[arg(long, value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
     pub accept: Vec<String>,
     /// Print nothing but errors, warnings and the final summary

@@ -40,7 +40,7 @@ pub(super) async fn fits(
         return Err(HostError::storage(format!("its workspace is missing: {}", workspace.display()))
             .hint(host.home().find_workspace_again(workspace)));
     }
-    let launch = Launch::from_stored(&run.launch)?;
+    let launch = Launch::of_run(store, run).await?;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
     host.secrets()?;

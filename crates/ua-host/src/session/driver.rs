@@ -169,6 +169,7 @@ impl Driver {
         let prices = pricing::table(host.settings(), launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
         let pins = PinSettings {
             accept: launch.accept.clone(),
+            also: launch.accepted_servers(),
             accepted_by: host.settings().user(),
             ..PinSettings::of(&run.spec, &prices)
         };

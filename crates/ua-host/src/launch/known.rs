@@ -1,0 +1,238 @@
+//! What the tool servers of a named file were when the run was started.
+//!
+//! Naming a file trusts what it says then, and not whatever a checkout makes of it until the run is resumed. So its servers and their
+//! program files are kept with the run, as digests, and whoever is to start one of them compares first: what changed is started only after
+//! a person accepted it or named the file again. A run of an older version has no digests, and one with a file that was found needs none
+//! (`trust`).
+//! Proved by: this file's tests.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use ua_core::{Component, RunSpec};
+use ua_mcp::Reach;
+use ua_store::{OverrideKind, OverrideRecord, RunRecord, RunStore};
+
+use super::Launch;
+use crate::error::HostError;
+use crate::review::ServerReview;
+use crate::settings::Settings;
+use crate::text::plain;
+
+/// One server as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct KnownServer {
+    /// Of everything that counts.
+    digest: String,
+    /// The same piece by piece, so that a change can be named ([`ServerReview::parts`]).
+    parts: BTreeMap<String, String>,
+}
+
+/// The servers of a named file that a job uses, as they were, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KnownServers(BTreeMap<String, KnownServer>);
+
+impl KnownServers {
+    /// Looks at servers as they are now, which start in `folder` and of which `file` says how.
+    fn now(settings: &Settings, folder: &Path, file: &Path, servers: &[(String, Reach)]) -> Self {
+        let of_file = file.parent().unwrap_or(Path::new("/"));
+        let known = servers.iter().map(|(name, reach)| {
+            let review = ServerReview::of_named(settings, folder, &[folder, of_file], name, reach);
+            (name.clone(), KnownServer { digest: review.digest, parts: review.parts })
+        });
+        Self(known.collect())
+    }
+
+    /// What is not as it was of the servers that there are `now`, a sentence each.
+    fn changes(&self, now: &Self) -> Vec<String> {
+        let changed = now.0.iter().filter_map(|(name, server)| match self.0.get(name) {
+            Some(before) if before.digest == server.digest => None,
+            Some(before) => {
+                let parts = crate::review::changes(&server.parts, &before.parts, |_| String::new());
+                Some(format!("{} ({})", plain(name), plain(&parts.unwrap_or_else(|| "it changed".to_owned()))))
+            }
+            None => Some(format!("{} (it is new)", plain(name))),
+        });
+        changed.collect()
+    }
+}
+
+impl Launch {
+    /// How a stored run is started, with what a person accepted about it since.
+    ///
+    /// # Errors
+    /// What is stored cannot be read.
+    pub async fn of_run(store: &(impl RunStore + ?Sized), run: &RunRecord) -> Result<Self, HostError> {
+        let mut launch = Self::from_stored(&run.launch)?;
+        let changes = store.overrides(&run.run_id).await;
+        launch.take_accepted(&changes.map_err(|e| HostError::store("read what was accepted", &e))?);
+        Ok(launch)
+    }
+
+    /// Takes over which servers a person accepted since the run was started.
+    fn take_accepted(&mut self, changes: &[OverrideRecord]) {
+        let is_theirs =
+            |row: &&OverrideRecord| row.kind == OverrideKind::Pin && row.component == Component::Servers.as_str();
+        let accepted = changes.iter().rev().find(is_theirs).map(|row| row.value["servers"].clone());
+        // What no longer reads as one is passed over: what was known first is asked about then.
+        if let Some(accepted) = accepted.and_then(|value| serde_json::from_value(value).ok()) {
+            self.known_servers = Some(accepted);
+        }
+    }
+
+    /// Keeps what a named file says now of the servers that the job uses. What cannot be read is refused where they are made ready.
+    pub(super) fn know_servers(&mut self, settings: &Settings, spec: &RunSpec) {
+        self.known_servers = self.servers_now(settings, spec).ok().flatten();
+    }
+
+    /// Keeps of the servers that the job did not use before what the file says of them now.
+    pub(super) fn know_more_servers(&mut self, settings: &Settings, spec: &RunSpec) {
+        let now = self.servers_now(settings, spec).ok().flatten();
+        if let (Some(known), Some(now)) = (&mut self.known_servers, now) {
+            now.0.into_iter().for_each(|(name, server)| {
+                known.0.entry(name).or_insert(server);
+            });
+        }
+    }
+
+    /// Accepts the servers as they are now. What changed is stored with the run by who drives it.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub(crate) fn accept_servers(&mut self, settings: &Settings, spec: &RunSpec) -> Result<(), HostError> {
+        let Some((known, now)) = self.known_servers.as_ref().zip(self.servers_now(settings, spec)?) else {
+            return Ok(());
+        };
+        let differences = known.changes(&now);
+        if !differences.is_empty() {
+            self.accepted_servers = Some(json!({"servers": now, "differences": differences}));
+            self.known_servers = Some(now);
+        }
+        Ok(())
+    }
+
+    /// What is stored about servers that a person accepts with this very command.
+    pub(crate) fn accepted_servers(&self) -> Vec<(Component, Value)> {
+        self.accepted_servers.iter().map(|value| (Component::Servers, value.clone())).collect()
+    }
+
+    /// Refuses servers of a named file that are not what they were when it was named.
+    pub(super) fn check_known(&self, settings: &Settings, servers: &[(String, Reach)]) -> Result<(), HostError> {
+        let (Some(known), Some(file)) = (&self.known_servers, self.named_file()) else { return Ok(()) };
+        let changes = known.changes(&KnownServers::now(settings, self.start_folder(), file, servers));
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let shown = plain(&file.display().to_string());
+        Err(HostError::waiting(format!(
+            "what {shown} says of tool servers, or a program file of theirs, changed since the run was started: {}",
+            changes.join(", ")
+        ))
+        .hint(format!(
+            "look at what changed, then resume the run with `--accept servers`, or name the file again with `--mcp-config {shown}`; nothing \
+             was started"
+        )))
+    }
+
+    fn servers_now(&self, settings: &Settings, spec: &RunSpec) -> Result<Option<KnownServers>, HostError> {
+        let Some(file) = self.named_file() else { return Ok(None) };
+        Ok(Some(KnownServers::now(settings, self.start_folder(), file, &self.wanted_servers(spec)?.servers)))
+    }
+
+    /// The file with the tool servers, where a person named it.
+    fn named_file(&self) -> Option<&Path> {
+        self.mcp_config.as_deref().filter(|_| !self.mcp_config_is_found)
+    }
+
+    /// Where relative paths of servers are meant.
+    fn start_folder(&self) -> &Path {
+        self.folder.as_deref().unwrap_or(Path::new("."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Every word of an entry and every program file of the folder counts, whatever else changes does not: nothing that a server keeps
+    /// beside its script, and nothing outside of the folder.
+    #[test]
+    fn s9_a_named_file_is_known_by_what_it_says_and_by_its_program_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, outside) = (dir.path().join("checkout"), dir.path().join("outside.py"));
+        fs::create_dir(&folder).unwrap();
+        for name in ["server.py", "lib.py", "state.json", "counter", "run.log"] {
+            fs::write(folder.join(name), "one").unwrap();
+        }
+        fs::write(&outside, "one").unwrap();
+        let settings = Settings::of_process();
+        let entry = |command: &str, args: &[&str], key: &str| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let env = BTreeMap::from([("KEY".to_owned(), key.to_owned())]);
+            vec![("a".to_owned(), Reach::Stdio { command: command.to_owned(), args, env, cwd: None })]
+        };
+        let now =
+            |servers: &[(String, Reach)]| KnownServers::now(&settings, &folder, &folder.join("servers.json"), servers);
+        let outside_word = outside.display().to_string();
+        let base = entry("sh", &["server.py", &outside_word], "v");
+        let known = now(&base);
+        assert_eq!(known.changes(&now(&base)), Vec::<String>::new());
+        for other in [
+            entry("bash", &["server.py", &outside_word], "v"),
+            entry("sh", &["lib.py", &outside_word], "v"),
+            entry("sh", &["server.py"], "v"),
+            entry("sh", &["server.py", &outside_word], "w"),
+        ] {
+            assert_eq!(known.changes(&now(&other)).len(), 1, "{other:?}");
+        }
+        let mut more = base.clone();
+        more.push(("b".to_owned(), base[0].1.clone()));
+        assert_eq!(known.changes(&now(&more)), ["b (it is new)"]);
+        // One that is not used any more is not started either.
+        assert_eq!(now(&more).changes(&known), Vec::<String>::new());
+        for name in ["state.json", "counter", "run.log"] {
+            fs::write(folder.join(name), "two").unwrap();
+        }
+        fs::write(&outside, "two").unwrap();
+        assert_eq!(known.changes(&now(&base)), Vec::<String>::new(), "a server's own data");
+        for name in ["server.py", "lib.py", "new.py"] {
+            let before = now(&base);
+            fs::write(folder.join(name), "two").unwrap();
+            let changes = before.changes(&now(&base)).join(", ");
+            assert!(changes.contains(name), "{name}: {changes}");
+        }
+        // A program of the folder is what it names, with whatever ending.
+        fs::write(folder.join("tool"), "#!/bin/sh\n").unwrap();
+        let program = entry("./tool", &[], "v");
+        let before = now(&program);
+        fs::write(folder.join("tool"), "#!/bin/sh\ntrue\n").unwrap();
+        assert_eq!(before.changes(&now(&program)).len(), 1);
+    }
+
+    #[test]
+    fn what_was_accepted_last_is_what_is_known() {
+        let mut launch = Launch::for_inspection("/".into());
+        let row = |component: &str, servers: Value| OverrideRecord {
+            run_id: ua_core::RunId::parse("r").unwrap(),
+            kind: OverrideKind::Pin,
+            component: component.to_owned(),
+            value: json!({"servers": servers, "differences": []}),
+            made_by: "somebody".to_owned(),
+            created_at: ua_core::Timestamp::from_millis(0),
+        };
+        let server = |digest: &str| json!({"a": {"digest": digest, "parts": {}}});
+        let rows = [row("servers", server("1")), row("servers", server("2")), row("tools", server("3"))];
+        launch.take_accepted(&rows);
+        assert_eq!(serde_json::to_value(&launch.known_servers).unwrap(), server("2"));
+        launch.take_accepted(&[row("servers", json!("nothing"))]);
+        assert_eq!(serde_json::to_value(&launch.known_servers).unwrap(), server("2"));
+        // A launch of an older version has none, and is stored as it was.
+        let older = Launch::for_inspection("/".into()).to_stored();
+        assert!(older.get("known_servers").is_none() && older.get("accepted_servers").is_none());
+        assert_eq!(Launch::from_stored(&older).unwrap().known_servers, None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The script that plays the model of a run of `scripted`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ua_llm::Script;
+
+use super::{Launch, NOTHING_SHOWN};
+use crate::error::{HostError, chain};
+use crate::paths::{is_below, json_fragment, read};
+
+impl Launch {
+    /// The script that plays the model of a run of `scripted`, and its file.
+    pub(super) fn read_script(&self) -> Result<(&Path, Script), HostError> {
+        let Some(file) = &self.script else {
+            return Err(HostError::usage("the provider `scripted` needs a script")
+                .hint("name one in the job's `model.script`, relative to the job file"));
+        };
+        let text = read(file, "the script")?;
+        let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
+        let script = Script::parse(&text).map_err(|e| {
+            // What a job names elsewhere may be any file of the user: nothing of it is shown.
+            let is_the_jobs = is_below(file, &self.job_dir);
+            let why = if is_the_jobs { chain(&e) } else { format!("not a script; {NOTHING_SHOWN}") };
+            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script; nothing was started")
+        })?;
+        Ok((file, script))
+    }
+
+    /// What of the script that plays the model would fail when it is played with these tools, a sentence each; nothing of another provider.
+    ///
+    /// # Errors
+    /// The script cannot be read.
+    pub(crate) fn script_doubts(&self, offered: &BTreeSet<&str>) -> Result<Vec<String>, HostError> {
+        if self.provider != "scripted" {
+            return Ok(Vec::new());
+        }
+        let (file, script) = self.read_script()?;
+        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+        Ok(script.doubts(offered).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
+    }
+}
