@@ -217,7 +217,8 @@ fn forty_wrong_inputs_are_answered_in_plain_words() {
     }
     env.run(JOB).code(0);
     let output = env.run(&["resume", "nobody"]);
-    page.push_str(&format!("## a run that does not exist\n{}\n\n", output.stderr.trim_end()));
+    let said = output.stderr.replace(env.path("").display().to_string().trim_end_matches('/'), "[folder]");
+    page.push_str(&format!("## a run that does not exist\n{}\n\n", said.trim_end()));
     output.code(2);
     assert!(WRONG.len() >= 40);
     insta::assert_snapshot!("wrong_inputs", page);
