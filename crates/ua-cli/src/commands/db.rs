@@ -214,8 +214,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     if !health.forgotten.is_empty() {
         tell(format!(
             "hint: the database is an older copy: these were sent or answered, and it does not know them. Restore a newer copy; or find \
-             out what became of them, then run `ua db accept RUN`, and give the answers again with {}",
-            ua_resume::resolve_by_hand("CALL")
+             out what became of them, then run `ua db accept RUN`, and give the answers again: {}",
+            ua_host::ANSWERS_AGAIN
         ));
     }
     Ok(if is_well { OK } else { STORAGE })
@@ -345,6 +345,10 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     nobody_drives(home)?;
     let kept =
         restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
+    // Whoever names a file to be put there takes it for their own.
+    if let Some(identity) = ua_store_sqlite::identity_of(home.database()) {
+        home.note_database(&identity);
+    }
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
