@@ -69,4 +69,4 @@ pub use job::{JobPolicy, is_more_careful};
 pub use key_argument::{declared_keys, likely_key_arguments, without_argument, without_key_argument};
 pub use packs::Pack;
 pub use rule::PolicyRules;
-pub use scope::{file_arguments, project_scope};
+pub use scope::{digest_in_plain_words, file_arguments, project_scope};

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use ua_core::{CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, sha256};
+use ua_core::{ArgsHash, CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, sha256};
 
 use crate::wording::{fold, is_wording};
 
@@ -39,8 +39,12 @@ pub fn project_scope(
             ScopeField::Addresses(_) => addresses.extend(items(argument).iter().flat_map(addresses_in)),
             ScopeField::Files(_) => name_files(argument, digest_of, &mut files),
             ScopeField::Value(name) => {
-                let folded = argument.as_str().filter(|_| is_wording(effect, name)).map(|text| json!(fold(text)));
-                values.insert(name.clone(), shortened(folded.as_ref().unwrap_or(argument))?);
+                let folded = argument.as_str().filter(|_| is_wording(effect, name)).map(fold);
+                // Nothing but spaces and the like is as good as missing.
+                if folded.as_ref().is_none_or(|words| !words.is_empty()) {
+                    let folded = folded.map(Value::String);
+                    values.insert(name.clone(), shortened(folded.as_ref().unwrap_or(argument))?);
+                }
             }
         }
     }
@@ -56,6 +60,20 @@ pub fn project_scope(
     }
     let text = CanonicalJson::of(&Value::Object(projection), &[]).ok()?;
     Some(Scope::new(effect, text.as_str()))
+}
+
+/// The digest of all arguments of a call that sends words to people, whatever their dress; `None` for any other call, and for one without
+/// words. `volatile` arguments do not count.
+pub fn digest_in_plain_words(effect: &str, arguments: &Value, volatile: &[String]) -> Option<ArgsHash> {
+    let mut plain = arguments.as_object()?.clone();
+    let mut has_words = false;
+    for (name, value) in &mut plain {
+        if let Some(text) = value.as_str().filter(|_| is_wording(effect, name)) {
+            has_words = true;
+            *value = Value::String(fold(text));
+        }
+    }
+    has_words.then(|| CanonicalJson::of(&Value::Object(plain), volatile).ok()).flatten().map(|text| text.hash())
 }
 
 /// The names of the files that a call sends out, or by which its effect is known (`sends_files`, and `files` of a `scope`), each with its place in
@@ -197,6 +215,24 @@ fn bare_address(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_message_in_another_dress_is_the_same_call() {
+        let post = |text: &str| json!({"channel_id": "C1", "text": text, "nonce": text.len()});
+        let digest = |effect: &str, text: &str| digest_in_plain_words(effect, &post(text), &["nonce".to_owned()]);
+        let first = digest("message.post", "Deploy done");
+        assert!(first.is_some());
+        for dress in ["Deploy done!", "deploy done", "Deploy  done", "Deploy\u{200b} done", "Re: Deploy done"] {
+            assert_eq!(digest("message.post", dress), first, "{dress:?}");
+        }
+        for other in ["Deploy failed", "Deploy done 2", "👍"] {
+            assert_ne!(digest("message.post", other), first, "{other:?}");
+        }
+        assert_eq!(digest("file.upload", "Deploy done"), None);
+        assert_eq!(digest_in_plain_words("message.post", &json!({"channel_id": "C1"}), &[]), None);
+        let elsewhere = digest_in_plain_words("message.post", &json!({"channel_id": "C2", "text": "Deploy done"}), &[]);
+        assert_ne!(elsewhere, first);
+    }
 
     fn email() -> ScopeRule {
         ScopeRule(vec![

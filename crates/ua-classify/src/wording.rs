@@ -9,7 +9,8 @@
 use ua_core::{is_mark, is_unseen, latin_look_alike, narrow, spelt_out, unmarked};
 
 /// Arguments that hold words for people, of effects that send words to people.
-const WORDS: [&str; 4] = ["body", "message", "subject", "text"];
+const WORDS: [&str; 9] =
+    ["body", "caption", "content", "html", "markdown_text", "message", "subject", "text", "title"];
 
 /// Whether the argument `name` of a call with this effect is worded for people.
 pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
@@ -20,7 +21,7 @@ pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
 /// Marks of answers and forwards, as mail programs of several languages write them.
 const MARKS: [&str; 10] = ["antw", "aw", "fw", "fwd", "re", "ref", "rv", "sv", "vs", "wg"];
 
-/// The words of `text`; the text itself when it has none.
+/// The words of `text`; its pictures and other signs when it has none, and nothing when it is of spaces, punctuation and marks of answers.
 pub(crate) fn fold(text: &str) -> String {
     let letters: String = text
         .chars()
@@ -33,7 +34,15 @@ pub(crate) fn fold(text: &str) -> String {
     // Behind the marks, so that a subject that only has words like them keeps them.
     let unmarked = without_marks(&letters);
     let folded = words(unmarked);
-    if folded.is_empty() { text.trim().to_owned() } else { folded }
+    if !folded.is_empty() {
+        return folded;
+    }
+    unmarked.chars().filter(|c| !c.is_whitespace() && !is_punctuation(*c)).collect()
+}
+
+/// Punctuation of any script that is used in letters to people; a picture is none.
+fn is_punctuation(c: char) -> bool {
+    c.is_ascii_punctuation() || matches!(c, '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}' | '\u{2010}'..='\u{205e}' | '\u{3001}'..='\u{3003}' | '\u{3008}'..='\u{3011}')
 }
 
 fn words(text: &str) -> String {
@@ -45,7 +54,7 @@ fn without_marks(mut text: &str) -> &str {
     while let Some((mark, rest)) = text.split_once(':') {
         let mark =
             mark.trim().trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')' | '^'));
-        if !MARKS.contains(&mark.trim()) || words(rest).is_empty() {
+        if !MARKS.contains(&mark.trim()) {
             break;
         }
         text = rest;
@@ -91,8 +100,11 @@ mod tests {
             assert_ne!(fold(other), "invoice 17", "{other:?}");
         }
         assert_eq!((fold("Maу oﬀers"), fold("Straße")), (fold("May offers"), fold("strasse")));
-        assert_ne!(fold("!!!"), fold("?"));
-        assert_eq!(fold("Re:"), "re");
+        assert_ne!(fold("👍"), fold("👎"));
+        assert_eq!((fold("Re"), fold("👍!").as_str()), ("re".to_owned(), "👍"));
+        for nothing in ["", " ", "!!!", "?", "Re:", "Fwd: AW:", "re: !", "\u{200b}", "…", "—", "\u{a0}", "»«"] {
+            assert_eq!(fold(nothing), "", "{nothing:?}");
+        }
         assert!(is_wording("email.send", "subject") && is_wording("message.post", "text"));
         assert!(!is_wording("file.upload", "text") && !is_wording("email.send", "amount"));
     }

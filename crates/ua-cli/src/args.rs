@@ -5,7 +5,7 @@ mod launch;
 mod quick;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -185,6 +185,20 @@ pub enum Command {
     /// Stands between an agent that owns its loop and the runner (internal)
     #[command(name = "__tool-bridge", hide = true)]
     GatewayBridge(ShimArgs),
+}
+
+impl Command {
+    /// The file of a job that is to be started, and whether nothing is said beside.
+    pub(crate) fn job_file(&self) -> Option<(&Path, bool)> {
+        let (file, is_quiet) = if let Self::Job(args) = self {
+            (&args.file, args.launch.quiet)
+        } else if let Self::Submit(args) = self {
+            (&args.file, false)
+        } else {
+            return None;
+        };
+        file.as_deref().filter(|file| *file != Path::new("-")).map(|file| (file, is_quiet))
+    }
 }
 
 /// The word that selects the shim.

@@ -191,6 +191,16 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
     let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
     let host = Host::new(settings, cli.global.root.as_deref(), redactor)?.with_spans(spans);
     let host = if cli.global.trust_root { host.trusting_root() } else { host };
+    let host = match cli.command.job_file() {
+        Some((job, is_quiet)) => {
+            let (host, is_elsewhere) = host.beside(job);
+            if is_elsewhere && !is_quiet {
+                output::tell(format!("runs are kept in {}, where those of this job file are", host.home().root().display()));
+            }
+            host
+        }
+        None => host,
+    };
     #[cfg(feature = "toolserver")]
     let host = {
         let foreteller = foretell::own_tools(host.settings(), parts);

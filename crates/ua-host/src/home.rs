@@ -153,6 +153,24 @@ impl Home {
         self
     }
 
+    /// The same for a job: where nobody named a place, and there is none of this user's here or above, the one that lies beside the job's file
+    /// or above it. A job that is started from another folder finds its runs, and what they did.
+    #[must_use]
+    pub(crate) fn beside(mut self, settings: &Settings, job: &Path) -> Self {
+        let is_said = settings.var("UA_ROOT").is_some() || self.database_is_said_in.is_some() || self.is_on_a_server();
+        if self.root_is_named || is_said || fs::symlink_metadata(&self.root).is_ok() {
+            return self;
+        }
+        let Ok(job) = settings.absolute(job) else { return self };
+        let above = job.ancestors().skip(1).map(|folder| folder.join(DEFAULT_ROOT));
+        if let Some(root) = above.into_iter().find(|root| self.roots.judge(root) == Belief::Own) {
+            self.root = resolved_parent(&root);
+            self.database = self.root.join(DATABASE);
+            self.is_default = false;
+        }
+        self
+    }
+
     /// Whether the runtime database is on a server.
     pub fn is_on_a_server(&self) -> bool {
         #[cfg(feature = "postgres")]
@@ -281,7 +299,12 @@ impl Home {
     /// Takes a folder with a database for this user's own.
     pub fn adopt(settings: &Settings, folder: &Path) -> Result<(), HostError> {
         let folder = settings.absolute(folder)?;
-        Roots::new(state_folder(settings)).adopt(&folder).map_err(|e| {
+        let roots = Roots::new(state_folder(settings));
+        let adopted = roots.adopt(&folder).and_then(|()| {
+            let database = folder.join(DATABASE);
+            ua_store_sqlite::identity_of(&database).map_or(Ok(()), |identity| roots.note_database(&database, &identity))
+        });
+        adopted.map_err(|e| {
             HostError::storage(format!("cannot record that {} is yours: {e}", folder.display()))
                 .hint("set HOME or XDG_STATE_HOME, and make sure that both folders are writable; or name it with --root each time")
         })
@@ -332,6 +355,38 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    #[test]
+    fn a_job_that_is_started_from_elsewhere_finds_the_root_beside_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let mill = place.join("mill");
+        fs::create_dir_all(mill.join("deep")).unwrap();
+        let at = |folder: &Path, root: Option<&str>, job: &str| {
+            let variables = [("HOME".to_owned(), place.join("home").display().to_string())].into();
+            let process = Process { folder: Some(folder.to_path_buf()), variables, ..Process::default() };
+            let settings = Settings::read(process);
+            Home::new(&settings, root.map(Path::new)).unwrap().beside(&settings, Path::new(job))
+        };
+        let (here, there) = (place.join(DEFAULT_ROOT), mill.join(DEFAULT_ROOT));
+        assert_eq!(at(&place, None, "mill/job.json").root(), here, "there is none");
+        opening::close(at(&mill, None, "job.json").open().unwrap());
+        for job in ["mill/job.json", "mill/deep/job.json", "./mill/../mill/job.json"] {
+            let home = at(&place, None, job);
+            assert_eq!((home.root(), home.is_default()), (there.as_path(), false), "{job}");
+            assert_eq!(home.database(), there.join(DATABASE));
+            assert_eq!(home.commands(), Commands::naming(&there), "the next command is told where");
+        }
+        assert_eq!(at(&place, None, "other/job.json").root(), here);
+        // A name is a word, and so is a root that is there.
+        assert_eq!(at(&place, Some("runs"), "mill/job.json").root(), place.join("runs"));
+        opening::close(at(&place, None, "other/job.json").open().unwrap());
+        assert_eq!(at(&place, None, "mill/job.json").root(), here);
+        // Somebody else's is not looked into.
+        fs::remove_dir_all(&here).unwrap();
+        fs::remove_file(there.join(MARKER)).unwrap();
+        assert_eq!(at(&place, None, "mill/job.json").root(), here);
     }
 
     #[test]

@@ -65,6 +65,16 @@ impl Host {
         self
     }
 
+    /// The same for a job: where nobody says where runs are, and there are none here, they are where those of its file are. Returns whether that
+    /// is elsewhere.
+    #[must_use]
+    pub fn beside(mut self, job: &Path) -> (Self, bool) {
+        let before = self.home.root().to_path_buf();
+        self.home = self.home.beside(&self.settings, job);
+        let is_elsewhere = self.home.root() != before;
+        (self, is_elsewhere)
+    }
+
     /// The same with wrapped ports.
     #[must_use]
     pub fn with_seams(mut self, seams: Arc<dyn Seams>) -> Self {

@@ -32,6 +32,12 @@ impl Ledger {
         }
     }
 
+    /// Whether the model of a call has lost sight of a part of its run, in which it may have asked for the same.
+    pub(crate) fn may_have_forgotten(&self, call: &CallRecord) -> bool {
+        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        call.policy.class.has_effect() && forgotten.first_turn > 1 && call.position.turn >= forgotten.first_turn
+    }
+
     /// The calls of the run in the same words that its model has forgotten, and that may have happened: the newest, and how many they are.
     pub(crate) async fn forgotten_like(&self, call: &CallRecord) -> Result<Option<Related>, LedgerError> {
         let failed = || LedgerError::at("look for what was asked for before", &call.call_id);

@@ -7,7 +7,7 @@
 //!
 //! Proved by: `tests/it/identity`, `crash_anywhere::forks`, the crash matrix, the simulation.
 
-use ua_core::{CallStatus, OnScopeConflict, OnUnknown, SideEffectClass};
+use ua_core::{CallStatus, OnScopeConflict, OnUnknown, SideEffectClass, Timestamp};
 use ua_store::{CallRecord, Related, Relations};
 
 use crate::admission::Facts;
@@ -22,6 +22,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) config: &'a LedgerConfig,
     /// The same call of a context that its model does not have any more.
     pub(crate) forgotten: Option<&'a Related>,
+    /// When it was sent last, by which time everything that stands in the relations from before was known.
+    pub(crate) sent: Option<Timestamp>,
 }
 
 /// Another call that bears on a decision, for so many that have the same to do with it.
@@ -86,13 +88,31 @@ impl<'a> RelatedCalls<'a> {
         self.relations.kin.open.iter().rev().chain(same).chain(forgotten).filter(move |_| !is_other_effect)
     }
 
-    /// Calls that were decided after this one was, and may have had its effect: of another tree, or with its scope. A call in doubt is then
-    /// not sent again by itself. The newest first.
+    /// Calls that were decided after this one was, or were sent or ended after it was sent, and may have had its effect: of another tree, or
+    /// with its scope. A call in doubt is then not sent again by itself. The newest first.
+    ///
+    /// When a call was planned says nothing about when it had its effect: one that a person lets go out later overtakes those that were
+    /// planned behind it.
     pub(crate) fn overtaken_by(&self) -> Vec<Other<'a>> {
         if !self.reaches_others() {
             return Vec::new();
         }
-        self.relations.since.iter().rev().map(Other::from).collect()
+        let Relations { rivals, since, kin, .. } = self.relations;
+        let moved = rivals.iter().chain(&kin.same).filter(|other| self.moved_since(&other.newest));
+        let mut found: Vec<&Related> = Vec::new();
+        for other in since.iter().chain(moved) {
+            if !found.iter().any(|known| known.newest.call_id == other.newest.call_id) {
+                found.push(other);
+            }
+        }
+        found.sort_by(|one, two| two.newest.updated_at.cmp(&one.newest.updated_at));
+        found.into_iter().map(Other::from).collect()
+    }
+
+    /// Whether another call came to stand as it does after this one was sent last. Of two in one moment, what another run did counts.
+    fn moved_since(&self, other: &CallRecord) -> bool {
+        let is_elsewhere = other.run_id != self.call.run_id;
+        self.sent.is_some_and(|sent| other.updated_at > sent || (is_elsewhere && other.updated_at == sent))
     }
 
     /// Whether another tree could have had the effect at all: files of the workspace are each run's own.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ua_evidence::Artifact;
 
-use crate::workspace::{Workspace, digest_file, is_own};
+use crate::workspace::{Workspace, digest_file, is_entered, is_own};
 
 /// What tells that a file was written: size, inode, and the instant of its last change in nanoseconds.
 type Stamp = (u64, u64, i64, i64);
@@ -59,7 +59,9 @@ impl Workspace {
                     continue;
                 }
                 if kind.is_dir() {
-                    folders.push(path);
+                    if is_entered(&name) {
+                        folders.push(path);
+                    }
                 } else if kind.is_file() && !visit(&path, name) {
                     return false;
                 }

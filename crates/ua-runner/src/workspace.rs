@@ -3,15 +3,20 @@
 //! Tools and programs of a model write here, too, so every file is reached through [`ua_files`]: a name that somebody made a link, a pipe or
 //! a device is neither followed nor waited for.
 
+mod digests;
+
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::Digest as _;
 use ua_core::{CallId, INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
+
+use self::digests::Digests;
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
@@ -43,6 +48,7 @@ impl WorkspaceError {
 pub struct Workspace {
     folder: Folder,
     commands: Commands,
+    digests: Arc<Digests>,
 }
 
 /// The file that says whose folder it is.
@@ -90,7 +96,7 @@ impl Workspace {
     pub fn create_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.make_folder(below).map_err(WorkspaceError::at("create", &root.path().join(below)))?;
-        let workspace = Self { folder, commands: Commands::default() };
+        let workspace = Self { folder, commands: Commands::default(), digests: Arc::default() };
         for name in FOLDERS {
             workspace.make_folder(name)?;
         }
@@ -106,7 +112,7 @@ impl Workspace {
         let fail = || WorkspaceError::at("open", path);
         let (above, name) = parted(path)?;
         let path = above.canonicalize().map_err(fail())?.join(name);
-        Ok(Self { folder: Folder::open_itself(&path).map_err(fail())?, commands: Commands::default() })
+        Ok(Self { folder: Folder::open_itself(&path).map_err(fail())?, commands: Commands::default(), digests: Arc::default() })
     }
 
     /// Opens a run's folder that is there, `below` an open one, as [`Self::create_in`] makes it.
@@ -116,7 +122,7 @@ impl Workspace {
     pub fn open_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let below = below.as_ref();
         let folder = root.folder(below).map_err(WorkspaceError::at("open", &root.path().join(below)))?;
-        Ok(Self { folder, commands: Commands::default() })
+        Ok(Self { folder, commands: Commands::default(), digests: Arc::default() })
     }
 
     /// Makes the folder of a task of this run, in this folder.
@@ -229,30 +235,39 @@ impl Workspace {
         self.folder.make_folder(name).map(drop).map_err(WorkspaceError::at("create", &self.path(name)))
     }
 
-    /// Every file that a tool made, with its digest, by path.
+    /// Every file that a tool made, with its digest, by path; but for what is too large to be read for it ([`digests`]), which is said once.
     pub fn artifacts(&self) -> Result<Vec<Artifact>, WorkspaceError> {
-        let mut found = Vec::new();
+        let mut found = Found::default();
         self.collect(&self.folder, "", &mut found)?;
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(found)
+        self.digests.tell(&found.left_out);
+        found.artifacts.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found.artifacts)
     }
 
-    fn collect(&self, folder: &Folder, above: &str, found: &mut Vec<Artifact>) -> Result<(), WorkspaceError> {
-        for (entry, kind) in folder.entries().map_err(WorkspaceError::at("read", folder.path()))? {
+    fn collect(&self, folder: &Folder, above: &str, found: &mut Found) -> Result<(), WorkspaceError> {
+        let mut entries = folder.entries().map_err(WorkspaceError::at("read", folder.path()))?;
+        // In one order, so that each time the same files are too many.
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (entry, kind) in entries {
             let name = format!("{above}{}", entry.to_string_lossy());
             if is_own(&name) {
                 continue;
             }
             let path = self.path(&name);
             match kind {
+                Kind::Folder if !is_entered(&name) => found.left_out.push(name),
                 Kind::Folder => match folder.folder(&entry) {
                     Ok(inner) => self.collect(&inner, &format!("{name}/"), found)?,
                     Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
                 },
-                Kind::File => match folder.open_file(&entry).and_then(digest) {
-                    Ok((bytes, sha256)) => found.push(Artifact { path: name, bytes, sha256 }),
-                    Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
-                },
+                Kind::File => {
+                    let digested = folder.open_file(&entry).and_then(|file| self.digests.of(file, &mut found.bytes));
+                    match digested {
+                        Ok(Some((bytes, sha256))) => found.artifacts.push(Artifact { path: name, bytes, sha256 }),
+                        Ok(None) => found.left_out.push(name),
+                        Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
+                    }
+                }
                 Kind::Other => {}
             }
         }
@@ -265,6 +280,16 @@ impl Workspace {
         self.folder.open_file(name).ok()?.take(512).read_to_end(&mut head).ok()?;
         sniff(&head).map(str::to_owned)
     }
+}
+
+/// What is found in a workspace.
+#[derive(Default)]
+struct Found {
+    artifacts: Vec<Artifact>,
+    /// Files that are too large, and folders that lie too deep.
+    left_out: Vec<String>,
+    /// The lengths of what is among the artifacts, together.
+    bytes: u64,
 }
 
 /// The folder of a task, in that of the run whose task it is.
@@ -331,6 +356,15 @@ fn sniff(head: &[u8]) -> Option<&'static str> {
     (!text.is_empty()).then_some("text/plain")
 }
 
+/// How many folders within each other are looked into. A program makes them without end, each costs whoever walks them an open folder and a piece
+/// of the stack, and nobody's work lies so deep.
+const MOST_FOLDERS: usize = 64;
+
+/// Whether what lies in a folder of the workspace is looked at, by its path in it.
+pub(crate) fn is_entered(folder: &str) -> bool {
+    folder.matches('/').count() < MOST_FOLDERS
+}
+
 /// Whether a file or folder of the workspace is the runner's own, by its path in it.
 pub(crate) fn is_own(name: &str) -> bool {
     // The folder of a task has the same files as that of a run, and what the task came to.
@@ -363,7 +397,7 @@ pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
     digest(open_file(path)?)
 }
 
-fn digest(mut file: fs::File) -> io::Result<(u64, Sha256)> {
+fn digest(mut file: impl io::Read) -> io::Result<(u64, Sha256)> {
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     let mut bytes = 0;
@@ -404,6 +438,22 @@ mod tests {
         assert_eq!(workspace.media_type("work_products/report.html").as_deref(), Some("text/html"));
         assert_eq!(sniff(b"%PDF-1.7"), Some("application/pdf"));
     }
+
+    #[test]
+    fn folders_without_end_end_no_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        let mut folder = Folder::open(&workspace.path("tasks")).unwrap();
+        for depth in 0..300 {
+            folder.replace(format!("at{depth}"), b"x").unwrap();
+            folder = folder.make_folder("d").unwrap();
+        }
+        let found = workspace.artifacts().unwrap();
+        assert_eq!(found.len(), MOST_FOLDERS);
+        let mut seen = crate::stamps::FileStamps::default();
+        assert_eq!(workspace.changed_files(&mut seen), found, "both look equally deep");
+    }
+
     #[test]
     fn what_a_program_planted_is_neither_followed_nor_waited_for() {
         let dir = tempfile::tempdir().unwrap();

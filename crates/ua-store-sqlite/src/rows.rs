@@ -106,6 +106,7 @@ impl LedgerRows for Db<'_> {
         calls_until(run: &RunId, turn: u32) -> Vec<CallRecord>;
         running_calls(run: &RunId) -> Vec<CallRecord>;
         key_holder(key: &IdempotencyKey) -> Option<CallRecord>;
+        corrected_calls(root: &RunId) -> Vec<CallRecord>;
         other_effects(call: &CallRecord, most: u32) -> u32;
         answered_by(call: &CallId) -> Vec<CallRecord>;
         relations(call: &CallRecord, scope: Option<&Scope>) -> Relations;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{CallId, CallStatus, Message, QuestionId, Resolution, RunId, StepId, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, Message, QuestionId, Resolution, RunId, StepId, Timestamp};
 
 use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
@@ -573,12 +573,35 @@ fn deliver<R: Rows>(
 
 // --- What the owner writes about calls.
 
+/// The other call of the lineage for which a key stands: the one that holds it, or one that used it up. Whoever decided on a start may not have
+/// looked, or a person may have spoken meanwhile.
+fn stands_for<R: Rows>(
+    rows: &R,
+    run: &RunRecord,
+    call: &CallRecord,
+    key: &IdempotencyKey,
+) -> Result<Option<CallRecord>, R::Error> {
+    if let Some(holder) = rows.key_holder(key)?.filter(|holder| holder.call_id != call.call_id) {
+        return Ok(Some(holder));
+    }
+    let root = &run.root_run_id;
+    let corrected_at = if run.run_id == *root { run.corrected_at } else { rows.run(root)?.corrected_at };
+    // Nearly no run has any.
+    if corrected_at.is_none() || call.policy.effect_kind.is_none() {
+        return Ok(None);
+    }
+    let used_it_up = |other: &CallRecord| {
+        other.call_id != call.call_id && rules::used_up_its_key(other) && other.idempotency_key.as_ref() == Some(key)
+    };
+    Ok(rows.corrected_calls(root)?.into_iter().find(used_it_up))
+}
+
 fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Result<Done, R::Error> {
     let run = leased_run(rows, lease)?;
     let call = rules::owned_call(rows.call(&start.call_id)?, lease)?;
     let context = rules::StartContext {
         run: &run,
-        holder: rows.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
+        holder: stands_for(rows, &run, &call, &start.key)?,
         relations: match &start.seen {
             Some(_) => rows.relations(&call, start.scope.as_ref())?,
             None => Relations::default(),

@@ -143,6 +143,8 @@ pub trait LedgerRows: Tables {
     fn running_calls(&self, run: &RunId) -> Result<Vec<CallRecord>, Self::Error>;
     /// The call that holds a key.
     fn key_holder(&self, key: &IdempotencyKey) -> Result<Option<CallRecord>, Self::Error>;
+    /// The calls of a lineage with an effect kind whose record a person corrected, oldest first.
+    fn corrected_calls(&self, root: &RunId) -> Result<Vec<CallRecord>, Self::Error>;
     /// How many other calls of the lineage with the effect kind of this one had it or may have had it; counted up to `most`.
     fn other_effects(&self, call: &CallRecord, most: u32) -> Result<u32, Self::Error>;
     /// The calls that are answered by the receipt of a call, oldest first.

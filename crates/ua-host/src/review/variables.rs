@@ -80,12 +80,21 @@ const ADDED: [&str; 7] = ["js", "lua", "mjs", "pl", "pm", "py", "rb"];
 const DATA: [&str; 12] =
     ["csv", "db", "json", "jsonl", "log", "md", "ndjson", "pdf", "sqlite", "sqlite3", "tsv", "txt"];
 
+/// Whether a list of folders has an empty part, which is the folder that the program works in. A list without any part is none, but for two.
+fn means_here(name: &str, value: &str) -> bool {
+    let name = name.to_uppercase();
+    let is_list = name.contains("PATH") || name.ends_with("LIB") || name.ends_with("LIBS");
+    let is_any = !value.is_empty() || matches!(name.as_str(), "PATH" | "CLASSPATH");
+    is_list && is_any && value.split(':').any(str::is_empty)
+}
+
 impl Covered {
     /// What variables name in the checkout, for a program that works in `base`.
     pub(super) fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, base: &Path) {
         for (name, value) in all {
             let loads = LOADERS.contains(&name.to_uppercase().as_str());
-            for piece in pieces(value) {
+            let here = (loads && means_here(name, value)).then_some(".");
+            for piece in pieces(value).into_iter().chain(here) {
                 if let Some(path) = inside(base, piece) {
                     if path.is_dir() && loads {
                         self.whole(&path);

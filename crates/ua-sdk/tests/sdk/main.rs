@@ -13,6 +13,7 @@ use ua_sdk::{Choice, Component, RunEvent};
 mod changed;
 mod refused;
 mod resumed;
+mod words;
 
 #[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]
 struct Invoice {

@@ -247,6 +247,13 @@ impl LedgerRows for Transaction<'_> {
     fn key_holder(&self, key: &IdempotencyKey) -> Found<Option<CallRecord>> {
         Ok(self.model().calls.iter().find(|call| rules::holds_key(call, key)).cloned())
     }
+    fn corrected_calls(&self, root: &RunId) -> Found<Vec<CallRecord>> {
+        let model = self.model();
+        let was_corrected = |call: &&CallRecord| {
+            call.root_run_id == *root && call.policy.effect_kind.is_some() && call.correction.is_some()
+        };
+        Ok(model.calls.iter().filter(was_corrected).cloned().collect())
+    }
     fn other_effects(&self, call: &CallRecord, most: u32) -> Found<u32> {
         let model = self.model();
         let count = model.calls.iter().filter(|other| rules::counts_as_effect(other, call)).take(most as usize).count();

@@ -12,6 +12,8 @@
 //! - **Changes of modes, owners, times and attributes** are not the program's to make where the mounts could not be closed: no filter sees whose
 //!   file a path means, and a descriptor that reads is enough for them. They are handed to the keeper where it can trace the program
 //!   ([`super::traced`]), but for attributes, and else refused altogether.
+//! - **The rights of its user** are not the program's to give away: a file that is made with the bits by which others run it as its owner, or
+//!   that gets them, would be the user's hand in anybody's. `openat2` is not there, whose mode no filter sees.
 //! - **Children that nobody traces.** What holds a program without namespaces is its keeper, by tracing it and what it starts. A flag of `clone`
 //!   would start something untraced, which outlives the call and the keeper; so it is refused, and `clone3`, whose flags no filter sees, is not
 //!   there (whoever tries it goes back to `clone`).
@@ -84,6 +86,23 @@ struct Numbers {
     attributes_by_path: [u32; 4],
     /// `chmod`, `chown`, `utime`, `setxattr`, `removexattr` and their like.
     changes: &'static [u32],
+    /// What gives a file its mode, and where that is said.
+    modes: &'static [(u32, Said)],
+}
+
+/// Where a call says which mode a file gets, as offsets in what a filter sees.
+struct Said {
+    mode: u32,
+    /// The flags that say whether it makes a file at all.
+    flags: Option<u32>,
+}
+
+const fn always(mode: u32) -> Said {
+    Said { mode, flags: None }
+}
+
+const fn if_made(mode: u32, flags: u32) -> Said {
+    Said { mode, flags: Some(flags) }
 }
 
 const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
@@ -102,6 +121,17 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
             132, 235, 261, 280, // times
             188, 189, 190, 197, 198, 199, // attributes
         ],
+        modes: &[
+            (2, if_made(THIRD_ARGUMENT, SECOND_ARGUMENT)),   // open
+            (257, if_made(FOURTH_ARGUMENT, THIRD_ARGUMENT)), // openat
+            (85, always(SECOND_ARGUMENT)),                   // creat
+            (133, always(SECOND_ARGUMENT)),                  // mknod
+            (259, always(THIRD_ARGUMENT)),                   // mknodat
+            (90, always(SECOND_ARGUMENT)),                   // chmod
+            (91, always(SECOND_ARGUMENT)),                   // fchmod
+            (268, always(THIRD_ARGUMENT)),                   // fchmodat
+            (FCHMODAT2, always(THIRD_ARGUMENT)),
+        ],
     })
 } else if cfg!(target_arch = "aarch64") {
     Some(Numbers {
@@ -119,6 +149,13 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
             88, // times
             5, 6, 7, 14, 15, 16, // attributes
         ],
+        modes: &[
+            (56, if_made(FOURTH_ARGUMENT, THIRD_ARGUMENT)), // openat
+            (33, always(THIRD_ARGUMENT)),                   // mknodat
+            (52, always(SECOND_ARGUMENT)),                  // fchmod
+            (53, always(THIRD_ARGUMENT)),                   // fchmodat
+            (FCHMODAT2, always(THIRD_ARGUMENT)),
+        ],
     })
 } else {
     None
@@ -127,12 +164,14 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
 // The same numbers on every processor.
 const IO_URING: [u32; 3] = [425, 426, 427];
 const CLONE3: u32 = 435;
+const OPENAT2: u32 = 437;
+const FCHMODAT2: u32 = 452;
 /// `open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`, `mount_setattr`, `open_tree_attr`.
 const MOUNTS: [u32; 8] = [428, 429, 430, 431, 432, 433, 442, 467];
 /// `getxattrat`, `listxattrat`.
 const ATTRIBUTES_BY_PATH: [u32; 2] = [464, 465];
 /// `fchmodat2`, `setxattrat`, `removexattrat`, `file_setattr`.
-const CHANGES: [u32; 4] = [452, 463, 466, 469];
+const CHANGES: [u32; 4] = [FCHMODAT2, 463, 466, 469];
 
 /// The kinds of requests (`_IOC_TYPE`) by which file systems change flags, projects, versions, encryption and subvolumes: ext4 and others, XFS, FAT
 /// and others, Btrfs, F2FS.
@@ -148,6 +187,10 @@ const STREAM: u32 = 1;
 const SEQPACKET: u32 = 5;
 /// The flag of `clone` by which a child is traced by nobody.
 const CLONE_UNTRACED: u32 = 0x0080_0000;
+/// The bits of a mode by which others run a file with the rights of its owner or group.
+const SET_IDS: u32 = 0o6000;
+/// The flags of an opening that makes a file: `O_CREAT`, and what `O_TMPFILE` has of its own.
+const MAKES_A_FILE: u32 = 0x40 | 0x40_0000;
 /// What of a kind is no flag (`SOCK_TYPE_MASK`).
 const KIND: u32 = 0xF;
 
@@ -168,6 +211,8 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 pub(super) const FIRST_ARGUMENT: u32 = 16;
 pub(super) const SECOND_ARGUMENT: u32 = 24;
+const THIRD_ARGUMENT: u32 = 32;
+const FOURTH_ARGUMENT: u32 = 40;
 
 const KILL: u32 = 0x8000_0000;
 pub(super) const ALLOW: u32 = 0x7FFF_0000;
@@ -205,13 +250,22 @@ fn is_held_by_a_tracer(who: Changes, others: Others) -> bool {
     who == Changes::Handed || others == Others::InReach
 }
 
+/// Refuses a mode by which others would get the rights of the user.
+fn keeps_its_rights(said: &Said) -> Vec<sock_filter> {
+    let bits = |of: u32, bits: u32| [load(of), sock_filter { code: AND, jt: 0, jf: 0, k: bits }, if_equal(0), end(ALLOW)];
+    let mut program: Vec<sock_filter> = said.flags.into_iter().flat_map(|flags| bits(flags, MAKES_A_FILE)).collect();
+    program.extend(bits(said.mode, SET_IDS));
+    program.push(end(ERRNO | EPERM));
+    program
+}
+
 pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<sock_filter>> {
-    let Numbers { arch, socket, socketpair, ioctl, clone, keys, mounts, attributes_by_path, changes } = NUMBERS?;
+    let Numbers { arch, socket, socketpair, ioctl, clone, keys, mounts, attributes_by_path, changes, modes } = NUMBERS?;
     let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
     if cfg!(target_arch = "x86_64") {
         program.extend([sock_filter { code: IF_AT_LEAST, jt: 0, jf: 1, k: X32 }, end(ERRNO | ENOSYS)]);
     }
-    for number in keys.into_iter().chain(IO_URING) {
+    for number in keys.into_iter().chain(IO_URING).chain([OPENAT2]) {
         program.extend([if_equal(number), end(ERRNO | ENOSYS)]);
     }
     for number in mounts.into_iter().chain(MOUNTS) {
@@ -220,7 +274,7 @@ pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<
     for number in attributes_by_path.into_iter().chain(ATTRIBUTES_BY_PATH) {
         program.extend([if_equal(number), end(ERRNO | EOPNOTSUPP)]);
     }
-    let mut judged = Vec::new();
+    let mut judged: Vec<(u32, Vec<sock_filter>)> = modes.iter().map(|(number, said)| (*number, keeps_its_rights(said))).collect();
     if is_held_by_a_tracer(who, others) {
         program.extend([if_equal(CLONE3), end(ERRNO | ENOSYS)]);
         let untraced = sock_filter { code: AND, jt: 0, jf: 0, k: CLONE_UNTRACED };
@@ -286,6 +340,10 @@ pub(super) mod tests {
 
     /// What the filter says about a call: the kernel's way through it.
     fn verdict(program: &[sock_filter], arch: u32, number: u32, [first, second]: [u32; 2]) -> u32 {
+        verdict_of_four(program, arch, number, [first, second, 0, 0])
+    }
+
+    fn verdict_of_four(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 4]) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let step = &program[at];
@@ -295,8 +353,10 @@ pub(super) mod tests {
                     loaded = match step.k {
                         NUMBER => number,
                         ARCH => arch,
-                        FIRST_ARGUMENT => first,
-                        _ => second,
+                        FIRST_ARGUMENT => arguments[0],
+                        SECOND_ARGUMENT => arguments[1],
+                        THIRD_ARGUMENT => arguments[2],
+                        _ => arguments[3],
                     };
                     continue;
                 }
@@ -343,6 +403,32 @@ pub(super) mod tests {
             assert_eq!(verdict(&program, 0x4000_0003, socket, [AF_INET, STREAM]), KILL);
             if cfg!(target_arch = "x86_64") {
                 assert_eq!(says(X32 | socket, AF_INET), ERRNO | ENOSYS);
+            }
+        }
+    }
+
+    #[test]
+    fn no_file_gets_the_rights_of_the_user() {
+        let Some(Numbers { arch, modes, changes, .. }) = NUMBERS else { return };
+        for who in [Changes::Open, Changes::Handed, Changes::Refused] {
+            let program = filter(7, who, Others::Apart).unwrap();
+            assert_eq!(verdict(&program, arch, OPENAT2, [0, 0]), ERRNO | ENOSYS);
+            for (number, said) in modes {
+                // What changes a mode is handed over or refused as a whole elsewhere.
+                let is_elsewhere = who != Changes::Open && changes.iter().chain(&CHANGES).any(|one| one == number);
+                for mode in (0..0o10000).step_by(0o111).chain([0o4755, 0o2755, 0o6711, 0o4000, 0o2000, 0o1777]) {
+                    for flags in [0, 1, 2, 0x40, 0x41, 0x40_0000, 0x41_0002, 0x8_0000, 0x8_0241] {
+                        let mut arguments = [0; 4];
+                        let mut say = |at: u32, value| arguments[(at as usize - FIRST_ARGUMENT as usize) / 8] = value;
+                        say(said.mode, mode | 0o100_000);
+                        said.flags.into_iter().for_each(|at| say(at, flags));
+                        let is_made = said.flags.is_none() || flags & (0x40 | 0x40_0000) != 0;
+                        let gives = is_made && mode & 0o6000 != 0;
+                        let wanted = if gives { ERRNO | EPERM } else { ALLOW };
+                        let says = verdict_of_four(&program, arch, *number, arguments);
+                        assert!(is_elsewhere && says != ALLOW || says == wanted, "{number} {mode:o} {flags:x}: {says:x}");
+                    }
+                }
             }
         }
     }

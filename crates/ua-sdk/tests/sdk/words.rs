@@ -1,0 +1,296 @@
+//! Words of a program that come to nothing are refused before anything is stored, and a tool that began nothing has done nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ua_sdk::crates::ua_store::RunStore as _;
+use ua_sdk::crates::{ua_core, ua_store};
+use ua_sdk::prelude::*;
+use ua_sdk::{Budgets, Constraints, Escalation, Money, RunStatus, StopCondition, Tool};
+
+use crate::{invoices, model, sending};
+
+/// An order number: its schema knows texts only, as that of a date, an address or an id does.
+#[derive(Deserialize, JsonSchema)]
+struct Numbered {
+    #[serde(deserialize_with = "numbered")]
+    #[schemars(with = "String")]
+    order: String,
+}
+
+/// One that its tool looks at by itself.
+#[derive(Deserialize, JsonSchema)]
+struct Order {
+    order: String,
+}
+
+fn numbered<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.starts_with("A-") { Ok(text) } else { Err(serde::de::Error::custom(format!("{text:?} is no order"))) }
+}
+
+/// A tool that sends one invoice; `refuses` says whether it looks at the order by itself or by the type of its arguments.
+fn send(sent: &Arc<AtomicUsize>, refuses: bool) -> Tool {
+    let sent = sent.clone();
+    if !refuses {
+        return tool("send_invoice", "Sends.", async move |_: Call, order: Numbered| {
+            sent.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Failure>(order.order)
+        });
+    }
+    tool("send_invoice", "Sends.", async move |_: Call, order: Order| {
+        if !order.order.starts_with("A-") {
+            return Err(Failure::refused("there is no such order, and nothing was sent"));
+        }
+        sent.fetch_add(1, Ordering::SeqCst);
+        Ok(order.order)
+    })
+}
+
+/// What a program says of a tool.
+type Declared = fn(Tool) -> Tool;
+
+/// Over every kind of tool, both ways to refuse and every number of wrong calls: the right call after them is made, once, and nobody is asked.
+#[tokio::test]
+async fn a_call_that_its_tool_did_not_begin_counts_for_nothing() {
+    let kinds: [(&str, Declared); 5] = [
+        ("unsaid", |tool| tool),
+        ("external", |tool| tool.external("invoice.send")),
+        ("keyed", |tool| tool.external("invoice.send").keyed()),
+        ("local", Tool::local),
+        ("reads", Tool::reads),
+    ];
+    for (kind, declared) in kinds {
+        for refuses in [false, true] {
+            for wrong in 1..=2 {
+                let what = format!("{kind}, by {}, {wrong} wrong", if refuses { "the tool" } else { "its type" });
+                let folder = tempfile::tempdir().unwrap();
+                let sent = Arc::new(AtomicUsize::new(0));
+                let ask =
+                    |order: &str| json!({"tools": [{"name": "mcp__program__send_invoice", "input": {"order": order}}]});
+                let mut turns = vec![ask("17"); wrong];
+                let mut right = ask("A-17");
+                right["expect"] = json!({"tool_result_ok": false});
+                turns.extend([right, json!({"text": "Sent."})]);
+                let mut step = Step::new("invoices")
+                    .model(model(&json!(turns)))
+                    .tool(declared(send(&sent, refuses)))
+                    .input("Send the invoice.");
+                if ["external", "keyed"].contains(&kind) {
+                    let once = StopCondition::Effect { effect: "invoice.send".to_owned(), count: 1, max: Some(1) };
+                    step = step.stop_when(once);
+                }
+                let runs = Runs::open(folder.path()).unwrap();
+                let outcome = runs.run(&step, "november").await.unwrap();
+                assert!(matches!(outcome, Outcome::Complete { .. }), "{what}: {outcome:?}");
+                assert_eq!(sent.load(Ordering::SeqCst), 1, "{what}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_without_arguments_is_called_with_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("seen")).reads();
+    let turns = json!([
+        {"tools": [{"name": "mcp__program__look", "input": {"order": "A-17"}}]},
+        {"tools": [{"name": "mcp__program__look", "input": {}}], "expect": {"tool_result_ok": false}},
+        {"text": "Seen.", "expect": {"contains": ["seen"]}},
+    ]);
+    let step = Step::new("look").model(model(&turns)).tool(look).input("Look.");
+    let outcome = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { turns: 3, .. }), "{outcome:?}");
+}
+
+/// Every word by which a step selects tools or effects, with one letter wrong: nothing is stored, nothing is sent, and the right word is named.
+#[tokio::test]
+async fn a_word_that_is_the_name_of_nothing_is_refused_before_anything_is_stored() {
+    let constraints = |word: &str| Constraints { forbidden_actions: vec![word.to_owned()], ..Constraints::default() };
+    let escalation = |word: &str| Escalation { ask_human_before: vec![word.to_owned()], ..Escalation::default() };
+    let effect = |word: &str| StopCondition::Effect { effect: word.to_owned(), count: 1, max: None };
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = || invoices(&sending(), &sent);
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for right in ["invoice.send", "send_invoice", "mcp__program__send_invoice"] {
+        for at in 1..right.len() {
+            if right.is_char_boundary(at) && right.as_bytes()[at].is_ascii_lowercase() {
+                let word = format!("{}{}", &right[..at], &right[at + 1..]);
+                let mut all = vec![step().constraints(constraints(&word)), step().escalation(escalation(&word))];
+                if right.contains('.') && word.contains('.') {
+                    all.push(step().stop_when(effect(&word)));
+                }
+                for wrong in all {
+                    let error = runs.run(&wrong, "november").await.unwrap_err();
+                    let Error::Step(why) = &error else { panic!("{word}: {error}") };
+                    assert!(why.contains(&word) && why.contains("did you mean"), "{why}");
+                }
+            }
+        }
+    }
+    // A short name that stands for an effect which no tool has can never be met either.
+    let unmet = step().stop_when(StopCondition::Named("email_sent_once".to_owned()));
+    let error = runs.run(&unmet, "november").await.unwrap_err();
+    assert!(matches!(&error, Error::Step(why) if why.contains("email.send") && why.contains("external(")), "{error}");
+    assert_eq!((runs.list(5).await.unwrap().len(), sent.load(Ordering::SeqCst)), (0, 0));
+
+    // The words as they should be.
+    let forbidden = runs.run(&step().constraints(constraints("*.delete*")), "pattern").await.unwrap_err();
+    assert!(forbidden.to_string().contains("*.delete*"), "{forbidden}");
+    let met = step().stop_when(effect("invoice.send")).escalation(escalation("memory"));
+    assert!(matches!(runs.run(&met, "november").await.unwrap(), Outcome::Complete { .. }));
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn numbers_and_declarations_that_come_to_nothing_are_refused() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = || invoices(&sending(), &sent);
+    let with = |odd: Tool| step().tool(odd);
+    let look = || tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>(()));
+    let text = tool("by_text", "Takes a text.", async |_: Call, _: String| Ok::<_, Failure>(()));
+    let list = tool("by_list", "Takes a list.", async |_: Call, _: Vec<u8>| Ok::<_, Failure>(()));
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for (wrong, told) in [
+        (with(text), "`by_text`"),
+        (with(list), "`by_list`"),
+        (with(look().external("a.send").reads()), "leave out"),
+        (with(look().timeout(Duration::ZERO)), "1 ms"),
+        (with(look().timeout(Duration::MAX)), "365 days"),
+        (step().budgets(Budgets { max_turns: Some(1), ..Budgets::default() }), "`Step::max_turns`"),
+        (step().max_output_tokens(0), "`max_output_tokens`"),
+        (step().temperature_milli(9000), "`temperature_milli`"),
+    ] {
+        let error = runs.run(&wrong, "november").await.unwrap_err();
+        assert!(matches!(&error, Error::Step(why) if why.contains(told)), "{error}");
+    }
+    assert!(runs.list(5).await.unwrap().is_empty());
+    let right = step()
+        .tool(look().timeout(Duration::from_millis(1)).reads())
+        .budgets(Budgets { max_cost: Money::parse("2 USD"), max_turns: Some(3), ..Budgets::default() })
+        .max_turns(3)
+        .temperature_milli(2000);
+    // It has no price, which a higher budget would not help.
+    let stopped = runs.run(&right, "november").await.unwrap();
+    let told = stopped.to_string();
+    assert!(told.contains("`Component::Pricing`") && !told.contains("set_budget"), "{told}");
+}
+
+#[tokio::test]
+async fn a_cancelled_run_that_nobody_drives_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let lost =
+        tool("send_invoice", "Sends.", async |_: Call, _: crate::Invoice| Err::<(), _>(Failure::unknown("gone")));
+    let step = Step::new("invoices").model(model(&sending())).tool(lost).input("Send the invoice.");
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Waiting { .. }));
+    runs.cancel("november", "no more").await.unwrap();
+    assert_eq!(runs.get("november").await.unwrap().status, RunStatus::Cancelled);
+    assert!(runs.questions("november").await.unwrap().is_empty());
+    assert!(runs.unfinished().await.unwrap().is_empty());
+    assert_eq!(runs.run(&step, "november").await.unwrap(), Outcome::Cancelled);
+}
+
+#[tokio::test]
+async fn a_deleted_run_is_not_done_again_under_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent);
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
+    let (run_id, at) = (ua_core::RunId::parse("november").unwrap(), ua_core::system::env().now());
+    let _gone = runs.store().delete_run(&ua_store::RunDeletion { run_id, force: false, at }).await.unwrap();
+    let error = runs.run(&step, "november").await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused(why) if why.contains("was deleted") && why.contains("another id")),
+        "{error}"
+    );
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+/// A message with a command of `ua` in a crate that a program links is chosen by whom it speaks to: where one is written, its file is on this list
+/// with the reason.
+#[test]
+fn no_message_of_the_library_names_a_command_by_accident() {
+    let known = [
+        ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
+        ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
+        ("ua-mcp/src/http/endpoint.rs", "logins are of the command line alone; a program's servers know none"),
+        ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
+        ("ua-resume/src/answers.rs", "what a tool asked is answered at a terminal alone"),
+        ("ua-resume/src/fork.rs", "a note of `ua fork`"),
+        ("ua-resume/src/question.rs", "how the command line shows a question"),
+        ("ua-runner/src/error.rs", "chosen by the audience"),
+        ("ua-runner/src/files.rs", "a page in the run's folder, which is for people"),
+        ("ua-runner/src/granular/error.rs", "beside the word of the library"),
+        ("ua-runner/src/machine/request.rs", "chosen by the audience"),
+        ("ua-runner/src/pin.rs", "chosen by the audience"),
+        (
+            "ua-store-postgres/src/filling.rs",
+            "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
+        ),
+        (
+            "ua-store-postgres/src/schema.rs",
+            "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
+        ),
+        ("ua-store-sqlite/src/departure.rs", "a database is moved by `ua db copy` alone"),
+        ("ua-store-sqlite/src/open.rs", "beside what a program does"),
+        ("ua-store/src/invariants/known.rs", "what `ua db check` says"),
+    ];
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let linked = [
+        "ua-checkpoint",
+        "ua-classify",
+        "ua-core",
+        "ua-dispatch",
+        "ua-evidence",
+        "ua-files",
+        "ua-ledger",
+        "ua-llm",
+        "ua-mcp",
+        "ua-resume",
+        "ua-runner",
+        "ua-sdk",
+        "ua-store",
+        "ua-store-postgres",
+        "ua-store-sqlite",
+    ];
+    let mut found: Vec<String> = Vec::new();
+    for name in linked {
+        let mut folders = vec![crates.join(name).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+                let shown = entry.strip_prefix(crates).unwrap().display().to_string();
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if entry.extension().is_some_and(|end| end == "rs")
+                    && !shown.contains("tests")
+                    && names_a_command(&std::fs::read_to_string(&entry).unwrap())
+                {
+                    found.push(shown);
+                }
+            }
+        }
+    }
+    found.sort();
+    let known: Vec<&str> = known.iter().map(|(file, _)| *file).collect();
+    assert_eq!(found, known, "say it without a command, or choose it by `Audience`, and list it with the reason");
+}
+
+/// Whether the part of a file before its tests has a command of `ua` outside its comments.
+fn names_a_command(text: &str) -> bool {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    code.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("`ua "))
+}
+
+/// What a program writes for a budget of money is what is stored of it.
+#[test]
+fn money_of_a_budget_is_read_from_a_text() {
+    let Some(two) = Money::parse("2 USD") else { panic!("an amount and a currency") };
+    assert_eq!(serde_json::to_value(two).unwrap(), Value::from("2.00 USD"));
+}
