@@ -9,8 +9,7 @@
 use ua_core::{is_mark, is_unseen, latin_look_alike, narrow, spelt_out, unmarked};
 
 /// Arguments that hold words for people, of effects that send words to people.
-const WORDS: [&str; 9] =
-    ["body", "caption", "content", "html", "markdown_text", "message", "subject", "text", "title"];
+const WORDS: [&str; 9] = ["body", "caption", "content", "html", "markdown_text", "message", "subject", "text", "title"];
 
 /// Whether the argument `name` of a call with this effect is worded for people.
 pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
@@ -42,7 +41,8 @@ pub(crate) fn fold(text: &str) -> String {
 
 /// Punctuation of any script that is used in letters to people; a picture is none.
 fn is_punctuation(c: char) -> bool {
-    c.is_ascii_punctuation() || matches!(c, '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}' | '\u{2010}'..='\u{205e}' | '\u{3001}'..='\u{3003}' | '\u{3008}'..='\u{3011}')
+    c.is_ascii_punctuation()
+        || matches!(c, '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}' | '\u{2010}'..='\u{205e}' | '\u{3001}'..='\u{3003}' | '\u{3008}'..='\u{3011}')
 }
 
 fn words(text: &str) -> String {

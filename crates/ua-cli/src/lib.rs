@@ -195,7 +195,10 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
         Some((job, is_quiet)) => {
             let (host, is_elsewhere) = host.beside(job);
             if is_elsewhere && !is_quiet {
-                output::tell(format!("runs are kept in {}, where those of this job file are", host.home().root().display()));
+                output::tell(format!(
+                    "runs are kept in {}, where those of this job file are",
+                    host.home().root().display()
+                ));
             }
             host
         }

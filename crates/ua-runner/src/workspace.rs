@@ -112,7 +112,11 @@ impl Workspace {
         let fail = || WorkspaceError::at("open", path);
         let (above, name) = parted(path)?;
         let path = above.canonicalize().map_err(fail())?.join(name);
-        Ok(Self { folder: Folder::open_itself(&path).map_err(fail())?, commands: Commands::default(), digests: Arc::default() })
+        Ok(Self {
+            folder: Folder::open_itself(&path).map_err(fail())?,
+            commands: Commands::default(),
+            digests: Arc::default(),
+        })
     }
 
     /// Opens a run's folder that is there, `below` an open one, as [`Self::create_in`] makes it.

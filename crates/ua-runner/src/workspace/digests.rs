@@ -37,7 +37,10 @@ struct Stamp {
 
 impl Stamp {
     /// `None` where the same might be said of the file after another change.
-    #[expect(clippy::disallowed_methods, reason = "it is compared with a time that the kernel gave the file, whatever a simulation says")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is compared with a time that the kernel gave the file, whatever a simulation says"
+    )]
     fn of(file: &Metadata) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
         let is_settled = i64::try_from(now).ok()? - file.ctime() > SETTLED_SECONDS;
@@ -84,7 +87,9 @@ impl Digests {
                 1 => String::new(),
                 all => format!(" and {} more", all - 1),
             };
-            tracing::warn!("too large or too deep to be recorded as results (2 GiB a file, 16 GiB and 64 folders deep in all): {first}{more}");
+            tracing::warn!(
+                "too large or too deep to be recorded as results (2 GiB a file, 16 GiB and 64 folders deep in all): {first}{more}"
+            );
         }
     }
 }

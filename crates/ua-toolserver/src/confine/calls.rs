@@ -252,7 +252,8 @@ fn is_held_by_a_tracer(who: Changes, others: Others) -> bool {
 
 /// Refuses a mode by which others would get the rights of the user.
 fn keeps_its_rights(said: &Said) -> Vec<sock_filter> {
-    let bits = |of: u32, bits: u32| [load(of), sock_filter { code: AND, jt: 0, jf: 0, k: bits }, if_equal(0), end(ALLOW)];
+    let bits =
+        |of: u32, bits: u32| [load(of), sock_filter { code: AND, jt: 0, jf: 0, k: bits }, if_equal(0), end(ALLOW)];
     let mut program: Vec<sock_filter> = said.flags.into_iter().flat_map(|flags| bits(flags, MAKES_A_FILE)).collect();
     program.extend(bits(said.mode, SET_IDS));
     program.push(end(ERRNO | EPERM));
@@ -274,7 +275,8 @@ pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<
     for number in attributes_by_path.into_iter().chain(ATTRIBUTES_BY_PATH) {
         program.extend([if_equal(number), end(ERRNO | EOPNOTSUPP)]);
     }
-    let mut judged: Vec<(u32, Vec<sock_filter>)> = modes.iter().map(|(number, said)| (*number, keeps_its_rights(said))).collect();
+    let mut judged: Vec<(u32, Vec<sock_filter>)> =
+        modes.iter().map(|(number, said)| (*number, keeps_its_rights(said))).collect();
     if is_held_by_a_tracer(who, others) {
         program.extend([if_equal(CLONE3), end(ERRNO | ENOSYS)]);
         let untraced = sock_filter { code: AND, jt: 0, jf: 0, k: CLONE_UNTRACED };
@@ -426,7 +428,10 @@ pub(super) mod tests {
                         let gives = is_made && mode & 0o6000 != 0;
                         let wanted = if gives { ERRNO | EPERM } else { ALLOW };
                         let says = verdict_of_four(&program, arch, *number, arguments);
-                        assert!(is_elsewhere && says != ALLOW || says == wanted, "{number} {mode:o} {flags:x}: {says:x}");
+                        assert!(
+                            is_elsewhere && says != ALLOW || says == wanted,
+                            "{number} {mode:o} {flags:x}: {says:x}"
+                        );
                     }
                 }
             }
