@@ -45,7 +45,7 @@ fn found_below(folder: &Path, needles: &[Vec<u8>], found: &mut Vec<String>) {
         }
         if path.is_dir() {
             found_below(&path, needles, found);
-        } else {
+        } else if path.is_file() {
             let bytes = fs::read(&path).unwrap();
             let has = |needle: &Vec<u8>| bytes.windows(needle.len()).any(|part| part == needle.as_slice());
             found.extend(

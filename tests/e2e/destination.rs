@@ -36,7 +36,7 @@ fn killed(env: &TestEnv, point: &str, raw: &str, fields: &Value, input: &Value, 
 
 /// The resume asks, and its question says what is another one.
 fn asks(env: &TestEnv, changed: &str) -> Output {
-    let output = env.run(&["resume", "r"]).code(75);
+    let output = env.run(&["resume", "r", "--accept", "servers"]).code(75);
     let text = env.rows("SELECT text FROM questions WHERE status = 'open'");
     let [text] = &text[..] else { panic!("{changed}: {text:?}: {}", output.shown()) };
     assert!(text.contains("its tool server is another one now") && text.contains(changed), "{text}");
@@ -64,7 +64,7 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
         };
         // The same place: nobody is asked.
         let env = killed_as("a.log");
-        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
         assert_eq!(made(&env, "a.log"), 1, "{tool}");
         // Another account, and another place.
         for (log, account, changed) in [("a.log", "2", "changed: variable ACCOUNT"), ("b.log", "1", "changed: program")]
@@ -74,7 +74,7 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
             asks(&env, changed);
             assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}: {changed}");
             env.run(&["answer", &open_question(&env), "happened"]).code(0);
-            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+            env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
             assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}: {changed}");
         }
         // Whoever puts the configuration back is not asked any more.
@@ -82,7 +82,7 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
         serve(&env, provider, "b.log", "1");
         asks(&env, "changed: program");
         serve(&env, provider, "a.log", "1");
-        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
         assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}");
         // Nothing of a variable or of the key is in the database.
         let stored = env.value("SELECT destination_json FROM tool_attempts WHERE attempt = 1");
@@ -104,7 +104,7 @@ fn what_is_inherited_decides_where_a_call_goes() {
         asks(&env, changed);
         assert_eq!(made(&env, "a.log"), 1, "{variable}");
         let env = env.with_env(variable, "/usr/bin:/bin").with_env("LANG", "de_DE").with_env("TERM", "dumb");
-        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
         assert_eq!(made(&env, "a.log"), 1, "{variable}");
     }
 }
@@ -123,14 +123,14 @@ fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
     let old = open_question(&env);
     env.run(&["answer", &old, "retry"]).code(0);
     serve(&env, Provider::Stripe, "a.log", "3");
-    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--accept", "servers"]).code(75);
     let new = open_question(&env);
     assert_ne!(old, new);
     for name in [old.as_str(), &old[old.len() - 8..]] {
         env.run(&["answer", name, "happened"]).refused(2, &["was asked again", &new, "nothing was answered"]);
     }
     env.run(&["answer", &new, "happened"]).code(0);
-    env.run(&["resume", "r"]).code(0);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0);
     assert_eq!(made(&env, "a.log"), 1);
 }
 
@@ -173,8 +173,9 @@ fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
     // Where it went it is asked, and found.
     serve(&env, Provider::GitHub, "a.log", "1");
-    env.run(&["calls", "probe", &call, "--apply"]).code(0).shows(&["found"]);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["calls", "probe", &call, "--apply"])
+        .refused(75, &["changed since the run was started", "--accept servers"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
 }
 
@@ -189,10 +190,10 @@ fn an_order_to_send_it_is_good_for_the_place_that_was_shown() {
     asks(&env, "changed: program");
     env.run(&["answer", &open_question(&env), "retry"]).code(0);
     serve(&env, Provider::Stripe, "c.log", "1");
-    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--accept", "servers"]).code(75);
     assert_eq!(["a.log", "b.log", "c.log"].map(|log| made(&env, log)), [0, 0, 0]);
     env.run(&["answer", &open_question(&env), "retry"]).code(0);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!(["a.log", "b.log", "c.log"].map(|log| made(&env, log)), [0, 0, 1]);
 }
 
@@ -295,12 +296,12 @@ fn an_approval_is_good_for_the_account_that_it_was_given_for() {
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     serve(&env, Provider::Stripe, "a.log", "2");
-    env.run(&["resume", "r"]).code(75).shows(&[
+    env.run(&["resume", "r", "--accept", "servers"]).code(75).shows(&[
         "it would now go to another place, or as another account, than the one that you approved (changed: variable ACCOUNT)",
     ]);
     assert_eq!(made(&env, "a.log"), 0);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
 }
 
@@ -317,12 +318,14 @@ fn an_approval_is_good_again_where_its_call_goes_back() {
     let mut asked = Vec::new();
     for account in ["2", "3", "3"] {
         serve(&env, Provider::Stripe, "a.log", account);
-        env.run(&["resume", "r"]).code(75).shows(&["than the one that you approved (changed: variable ACCOUNT)"]);
+        env.run(&["resume", "r", "--accept", "servers"])
+            .code(75)
+            .shows(&["than the one that you approved (changed: variable ACCOUNT)"]);
         asked.push(open_question(&env));
     }
     assert!(asked[0] != asked[1] && asked[1] == asked[2], "{asked:?}");
     serve(&env, Provider::Stripe, "a.log", "1");
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!(
         (made(&env, "a.log"), env.value("SELECT count(*) FROM questions WHERE status = 'open'")),
         (1, "0".to_owned())
@@ -339,13 +342,15 @@ fn an_approved_message_is_not_sent_as_somebody_else() {
     env.run(&["job", &job, "--run-id", "r"]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     let env = env.with_env("UA_MAIL_FROM", "private@example.test");
-    env.run(&["resume", "r"]).code(75).shows(&["than the one that you approved (changed: variable UA_MAIL_FROM)"]);
+    env.run(&["resume", "r", "--accept", "servers"])
+        .code(75)
+        .shows(&["than the one that you approved (changed: variable UA_MAIL_FROM)"]);
     assert!(env.mails().is_empty());
     let env = env.with_env("UA_MAIL_FROM", "work@example.test");
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
-    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--accept", "servers"]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!(env.mails().len(), 1);
 }
 
@@ -375,7 +380,7 @@ fn a_secret_in_an_argument_decides_where_a_call_goes() {
     let stored = env.value("SELECT destination_json FROM tool_attempts WHERE attempt = 1");
     assert!(stored.contains("secret ACCT") && !stored.contains("alice"), "{stored}");
     let env = with("account-alice")(env);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!(made(&env, "a.log"), 1);
     // Approved.
     let (env, servers) = new();
@@ -385,10 +390,10 @@ fn a_secret_in_an_argument_decides_where_a_call_goes() {
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     let env = with("account-bobby")(env);
-    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--accept", "servers"]).code(75);
     assert_eq!(made(&env, "a.log"), 0);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
     let log = std::fs::read_to_string(env.path("a.log")).unwrap();
     assert!(log.contains("account-bobby") && !log.contains("alice"), "{log}");
@@ -404,6 +409,6 @@ fn a_run_without_a_call_in_doubt_is_not_stopped() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
     env.run_killed_at("before:model.complete#2", &["job", &job, "--run-id", "r", "--mcp-config", &servers]);
     serve(&env, Provider::Stripe, "b.log", "2");
-    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
 }

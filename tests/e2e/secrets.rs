@@ -17,7 +17,9 @@ fn found_below(folder: &Path, found: &mut Vec<String>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found_below(&path, found);
-        } else if fs::read(&path).unwrap().windows(CANARY.len()).any(|bytes| bytes == CANARY.as_bytes()) {
+        } else if path.is_file()
+            && fs::read(&path).unwrap().windows(CANARY.len()).any(|bytes| bytes == CANARY.as_bytes())
+        {
             found.push(path.display().to_string());
         }
     }

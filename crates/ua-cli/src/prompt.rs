@@ -241,11 +241,18 @@ enum Read {
     HungUp,
 }
 
+/// Whether standard input is a terminal that went away: by then it says that it is none, but it is a device still, and no other hangs up.
+fn has_hung_up(stdin: &io::Stdin) -> bool {
+    let is_device = rustix::fs::fstat(stdin)
+        .is_ok_and(|meta| rustix::fs::FileType::from_raw_mode(meta.st_mode) == rustix::fs::FileType::CharacterDevice);
+    let mut now = [PollFd::new(stdin, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    is_device && poll(&mut now, Some(&at_once)).is_ok() && now[0].revents().contains(PollFlags::HUP)
+}
+
 /// Reads up to the end of a line, as the terminal hands it over.
 fn read_line(began: u64) -> io::Result<Read> {
     let stdin = io::stdin();
-    // One that went away is none any more.
-    let is_terminal = stdin.is_terminal();
     let mut typed = Vec::new();
     let mut buffer = [0_u8; 4096];
     loop {
@@ -258,9 +265,9 @@ fn read_line(began: u64) -> io::Result<Read> {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        let is_gone = is_terminal && ready[0].revents().contains(PollFlags::HUP);
         match rustix::io::read(&stdin, &mut buffer) {
-            Ok(0) | Err(rustix::io::Errno::IO) if is_gone => return Ok(Read::HungUp),
+            // Asked behind the read: it may go away between the two.
+            Ok(0) | Err(rustix::io::Errno::IO) if has_hung_up(&stdin) => return Ok(Read::HungUp),
             Ok(0) => return Ok(Read::Ended),
             Ok(count) => typed.extend_from_slice(&buffer[..count]),
             Err(rustix::io::Errno::INTR) => continue,

@@ -74,7 +74,7 @@ impl WithAskUser {
         Outcome::Raw(RawReply::ToolResult {
             result: json!({
                 "content": [{"type": "text", "text": said}],
-                "structuredContent": {"answer": said, "answered_at": answer.answered_at},
+                "structuredContent": {"answer": said},
             }),
         })
     }

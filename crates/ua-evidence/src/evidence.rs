@@ -622,11 +622,7 @@ mod tests {
         story.starts(&id);
         story.loses(&id);
         let text = judge(&story).missing_for_model();
-        assert!(
-            text.contains("though it may have happened: 1 further call (`ua")
-                && text.contains("To do: do not repeat that"),
-            "{text}"
-        );
+        assert!(text.contains("though it may have happened: 1 further call. To do: do not repeat that"), "{text}");
         assert!(!text.contains("call the tool"), "{text}");
     }
 

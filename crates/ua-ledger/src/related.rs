@@ -7,6 +7,8 @@
 //!
 //! Proved by: `tests/it/identity`, `crash_anywhere::forks`, the crash matrix, the simulation.
 
+use std::cmp::Reverse;
+
 use ua_core::{CallStatus, OnScopeConflict, OnUnknown, SideEffectClass, Timestamp};
 use ua_store::{CallRecord, Related, Relations};
 
@@ -105,7 +107,7 @@ impl<'a> RelatedCalls<'a> {
                 found.push(other);
             }
         }
-        found.sort_by(|one, two| two.newest.updated_at.cmp(&one.newest.updated_at));
+        found.sort_by_key(|other| Reverse(other.newest.updated_at));
         found.into_iter().map(Other::from).collect()
     }
 

@@ -25,7 +25,8 @@ fn is_stored_nowhere(world: &GatewayWorld) {
                 }
                 continue;
             }
-            let Ok(bytes) = fs::read(&path) else { continue };
+            // Nobody writes into the pipe by which it is told that a tool server lives.
+            let Some(bytes) = path.is_file().then(|| fs::read(&path).ok()).flatten() else { continue };
             let is_there = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
             assert!(!is_there, "{}", path.display());
             *looked_at += 1;

@@ -146,14 +146,21 @@ fn an_answer_that_cannot_be_read_is_an_answer() {
     assert_eq!(text(&client.result("send_email", &mail())), "cut \u{fffd}");
     let deep =
         format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"x":{}{}}}}}"#, "[".repeat(300), "]".repeat(300));
-    for broken in [deep.as_str(), r#"{"jsonrpc":"2.0","result":"#] {
-        raw(broken);
-        let id = client.call("read_page", &json!({"page": "1"}));
-        let refused = client.answer(id);
-        assert!(refused.to_string().contains("cannot be read"), "{refused}");
-        let unknown = client.result("append_line", &json!({"text": broken}));
-        assert!(told(&unknown) == "unknown" && text(&unknown).contains("cannot be read"), "{unknown}");
+    // What lies too deep is left out, and that is said.
+    raw(&deep);
+    for tool in ["read_page", "append_line"] {
+        let read = client.result(tool, &json!({"page": "1", "text": "deep"}));
+        assert!(
+            read["isError"] != true && read.to_string().contains("nested more than 100 deep is left out"),
+            "{read}"
+        );
     }
+    raw(r#"{"jsonrpc":"2.0","result":"#);
+    let id = client.call("read_page", &json!({"page": "1"}));
+    let refused = client.answer(id);
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
+    let unknown = client.result("append_line", &json!({"text": "cut"}));
+    assert!(told(&unknown) == "unknown" && text(&unknown).contains("cannot be read"), "{unknown}");
     assert_eq!(world.effects().len(), 3);
     world.check();
 }

@@ -42,7 +42,10 @@ impl LaunchOptions {
         let words = words.chain(pricing.iter().map(|file| path("--pricing", file)));
         let words = words.chain(cassette.iter().map(|file| path("--cassette", file)));
         let words = words.chain(record.iter().map(|file| path("--record", file)));
-        let mut flags: String = words.map(|(flag, word)| format!(" {flag} {}", ua_resume::shell_word(&word))).collect();
+        let mut flags = String::new();
+        for (flag, word) in words {
+            flags.extend([" ", flag, " ", &ua_resume::shell_word(&word)]);
+        }
         if *allow_private_addresses {
             flags.push_str(" --allow-private-addresses");
         }

@@ -407,7 +407,6 @@ impl Driver<'_> {
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;
         // As the store keeps them, so that a request reads the same in a later process.
-        let mut messages = messages;
         ua_store::offload_results(&mut messages, self.run.spec.settings.blob_threshold_bytes);
         self.history.extend(messages);
         self.forget_messages();

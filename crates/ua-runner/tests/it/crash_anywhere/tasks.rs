@@ -170,7 +170,8 @@ async fn a_question_parks_its_branch_and_siblings_go_on() {
         family.choose(question, Choice::Continue, "a deep blue").await;
         let run = family.live(None).await.unwrap();
         assert_eq!(run.status, RunStatus::Succeeded, "{at}");
-        assert!(family.told(&family.tasks().await[0]).await.contains("It is a deep blue."), "{at}");
+        let told = family.told(&family.tasks().await[0]).await;
+        assert!(told.contains("It is a deep blue."), "{at}: {told}");
         assert_eq!((family.requests("BETA"), family.world.count("write_local_file")), (written, 1), "{at}");
         family.check(&at).await;
     }

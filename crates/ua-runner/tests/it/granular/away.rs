@@ -20,7 +20,7 @@ struct Away {
     /// How often it was there before.
     there: AtomicU32,
     /// How often it is not, from then on.
-    away: AtomicU32,
+    missing: AtomicU32,
     /// What it says then.
     error: TransportError,
 }
@@ -41,7 +41,7 @@ impl ToolTransport for Away {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let count = |left: &AtomicU32| left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok();
-        if !count(&self.there) && count(&self.away) {
+        if !count(&self.there) && count(&self.missing) {
             return Err(self.error.clone());
         }
         self.tools.ready(server).await
@@ -68,7 +68,7 @@ impl ToolTransport for Away {
 fn shop(there: u32, away: u32, error: TransportError) -> (Shop, Arc<Mutex<Vec<u64>>>) {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     let tools = shop.step.agent.tools.clone();
-    shop.step.agent.tools = Arc::new(Away { tools, there: there.into(), away: away.into(), error });
+    shop.step.agent.tools = Arc::new(Away { tools, there: there.into(), missing: away.into(), error });
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = told.clone();
     shop.host.watcher = Arc::new(move |event| {
