@@ -20,7 +20,8 @@ const CTRL_S: u8 = 19;
 /// A program in a terminal of its own, and what is on the screen.
 struct Terminal {
     child: Box<dyn Child + Send + Sync>,
-    keyboard: Box<dyn std::io::Write + Send>,
+    /// Taken when something is typed: whoever lets go of it presses Enter and Ctrl-D in this library, in front of a hang-up.
+    keyboard: Option<Box<dyn std::io::Write + Send>>,
     screen: Arc<Mutex<vt100::Parser>>,
     /// Kept open: a terminal that goes away hangs up.
     window: Box<dyn portable_pty::MasterPty + Send>,
@@ -68,9 +69,8 @@ impl Terminal {
         command.env("TERM", "xterm-256color");
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
-        let keyboard = pair.master.take_writer().unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 1_000)));
-        Self { child, keyboard, screen, window: pair.master }
+        Self { child, keyboard: None, screen, window: pair.master }
     }
 
     fn type_ctrl_c(&mut self) {
@@ -78,8 +78,9 @@ impl Terminal {
     }
 
     fn press(&mut self, key: u8) {
-        self.keyboard.write_all(&[key]).unwrap();
-        self.keyboard.flush().unwrap();
+        let keyboard = self.keyboard.get_or_insert_with(|| self.window.take_writer().unwrap());
+        keyboard.write_all(&[key]).unwrap();
+        keyboard.flush().unwrap();
     }
 
     /// Closes the window; what is left is the program in it.
