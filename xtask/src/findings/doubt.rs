@@ -208,7 +208,9 @@ fn retried_with_another_file(stage: &Stage) -> anyhow::Result<Verdict> {
     let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "report.txt", "content": "draft\n"}}]});
     // The file is `draft` when it is refused, `final` when it is sent, and `draft` when it is asked for again.
     let turns = json!([write, look, upload, write, upload, {"text": "Uploaded."}]);
-    world.job(&json!({"tools": {"builtin": true}}), &policy, &json!({ "turns": turns }))?;
+    // A server that is away is waited for, unless the job says otherwise.
+    let fields = json!({"tools": {"builtin": true}, "budgets": {"max_provider_wait_minutes": 0}});
+    world.job(&fields, &policy, &json!({ "turns": turns }))?;
     world.run_job(&[])?.must(75)?;
     ensure!(world.effects("upload") == 0, "the upload was to be refused");
     let shown = world.json(&["runs", "show", "r"])?;

@@ -226,7 +226,8 @@ fn refused_then_forked(stage: &Stage) -> anyhow::Result<Verdict> {
         {"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100}}]},
         {"text": "Paid."},
     ]);
-    world.job(&json!({}), POLICY, &json!({ "turns": turns }))?;
+    // A server that is away is waited for, unless the job says otherwise.
+    world.job(&json!({"budgets": {"max_provider_wait_minutes": 0}}), POLICY, &json!({ "turns": turns }))?;
     world.run_job(&[])?.must(75)?;
     anyhow::ensure!(world.servers.calls("pay") == 0, "the payment was to be refused");
     world.servers.come_back()?;
