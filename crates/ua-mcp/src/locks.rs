@@ -1,7 +1,7 @@
 //! Lock files of tool servers, and the fence: is an earlier process of a tool server really gone?
 //!
 //! Durable runner, current state §6. One file `<run>.<server>.<generation>` per started process. Its shim locks it and writes
-//! a [`LockRecord`] into it; the server holds the pipe beside it ([`life`](crate::life)). Invariants: a generation is called
+//! a [`LockRecord`] into it; the server holds the pipe beside it ([`life`]). Invariants: a generation is called
 //! gone only while its lock is free (or its file removed, which happens only then), nobody holds its pipe and no process
 //! carries its mark; a process is killed only when it
 //! is proved to belong to the generation: it carries the mark, or it is in the session of the recorded shim, whose process

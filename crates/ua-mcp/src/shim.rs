@@ -7,7 +7,7 @@
 //! - **Own session.** A Ctrl-C at the terminal reaches the runner alone, which then lets calls in flight finish.
 //! - **Lock.** The shim locks the generation's lock file, and it alone: a lock that the server inherited it could give up while it
 //!   lives, for both.
-//! - **Life.** What the server inherits is the reading end of a pipe that nobody writes into ([`life`](crate::life)): it is held
+//! - **Life.** What the server inherits is the reading end of a pipe that nobody writes into ([`life`]): it is held
 //!   until the server, and whoever else inherited it, is gone. The shim makes it rather than the runner, because the runner
 //!   starts several servers at once, and a file that one of them may inherit would leak into its siblings; the shim has one
 //!   thread at that point and starts exactly one process. Nothing else that was open goes on to the server.

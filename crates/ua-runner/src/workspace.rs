@@ -239,7 +239,7 @@ impl Workspace {
         self.folder.make_folder(name).map(drop).map_err(WorkspaceError::at("create", &self.path(name)))
     }
 
-    /// Every file that a tool made, with its digest, by path; but for what is too large to be read for it ([`digests`]), which is said once.
+    /// Every file that a tool made, with its digest, by path; but for what is too large to be read for it, which is said once.
     pub fn artifacts(&self) -> Result<Vec<Artifact>, WorkspaceError> {
         let mut found = Found::default();
         self.collect(&self.folder, "", &mut found)?;
