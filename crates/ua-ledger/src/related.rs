@@ -127,3 +127,59 @@ impl<'a> RelatedCalls<'a> {
 pub(crate) fn lets_pass(call: &CallRecord) -> bool {
     call.policy.on_scope_conflict == OnScopeConflict::Allow
 }
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{RunId, Scope};
+    use ua_store::conformance::samples;
+    use ua_store::{Kin, LedgerStore as _};
+
+    use super::*;
+
+    /// Whatever was planned first: what may have had a call's effect and moved after that was sent has overtaken it, and nothing else has.
+    #[tokio::test]
+    async fn an_order_of_events_decides_and_none_of_births() {
+        let store = ua_store::MemStore::new();
+        let scene = ua_store::conformance::Scene::begin(&store, "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+        let mut call = store.call(&samples::call_id("call_1")).await.unwrap();
+        (call.created_at, call.updated_at, call.attempt) = (samples::at(50), samples::at(60), 1);
+        call.policy.class = SideEffectClass::External;
+        let sent = samples::at(60);
+        let (facts, config) = (Facts::default(), LedgerConfig::default());
+        for born in [10, 50, 55, 70] {
+            for moved in [10, 50, 59, 60, 61, 90].into_iter().filter(|moved| *moved >= born) {
+                for is_elsewhere in [false, true] {
+                    for is_rival in [false, true] {
+                        let mut other = call.clone();
+                        other.call_id = samples::call_id("call_2");
+                        if is_elsewhere {
+                            other.run_id = RunId::parse("run_2").unwrap();
+                        }
+                        other.scope = is_rival.then(|| Scope::new("email.send", "ada"));
+                        other.status = CallStatus::Succeeded;
+                        (other.created_at, other.updated_at) = (samples::at(born), samples::at(moved));
+                        let found = vec![Related::one(other)];
+                        let relations = if is_rival {
+                            Relations { rivals: found, ..Relations::default() }
+                        } else {
+                            Relations { kin: Kin { same: found, open: Vec::new() }, ..Relations::default() }
+                        };
+                        let related = |sent| RelatedCalls {
+                            call: &call,
+                            facts: &facts,
+                            relations: &relations,
+                            config: &config,
+                            forgotten: None,
+                            sent,
+                        };
+                        let wanted = moved > 60 || (moved == 60 && is_elsewhere);
+                        let what = format!("{born} {moved} {is_elsewhere} {is_rival}");
+                        assert_eq!(!related(Some(sent)).overtaken_by().is_empty(), wanted, "{what}");
+                        assert!(related(None).overtaken_by().is_empty(), "{what}: it was not sent");
+                    }
+                }
+            }
+        }
+    }
+}

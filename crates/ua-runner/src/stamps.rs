@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ua_evidence::Artifact;
 
-use crate::workspace::{Workspace, digest_file, is_entered, is_own};
+use crate::workspace::digests::Digests;
+use crate::workspace::{Workspace, is_entered, is_own, open_file};
 
 /// What tells that a file was written: size, inode, and the instant of its last change in nanoseconds.
 type Stamp = (u64, u64, i64, i64);
@@ -33,15 +34,19 @@ impl Workspace {
             }
             files <= LITTLE.0 && bytes <= LITTLE.1
         });
-        is_little.then(|| by_path(new.into_iter().filter_map(|(path, name, stamp)| seen.read(&path, name, stamp))))
+        let mut read = 0;
+        let mut look =
+            |(path, name, stamp): (PathBuf, String, Stamp)| seen.read(&self.digests, &path, name, stamp, &mut read);
+        is_little.then(|| by_path(new.into_iter().filter_map(&mut look)))
     }
 
     /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or
-    /// changes while it is read is left for the next look: nobody may take it for what it was.
+    /// changes while it is read is left for the next look: nobody may take it for what it was. What is too large to be read ([`Digests`]) is
+    /// passed over until it changes again.
     pub(crate) fn changed_files(&self, seen: &mut FileStamps) -> Vec<Artifact> {
-        let mut changed = Vec::new();
+        let (mut changed, mut read) = (Vec::new(), 0);
         self.each_file(|path, name| {
-            changed.extend(seen.look(path, name));
+            changed.extend(seen.look(&self.digests, path, name, &mut read));
             true
         });
         by_path(changed)
@@ -72,23 +77,30 @@ impl Workspace {
 }
 
 impl FileStamps {
-    fn look(&mut self, path: &Path, name: String) -> Option<Artifact> {
+    fn look(&mut self, digests: &Digests, path: &Path, name: String, read: &mut u64) -> Option<Artifact> {
         let before = stamp(path)?;
         if self.0.get(&name) == Some(&before) {
             return None;
         }
-        self.read(path, name, before)
+        self.read(digests, path, name, before, read)
     }
 
-    /// Reads a file that was `before` when it was found.
-    fn read(&mut self, path: &Path, name: String, before: Stamp) -> Option<Artifact> {
-        let (bytes, sha256) = digest_file(path).ok()?;
+    /// Reads a file that was `before` when it was found, and counts it among what was `read` in this look.
+    fn read(
+        &mut self,
+        digests: &Digests,
+        path: &Path,
+        name: String,
+        before: Stamp,
+        read: &mut u64,
+    ) -> Option<Artifact> {
+        let digested = open_file(path).and_then(|file| digests.of(file, read)).ok()?;
         if stamp(path) != Some(before) {
             self.0.remove(&name);
             return None;
         }
         self.0.insert(name.clone(), before);
-        Some(Artifact { path: name, bytes, sha256 })
+        digested.map(|(bytes, sha256)| Artifact { path: name, bytes, sha256 })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Tools and programs of a model write here, too, so every file is reached through [`ua_files`]: a name that somebody made a link, a pipe or
 //! a device is neither followed nor waited for.
 
-mod digests;
+pub(crate) mod digests;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -48,7 +48,7 @@ impl WorkspaceError {
 pub struct Workspace {
     folder: Folder,
     commands: Commands,
-    digests: Arc<Digests>,
+    pub(crate) digests: Arc<Digests>,
 }
 
 /// The file that says whose folder it is.
@@ -396,9 +396,10 @@ pub(crate) fn open_file(path: &Path) -> io::Result<fs::File> {
     Folder::open(folder)?.open_file(name)
 }
 
-/// The size and digest of the regular file at `path`, which may be no link.
+/// The size and digest of the regular file at `path`, which may be no link, and not too large to be read for that.
 pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
-    digest(open_file(path)?)
+    let digested = Digests::default().of(open_file(path)?, &mut 0)?;
+    digested.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
 }
 
 fn digest(mut file: impl io::Read) -> io::Result<(u64, Sha256)> {

@@ -77,7 +77,7 @@ pub(super) fn said_by<'f>(code: &Path, files: &[&'f PathBuf]) -> (&'static str, 
 
 /// Whether a text says the name of a file: whole, or behind a slash and in quotes without its ending, as Node's `require` takes it.
 pub(super) fn is_said(text: &[u8], file: &Path) -> bool {
-    let has = |part: &[u8]| !part.is_empty() && text.windows(part.len()).any(|window| window == part);
+    let has = |part: &[u8]| !part.is_empty() && memchr::memmem::find(text, part).is_some();
     let name = file.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let stem = file.file_stem().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let without_ending = |quote: &u8| has(&[b"/", stem, &[*quote]].concat());

@@ -21,7 +21,7 @@ const SETTLED_SECONDS: i64 = 2;
 
 /// What was read of one workspace.
 #[derive(Debug, Default)]
-pub(super) struct Digests {
+pub(crate) struct Digests {
     known: Mutex<HashMap<Stamp, Sha256>>,
     told: Mutex<Vec<String>>,
 }
@@ -55,7 +55,7 @@ impl Stamp {
 
 impl Digests {
     /// The length and digest of a file, which count among `so_far` then; `None` where it is too large.
-    pub(super) fn of(&self, file: File, so_far: &mut u64) -> io::Result<Option<(u64, Sha256)>> {
+    pub(crate) fn of(&self, file: File, so_far: &mut u64) -> io::Result<Option<(u64, Sha256)>> {
         let meta = file.metadata()?;
         let bytes = so_far.saturating_add(meta.len());
         if meta.len() > LARGEST || bytes > MOST {
@@ -110,10 +110,18 @@ mod tests {
             let sparse = File::create(workspace.path(&format!("work_products/r{number}.bin"))).unwrap();
             sparse.set_len(LARGEST + 1 + number).unwrap();
         }
-        for _ in 0..2 {
-            let names: Vec<String> = workspace.artifacts().unwrap().into_iter().map(|one| one.path).collect();
+        let mut seen = crate::stamps::FileStamps::default();
+        let looks: [&mut dyn FnMut() -> Vec<ua_evidence::Artifact>; 3] =
+            [&mut || workspace.artifacts().unwrap(), &mut || workspace.changed_files(&mut seen), &mut || {
+                workspace.artifacts().unwrap()
+            }];
+        for look in looks {
+            let names: Vec<String> = look().into_iter().map(|one| one.path).collect();
             assert_eq!(names, ["work_products/a.md", "work_products/z.md"]);
         }
+        assert!(workspace.changed_files(&mut seen).is_empty(), "and nothing is opened again");
+        let large = super::super::digest_file(&workspace.path("work_products/r0.bin"));
+        assert_eq!(large.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -87,6 +87,48 @@ pub async fn a_correction_can_be_corrected(store: &dyn Store) {
     assert_eq!(broken(&records, &events), [""; 0]);
 }
 
+/// The key of what was done, until a person said that it did not happen, is used up: whoever knows it would not do again under it what is to be
+/// done instead. That of a call in doubt stays good. No start goes out under it that did not look, in its own run or in a fork.
+pub async fn a_key_that_a_correction_used_up_starts_nothing(store: &dyn Store) {
+    for from in [CallStatus::Succeeded, CallStatus::FailedReported, CallStatus::Unknown] {
+        for is_forked in [false, true] {
+            let what = format!("{from} {is_forked}");
+            let (run, fork) = (format!("run_{from}_{is_forked}"), format!("fork_{from}_{is_forked}"));
+            let (first, second) = (format!("first_{from}_{is_forked}"), format!("second_{from}_{is_forked}"));
+            let scene = Scene::begin(store, &run).await;
+            let call = scene.call_that_is(&first, from).await;
+            let is_used_up = from != CallStatus::Unknown;
+            if is_used_up {
+                scene.commit(1).await;
+            }
+            let word = CorrectCall { is_idle: !is_used_up, ..correct(&call, CorrectedTo::NotHappened, 70) };
+            store.correct_call(word).await.unwrap();
+            if !is_used_up {
+                scene.commit(1).await;
+            }
+            let scene = if is_forked {
+                store.fork_run(samples::new_fork(&fork, &run, 0)).await.unwrap();
+                Scene::take(store, &fork).await
+            } else {
+                scene
+            };
+            let turn = if is_forked { 1 } else { 2 };
+            scene.turn(vec![samples::planned_email(&second, turn, 1)]).await;
+            let under_it = store.start_attempt(&scene.lease, samples::start(&second, 1, &first)).await;
+            if is_used_up {
+                assert!(
+                    matches!(&under_it, Err(StoreError::KeyTaken { by, .. }) if *by == call.call_id),
+                    "{what}: {under_it:?}"
+                );
+                let another = store.start_attempt(&scene.lease, samples::start(&second, 1, &second)).await;
+                assert!(another.is_ok(), "{what}: {another:?}");
+            } else {
+                assert!(under_it.is_ok(), "{what}: {under_it:?}");
+            }
+        }
+    }
+}
+
 /// Invariants that do not hold. The samples' results and cursors are none of a real run.
 fn broken(records: &RunRecords, events: &[EventRecord]) -> Vec<String> {
     let of_samples = ["one_result_per_tool_use", "checkpoints_stand_on_commits"];

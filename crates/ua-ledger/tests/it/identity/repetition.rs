@@ -55,6 +55,10 @@ async fn what_a_model_has_forgotten_that_it_did_is_asked_about() {
         undeclared(&run, *class, Outcome::NotSent { why: "connection refused".to_owned() }).await;
         run.ledger.context_begins(4);
         let id = planned_undeclared(&run, *class).await;
+        // Nor is it sent without a look, as what was planned a moment ago is.
+        let planned = run.store.call(&id).await.unwrap();
+        let at_once = run.ledger.admit_planned(&planned, &Facts::default());
+        assert!(at_once.is_none() || !class.has_effect(), "{class}: {at_once:?}");
         let admission = run.ledger.admit(&id, Facts::default()).await.unwrap();
         let reaches_others = matches!(class, SideEffectClass::External | SideEffectClass::Memory);
         if !reaches_others {
