@@ -255,13 +255,15 @@ impl Aggregate {
                 own.insert("cursor".to_owned(), cursor);
             }
             let mut page = self.ask(place, name, "tools/list", &Value::Object(own)).await;
-            for tool in page["result"]["tools"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-                let mut tool = tool;
-                let own = tool["name"].as_str().unwrap_or_default();
-                tool["name"] = json!(format!("{}{BETWEEN}{own}", self.parts[place].0));
-                tools.push(tool);
+            // What is no object has no name that could be written anew, and is no tool.
+            let Some(Value::Object(page)) = page.get_mut("result") else { break };
+            for tool in page.get_mut("tools").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default() {
+                let Value::Object(mut tool) = tool else { continue };
+                let own = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+                tool.insert("name".to_owned(), json!(format!("{}{BETWEEN}{own}", self.parts[place].0)));
+                tools.push(Value::Object(tool));
             }
-            cursor = page["result"]["nextCursor"].take();
+            cursor = page.remove("nextCursor").unwrap_or_default();
             if cursor.is_null() {
                 break;
             }

@@ -187,7 +187,7 @@ async fn serve(stream: UnixStream, shared: Arc<Shared>) {
     let Some(server) = hello["server"].as_str().filter(|server| shared.tools.contains_key(*server)) else { return };
     let mut calls = JoinSet::new();
     while let Ok(Some(line)) = lines.next_line().await {
-        let Ok(mut message) = serde_json::from_str::<Value>(&line) else { continue };
+        let Ok(mut message @ Value::Object(_)) = serde_json::from_str::<Value>(&line) else { continue };
         // Notifications want no answer, and answers none either.
         let (id, Some(method)) = (message["id"].take(), message["method"].as_str().map(str::to_owned)) else {
             continue;

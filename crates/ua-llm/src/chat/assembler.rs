@@ -374,7 +374,7 @@ impl Assemble for Assembler {
     }
 
     fn refused_as_events(&self, body: &str) -> Option<Vec<String>> {
-        let error = serde_json::from_str::<Value>(body).ok()?["error"].take();
+        let error = reject::error_in(body)?;
         if error["code"] != TOOL_USE_FAILED {
             return None;
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use ua_core::{Block, Message, ModelTurn, Origin};
 
 use super::events::{Assemble, Bytes, ReadFault, read_reply, read_whole};
+use super::reject;
 use crate::error::LlmError;
 use crate::provider::{Ending, Silent, StreamObserver};
 use crate::request::ModelRequest;
@@ -468,5 +469,29 @@ fn how_a_reply_ended_is_told_in_its_providers_words() {
         let turn = wire.read_watched(wire.blocks(&events).concat().as_bytes(), usize::MAX, &endings).unwrap();
         let expected = Ending { said: said.to_owned(), context_is_full };
         assert_eq!((turn.stop_reason, endings.0.into_inner().unwrap()), (is, vec![expected]), "{wire:?}");
+    }
+}
+
+/// A refusal may be any JSON, or none: `"Bad Request"` of a framework, a list of a gateway, a number. Whatever it is, it is an error that somebody reads.
+#[test]
+fn a_refusal_of_any_shape_is_an_error_and_no_end_of_the_process() {
+    let errors =
+        [json!(null), json!("x"), json!(7), json!([]), json!({}), json!({"message": "no", "code": "tool_use_failed"})];
+    let mut bodies: Vec<Value> = vec![json!("Bad Request"), json!(true), json!(1.5), json!(null), json!([]), json!({})];
+    bodies.extend(errors.iter().map(|error| json!({ "error": error })));
+    bodies.extend(bodies.clone().into_iter().map(|body| json!([body])));
+    bodies.push(json!([{"error": {"message": "a"}}, {"error": {"message": "b"}}]));
+    let texts = bodies.iter().map(Value::to_string).chain(["", " ", "<html>", "{", "\u{feff}[]"].map(str::to_owned));
+    for body in texts {
+        for status in [400, 401, 403, 404, 413, 422, 429, 500, 503] {
+            let _error = reject::by_status(status, None, &body, "m");
+            let is_withheld = reject::withheld(status, &body).is_some();
+            assert!(!is_withheld, "{status} {body}");
+        }
+        let asked = request();
+        let of_chat = chat::Assembler::new(&asked).refused_as_events(&body).is_some();
+        assert_eq!(of_chat, body.contains("tool_use_failed"), "{body}");
+        assert!(anthropic::Assembler::default().refused_as_events(&body).is_none(), "{body}");
+        assert!(openai::Assembler::default().refused_as_events(&body).is_none(), "{body}");
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn is_withheld(kind: &str, message: &str) -> bool {
 /// The event that an error in the place of a reply would have been in a stream, if it says that a filter kept the reply back.
 pub(crate) fn withheld(status: u16, body: &str) -> Option<Vec<String>> {
     let body = &*alone(body);
-    let error = serde_json::from_str::<Value>(body).ok().filter(|_| matches!(status, 400 | 403 | 422))?["error"].take();
+    let error = error_in(body).filter(|_| matches!(status, 400 | 403 | 422))?;
     let kind = [&error["code"], &error["type"]].into_iter().find_map(Value::as_str).unwrap_or_default();
     let message = message_in(body);
     is_withheld(kind, &message).then(|| {
@@ -65,6 +65,14 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         403 if is_page(body) => LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned() },
         403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status, message },
         status => by_status_and_message(status, retry_after, message, model),
+    }
+}
+
+/// What an answer has under `error`; `None` where it is no object, whatever else it is: a text, a list, a page.
+pub(crate) fn error_in(body: &str) -> Option<Value> {
+    match serde_json::from_str::<Value>(&alone(body)).ok()? {
+        Value::Object(mut answer) => Some(answer.remove("error").unwrap_or_default()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     }
 }
 
