@@ -165,7 +165,9 @@ mod tests {
             assert_eq!(field(job(&phases)), wanted, "{phases}");
         }
         let typo = job(&format!(r#"[{one}, "stop_condition": []}}]"#));
-        let nearest = Some("phases[0].stop_conditions".to_owned());
-        assert_eq!(typo, Err(SpecError::UnknownField { field: "phases[0].stop_condition".to_owned(), nearest }));
+        assert_eq!(
+            typo.unwrap_err().to_string(),
+            "invalid job: unknown field `phases[0].stop_condition`, did you mean `phases[0].stop_conditions`?"
+        );
     }
 }

@@ -22,12 +22,14 @@ pub enum SpecError {
     #[error("invalid job: {0}")]
     Syntax(String),
     /// A field nobody knows.
-    #[error("invalid job: unknown field `{field}`{}", nearest.as_ref().map_or(String::new(), |n| format!(", did you mean `{n}`?")))]
+    #[error("invalid job: unknown field `{field}`{}", instead(nearest.as_deref(), beside))]
     UnknownField {
         /// The field, with its path.
         field: String,
         /// The known field that looks most like it.
         nearest: Option<String>,
+        /// The fields that the object takes it stands in; empty for the job itself, which has more than a sentence holds.
+        beside: Vec<&'static str>,
     },
     /// A value that cannot be worked with.
     #[error("invalid job: `{field}` {why}")]
@@ -40,6 +42,15 @@ pub enum SpecError {
     /// Several of these.
     #[error("invalid job: {}", in_a_row(.0))]
     Several(Vec<SpecError>),
+}
+
+/// What an unknown field may have been meant to be: the known one that looks like it, or else all that may stand in its place.
+fn instead(nearest: Option<&str>, beside: &[&str]) -> String {
+    match nearest {
+        Some(nearest) => format!(", did you mean `{nearest}`?"),
+        None if beside.is_empty() => String::new(),
+        None => format!("; known fields here are {}", beside.join(", ")),
+    }
 }
 
 /// What is wrong, one after the other.
@@ -508,6 +519,10 @@ mod tests {
                 r#"{"stop_conditions": [{"artefact": "a"}]}"#,
                 "unknown field `stop_conditions[0].artefact`, did you mean `stop_conditions[0].artifact`?",
             ),
+            (
+                r#"{"stop_conditions": [{"effect": "a.b", "least": 1}]}"#,
+                "unknown field `stop_conditions[0].least`; known fields here are effect, count, max, artifact, media_type",
+            ),
             (r#"{"stop_conditions": [{"count": 2}]}"#, "`stop_conditions[0]` needs `effect` or `artifact`"),
             (
                 r#"{"stop_conditions": [7]}"#,
@@ -567,8 +582,11 @@ mod tests {
             (r#"{"objective": "x", "zzz": 3}"#, "zzz", None),
         ];
         for (text, field, nearest) in cases {
-            let expected = SpecError::UnknownField { field: field.to_owned(), nearest: nearest.map(str::to_owned) };
-            assert_eq!(RunSpec::parse(text), Err(expected));
+            let Err(SpecError::UnknownField { field: found, nearest: meant, beside }) = RunSpec::parse(text) else {
+                panic!("{text}");
+            };
+            assert_eq!((found.as_str(), meant.as_deref()), (field, nearest), "{text}");
+            assert_eq!(beside.is_empty(), !field.contains('.'), "{text}");
         }
     }
 

@@ -210,7 +210,9 @@ fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecErro
             Some((_, None)) => {}
             None => {
                 let field = crate::in_a_sentence(&full);
-                return Err(SpecError::UnknownField { field, nearest: nearest(name, path, known) });
+                let beside =
+                    if path.is_empty() { Vec::new() } else { known.0.iter().map(|(field, _)| *field).collect() };
+                return Err(SpecError::UnknownField { field, nearest: nearest(name, path, known), beside });
             }
         }
     }
