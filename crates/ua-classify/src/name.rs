@@ -6,6 +6,7 @@
 //! a state (`git_log`). Invariant: a side-effect verb added to a name never lowers its class (property test in
 //! `tests/it/classify/names.rs`); no rule here knows a server by its name.
 
+mod begins;
 mod creates;
 mod vocabulary;
 
@@ -41,7 +42,7 @@ pub(crate) fn vocabulary() -> String {
         vocabulary::SAID_OF_BOTH,
     ];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
-    format!("{}\n{}", lists.join("\n"), creates::vocabulary())
+    format!("{}\n{}\n{}", lists.join("\n"), creates::vocabulary(), begins::vocabulary())
 }
 
 /// What a name says.
@@ -78,6 +79,11 @@ pub(crate) fn creates_by(verb: &str) -> bool {
 /// What a call of the tool makes anew each time, if its name says so.
 pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
     creates::made_by(&words(&tool.tool), &words(&tool.server))
+}
+
+/// Whether a declared kind, read as a name is, says that each call makes something: verbs are one list for names and kinds.
+pub(crate) fn made_by_kind(kind: &EffectKind) -> bool {
+    creates::made_by_kind(kind)
 }
 
 /// Whether the name of a tool leaves open if each call makes something.

@@ -9,11 +9,31 @@
 use ua_core::{is_mark, is_unseen, latin_look_alike, narrow, spelt_out, unmarked};
 
 /// Arguments that hold words for people, of effects that send words to people.
-const WORDS: [&str; 9] = ["body", "caption", "content", "html", "markdown_text", "message", "subject", "text", "title"];
+const WORDS: [&str; 14] = [
+    "body",
+    "caption",
+    "comment",
+    "content",
+    "html",
+    "markdown",
+    "markdown_text",
+    "message",
+    "msg",
+    "note",
+    "reply",
+    "subject",
+    "text",
+    "title",
+];
+/// Verbs of effects that tell people something, whatever it is called: `discord.send`, `sms.send`, `ticket.reply`.
+const TELLING: [&str; 6] = ["comment", "forward", "notify", "post", "reply", "send"];
+/// What is for people to read, whatever is done with it: `text_message.create`.
+const MESSAGES: [&str; 5] = ["email", "mail", "message", "notification", "sms"];
 
 /// Whether the argument `name` of a call with this effect is worded for people.
 pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
-    let sends_words = ["email.", "message."].iter().any(|kind| effect.starts_with(kind));
+    let Some((object, verb)) = effect.split_once('.') else { return false };
+    let sends_words = TELLING.contains(&verb) || object.split('_').any(|word| MESSAGES.contains(&word));
     sends_words && WORDS.contains(&name)
 }
 
@@ -106,6 +126,9 @@ mod tests {
             assert_eq!(fold(nothing), "", "{nothing:?}");
         }
         assert!(is_wording("email.send", "subject") && is_wording("message.post", "text"));
+        for effect in ["discord.send", "whatsapp.reply", "text_message.create", "sms.send", "issue.comment"] {
+            assert!(is_wording(effect, "text") && !is_wording(effect, "channel"), "{effect}");
+        }
         assert!(!is_wording("file.upload", "text") && !is_wording("email.send", "amount"));
     }
 }

@@ -13,7 +13,7 @@ use ua_core::{
 use super::Classifier;
 use super::opinion::{Believed, Opinion};
 use crate::job;
-use crate::name::{leaves_open, made_by_name, made_by_word};
+use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word};
 use crate::rule::{MarkerSetting, Settings};
 
 /// All opinions, and what follows from them.
@@ -100,7 +100,8 @@ impl Classifier {
                 // A word about what it is called takes nothing away that its name says, unless it says that nothing is made.
                 let says = picker.first("creates", |settings| settings.creates);
                 let is_foreign = class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local;
-                let by_name = says.is_none() && is_foreign && made_by_name(&tool.name).is_some();
+                let by_name =
+                    says.is_none() && is_foreign && (made_by_name(&tool.name).is_some() || made_by_kind(kind));
                 policy.makes_anew = !kind.is_creating() && (says == Some(true) || by_name);
                 policy.kind_is_guessed = policy.makes_anew && by_name;
             } else {

@@ -5,6 +5,7 @@
 
 use ua_core::EffectKind;
 
+use super::begins::made_by_beginning;
 use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH};
 use super::{has, is_looking, is_plural, without_prefix};
 
@@ -134,7 +135,7 @@ const THINGS_TOO: [&str; 12] = [
     "upload",
 ];
 /// Verbs that stand behind such a thing and do not make it.
-const UNDOING: [&str; 20] = [
+pub(super) const UNDOING: [&str; 20] = [
     "archive", "cancel", "clear", "close", "count", "delete", "edit", "get", "hide", "list", "move", "pin", "remove",
     "rename", "resolve", "restore", "revoke", "status", "unpin", "verify",
 ];
@@ -142,8 +143,10 @@ const UNDOING: [&str; 20] = [
 const GIVING: [&str; 5] = ["give", "issue", "make", "process", "request"];
 
 /// Things that end like several and are one.
-const NO_PLURALS: [&str; 12] =
-    ["address", "alias", "analysis", "canvas", "chess", "dns", "gps", "news", "series", "sms", "species", "status"];
+const NO_PLURALS: [&str; 13] = [
+    "address", "alias", "analysis", "bonus", "canvas", "chess", "dns", "gps", "news", "series", "sms", "species",
+    "status",
+];
 
 /// Words that say that a message is a mail.
 const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
@@ -167,9 +170,21 @@ pub(super) fn is_said_of(verb: &str) -> bool {
 /// What a call of a tool of this name makes, when the name says it; `words` are the name's.
 pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind> {
     let rest = without_prefix(words, server);
-    let first = rest.first()?;
-    if is_looking(first) || rest.iter().any(|word| has(JOINS, word) || UNMAKING.contains(&word.as_str())) {
+    if rest.iter().any(|word| word == "or" || UNMAKING.contains(&word.as_str())) {
         return None;
+    }
+    // `create_and_send_campaign`: what is done last says what it is; if nothing is made there, what is done before.
+    let mut parts = rest.rsplit(|word| has(JOINS, word));
+    parts.find_map(|part| made_by_part(part, words))
+}
+
+/// What one part of a name makes; `words` are those of the whole name.
+fn made_by_part(rest: &[String], words: &[String]) -> Option<EffectKind> {
+    if is_looking(rest.first()?) {
+        return None;
+    }
+    if let Some(kind) = made_by_beginning(rest) {
+        return Some(kind);
     }
     let makes = |word: &str| VERBS.iter().find(|(verb, _)| *verb == word).map(|(_, makes)| *makes);
     let at = rest.iter().position(|word| has(EFFECTS, word) || makes(word).is_some())?;
@@ -179,7 +194,9 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
     let at = if stands_behind && has(super::vocabulary::THINGS, &rest[at]) { last } else { at };
     let makes = makes(&rest[at])?;
     let after = &rest[at + 1..];
-    if has(&THINGS_TOO, &rest[at]) && after.len() == 1 && has(&UNDOING, &after[0]) {
+    // A status is what is posted.
+    let is_posted = rest[at] == "post" && after == ["status"];
+    if has(&THINGS_TOO, &rest[at]) && after.len() == 1 && has(&UNDOING, &after[0]) && !is_posted {
         return None;
     }
     let is_given = after.is_empty() && at > 0 && has(&GIVING, &rest[at - 1]);
@@ -238,6 +255,14 @@ pub(super) fn leaves_open(words: &[String], server: &[String]) -> bool {
     !is_unmaking && rest.iter().find(is_verb).is_none_or(|verb| has(SAID_OF_BOTH, verb))
 }
 
+/// Whether a kind with this verb makes something, read as a name is: `stock.sell` as `sell_stock`.
+pub(super) fn made_by_kind(kind: &EffectKind) -> bool {
+    kind.as_str().split_once('.').is_some_and(|(object, verb)| {
+        let words: Vec<String> = std::iter::once(verb).chain(object.split('_')).map(str::to_owned).collect();
+        made_by(&words, &[]).is_some()
+    })
+}
+
 /// The kind for a tool of which a rule says `creates = true` and nothing more.
 pub(super) fn of_anything(words: &[String], server: &[String]) -> Option<EffectKind> {
     let rest = without_prefix(words, server);
@@ -246,7 +271,7 @@ pub(super) fn of_anything(words: &[String], server: &[String]) -> Option<EffectK
 }
 
 /// The words that name the thing: those behind the verb up to a preposition, else those in front of it, each in the singular.
-fn thing(before: &[String], after: &[String]) -> Vec<String> {
+pub(super) fn thing(before: &[String], after: &[String]) -> Vec<String> {
     let is_filler = |word: &&String| has(FILLERS, word) || has(PREPOSITIONS, word);
     let until = after.iter().position(|word| has(PREPOSITIONS, word)).unwrap_or(after.len());
     let pick = |words: &[String]| -> Vec<String> {
@@ -260,7 +285,8 @@ fn thing(before: &[String], after: &[String]) -> Vec<String> {
     if in_front.is_empty() { pick(after) } else { in_front }
 }
 
-fn singular(word: &str) -> String {
+/// A word in the singular.
+pub(super) fn singular(word: &str) -> String {
     if word == "children" {
         return "child".to_owned();
     }
@@ -277,7 +303,7 @@ fn singular(word: &str) -> String {
 }
 
 /// `<object>.<verb>`; characters that such a text cannot have are left out.
-fn kind(object: &str, verb: &str) -> Option<EffectKind> {
+pub(super) fn kind(object: &str, verb: &str) -> Option<EffectKind> {
     let object: String = object.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').collect();
     EffectKind::parse(&format!("{}.{verb}", object.trim_matches('_')))
 }
@@ -332,6 +358,7 @@ mod tests {
             ("submit_expense_report_claim", "expense_report_claim.create"),
             ("new_issue", "issue.create"),
             ("broadcast", "message.send"),
+            ("get_and_send_report", "report.send"),
             ("donate", "message.pay"),
             ("push_text_message", "text_message.create"),
             ("push_notification", "notification.create"),

@@ -153,6 +153,21 @@ fn a_declared_kind_takes_no_protection_away() {
     }
 }
 
+/// A verb that names of tools are read by protects a kind, too, whatever the tool is called, until the rule says otherwise.
+#[test]
+fn a_verb_that_makes_something_does_so_in_a_name_and_in_a_kind() {
+    for kind in
+        ["stock.sell", "payout.initiate", "money.wire", "courier.dispatch", "expense.file", "coupon.issue", "bid.place"]
+    {
+        let rule = |more: &str| {
+            let text = format!("[[rule]]\nid = \"r\"\nname = \"do_it\"\neffect_kind = \"{kind}\"{more}");
+            super::with_policy(&text).classify(&super::foreign("do_it"), None)
+        };
+        assert!(rule("").is_by_content() && rule("").kind_is_guessed, "{kind}");
+        assert!(!rule("\ncreates = false").is_by_content(), "{kind}");
+    }
+}
+
 /// What takes no mark is looked for by its values and its time, and only of calls that make something.
 #[test]
 fn a_lost_call_that_takes_no_mark_is_looked_for_by_its_values() {

@@ -1,0 +1,439 @@
+//! Words that are things elsewhere, and verbs where a name begins with them and what they are done with follows: `text_user`, `file_bug`,
+//! `order_pizza`.
+//!
+//! Each such word stands beside what makes it a verb, so that `file_upload`, `order_status` and `text_file` stay what they are.
+
+use ua_core::EffectKind;
+
+use super::creates::{UNDOING, kind, singular, thing};
+use super::vocabulary::{EFFECTS, FILLERS, PREPOSITIONS, STATES, THINGS};
+use super::{has, is_looking};
+
+/// What such a word needs behind it, and what is made then.
+#[derive(Debug, Clone, Copy)]
+enum Behind {
+    /// Whoever is told: a message with this object of its kind.
+    Somebody(&'static str),
+    /// Somebody, or what is told: `page_oncall`, `alert_team`; any of these or a person.
+    Things(&'static [&'static str], Verb),
+    /// Anything but what is known of such a thing: `order_pizza`, not `order_status`; an order of this name.
+    AnythingBut(&'static [&'static str], &'static str, &'static str),
+}
+
+/// The verb of the kind, and its object where it is not what stands behind.
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    /// `<thing>.create`.
+    Create,
+    /// `<thing>.send`, of a mail `email.send`.
+    Send,
+    /// `<thing>.reply`.
+    Reply,
+    /// `payment.pay`.
+    Pay,
+}
+
+/// What is sent to somebody.
+const TOLD: &[&str] = &[
+    "alert",
+    "announcement",
+    "campaign",
+    "email",
+    "fax",
+    "invitation",
+    "letter",
+    "line",
+    "mail",
+    "message",
+    "newsletter",
+    "notification",
+    "reminder",
+    "sms",
+    "voicemail",
+];
+
+/// Money, and what it is paid for or into.
+const MONEY: &[&str] = &[
+    "account", "balance", "bonus", "card", "cash", "charge", "credit", "crypto", "fund", "money", "payment", "payout",
+    "wallet",
+];
+
+/// What is answered.
+const ANSWERED: &[&str] =
+    &["comment", "conversation", "email", "inquiry", "mail", "message", "question", "review", "thread", "ticket"];
+
+/// Whom one tells something.
+const PEOPLE: &[&str] = &[
+    "admin",
+    "all",
+    "applicant",
+    "assignee",
+    "attendee",
+    "author",
+    "boss",
+    "candidate",
+    "client",
+    "colleague",
+    "contact",
+    "customer",
+    "doctor",
+    "driver",
+    "employee",
+    "engineer",
+    "everybody",
+    "everyone",
+    "follower",
+    "friend",
+    "guest",
+    "her",
+    "him",
+    "human",
+    "lead",
+    "manager",
+    "me",
+    "member",
+    "oncall",
+    "operator",
+    "owner",
+    "parent",
+    "patient",
+    "people",
+    "person",
+    "responder",
+    "reviewer",
+    "somebody",
+    "someone",
+    "staff",
+    "student",
+    "subscriber",
+    "supplier",
+    "support",
+    "team",
+    "tenant",
+    "them",
+    "user",
+    "vendor",
+];
+
+const BEGINNINGS: &[(&str, Behind)] = &[
+    ("airdrop", Behind::AnythingBut(&[], "payment", "pay")),
+    ("alert", Behind::Somebody("message")),
+    ("announce", Behind::AnythingBut(&[], "message", "notify")),
+    ("answer", Behind::Things(ANSWERED, Verb::Reply)),
+    ("bet", Behind::AnythingBut(&["amount", "odds", "slip", "type"], "bet", "create")),
+    ("bid", Behind::AnythingBut(&["amount", "price", "type"], "bid", "create")),
+    ("blast", Behind::AnythingBut(&["radius"], "message", "send")),
+    ("call", Behind::Somebody("call")),
+    ("capture", Behind::Things(&["charge", "payment"], Verb::Pay)),
+    ("cast", Behind::Things(&["ballot", "vote"], Verb::Create)),
+    ("debit", Behind::Things(MONEY, Verb::Pay)),
+    ("deliver", Behind::Things(TOLD, Verb::Send)),
+    ("deposit", Behind::Things(MONEY, Verb::Pay)),
+    ("dial", Behind::AnythingBut(&["plan"], "call", "create")),
+    ("dispatch", Behind::Things(TOLD, Verb::Send)),
+    ("dm", Behind::Somebody("message")),
+    ("drop", Behind::Things(TOLD, Verb::Send)),
+    ("email", Behind::Somebody("email")),
+    ("enqueue", Behind::Things(TOLD, Verb::Send)),
+    (
+        "execute",
+        Behind::Things(
+            &["order", "payment", "payout", "purchase", "swap", "trade", "transaction", "transfer"],
+            Verb::Create,
+        ),
+    ),
+    ("fax", Behind::AnythingBut(&["machine", "number", "numbers"], "fax", "send")),
+    (
+        "file",
+        Behind::Things(
+            &["appeal", "bug", "case", "claim", "complaint", "dispute", "expense", "issue", "request", "tax", "ticket"],
+            Verb::Create,
+        ),
+    ),
+    ("gift", Behind::Things(&["card", "credit", "subscription", "voucher"], Verb::Create)),
+    ("give", Behind::Things(&["bonus", "credit", "feedback", "refund", "tip"], Verb::Create)),
+    ("grant", Behind::Things(&["bonus", "credit", "refund"], Verb::Create)),
+    ("inform", Behind::Somebody("message")),
+    (
+        "issue",
+        Behind::Things(
+            &[
+                "bond",
+                "card",
+                "certificate",
+                "check",
+                "coupon",
+                "credit",
+                "invoice",
+                "payment",
+                "receipt",
+                "refund",
+                "voucher",
+            ],
+            Verb::Create,
+        ),
+    ),
+    (
+        "launch",
+        Behind::Things(
+            &["campaign", "cluster", "container", "droplet", "instance", "machine", "node", "server", "vm"],
+            Verb::Create,
+        ),
+    ),
+    (
+        "leave",
+        Behind::Things(&["comment", "feedback", "message", "note", "reply", "review", "voicemail"], Verb::Create),
+    ),
+    ("log", Behind::Things(&["expense", "hour", "interaction", "meal", "sale", "workout"], Verb::Create)),
+    ("mail", Behind::Somebody("email")),
+    (
+        "make",
+        Behind::Things(
+            &["appointment", "bet", "bid", "deposit", "donation", "post", "trade", "transfer"],
+            Verb::Create,
+        ),
+    ),
+    ("message", Behind::Somebody("message")),
+    ("order", Behind::AnythingBut(ABOUT_ORDERS, "order", "create")),
+    ("page", Behind::Somebody("message")),
+    ("phone", Behind::Somebody("call")),
+    ("ping", Behind::Somebody("message")),
+    ("pm", Behind::Somebody("message")),
+    (
+        "print",
+        Behind::Things(
+            &["badge", "document", "invoice", "label", "letter", "photo", "receipt", "ticket"],
+            Verb::Create,
+        ),
+    ),
+    ("process", Behind::Things(&["payment", "payout", "refund"], Verb::Create)),
+    ("queue", Behind::Things(TOLD, Verb::Send)),
+    ("record", Behind::Things(&["donation", "expense", "payment", "purchase", "sale", "transaction"], Verb::Create)),
+    ("remind", Behind::Somebody("message")),
+    ("rent", Behind::AnythingBut(&["amount", "due", "price"], "rental", "create")),
+    (
+        "request",
+        Behind::Things(&["callback", "loan", "payment", "payout", "pickup", "quote", "refund", "ride"], Verb::Create),
+    ),
+    ("resend", Behind::AnythingBut(&[], "message", "send")),
+    (
+        "reserve",
+        Behind::Things(
+            &[
+                "appointment",
+                "car",
+                "desk",
+                "flight",
+                "hotel",
+                "room",
+                "seat",
+                "slot",
+                "spot",
+                "stock",
+                "table",
+                "ticket",
+            ],
+            Verb::Create,
+        ),
+    ),
+    ("respond", Behind::Things(ANSWERED, Verb::Reply)),
+    ("ring", Behind::Somebody("call")),
+    ("ship", Behind::Things(&["item", "order", "package", "parcel", "product"], Verb::Create)),
+    ("sms", Behind::Somebody("sms")),
+    (
+        "submit",
+        Behind::Things(
+            &[
+                "ballot",
+                "dispute",
+                "feedback",
+                "offer",
+                "proposal",
+                "quote",
+                "report",
+                "return",
+                "trade",
+                "transaction",
+                "vote",
+            ],
+            Verb::Create,
+        ),
+    ),
+    ("tell", Behind::Somebody("message")),
+    ("text", Behind::Somebody("sms")),
+    ("tip", Behind::Somebody("tip")),
+    ("toot", Behind::AnythingBut(&["id"], "message", "post")),
+    ("transmit", Behind::Things(TOLD, Verb::Send)),
+    ("whatsapp", Behind::Somebody("message")),
+    ("write", Behind::Things(&["comment", "letter", "reply", "review"], Verb::Create)),
+];
+
+/// What a name says of orders that are there.
+const ABOUT_ORDERS: &[&str] = &[
+    "amount",
+    "book",
+    "by",
+    "confirmation",
+    "date",
+    "entries",
+    "entry",
+    "flow",
+    "id",
+    "ids",
+    "invoice",
+    "invoices",
+    "item",
+    "items",
+    "line",
+    "lines",
+    "number",
+    "numbers",
+    "price",
+    "state",
+    "summary",
+    "total",
+    "totals",
+    "tracking",
+    "type",
+    "types",
+];
+
+pub(super) fn vocabulary() -> String {
+    let words: Vec<String> = BEGINNINGS.iter().map(|(word, behind)| format!("{word}={behind:?}")).collect();
+    format!("{}\n{}\n{}", words.join(" "), PEOPLE.join(" "), ABOUT_ORDERS.join(" "))
+}
+
+/// What a name makes that begins with such a word; `rest` is the name without what says whose it is.
+pub(super) fn made_by_beginning(rest: &[String]) -> Option<EffectKind> {
+    let (first, after) = rest.split_first()?;
+    let (_, behind) = BEGINNINGS.iter().find(|(word, _)| word == first)?;
+    // With a verb behind it the word is a thing: `order_create`, `message_user_delete`.
+    let is_about = |word: &String| {
+        is_looking(word) || has(STATES, word) || has(&UNDOING, word) || (has(EFFECTS, word) && !has(THINGS, word))
+    };
+    if after.iter().any(is_about) {
+        return None;
+    }
+    let mut named =
+        after.iter().filter(|word| !has(FILLERS, word) && !has(PREPOSITIONS, word)).map(|word| singular(word));
+    let is_person = |word: &str| has(PEOPLE, word);
+    match behind {
+        Behind::Somebody(object) => {
+            let told = named.next()?;
+            let is_on_call = told == "call" && after.first().is_some_and(|word| word == "on");
+            let verb = match *object {
+                "call" => "create",
+                "tip" => "pay",
+                _ => "send",
+            };
+            (is_person(&told) || is_on_call).then(|| kind(object, verb)).flatten()
+        }
+        Behind::Things(things, verb) => {
+            // The thing in its own words: `give_customer_refund`, `queue_email_for_user`.
+            let whole = thing(&[], after);
+            whole.last().filter(|head| has(things, head))?;
+            let thing = whole.join("_");
+            match verb {
+                Verb::Create => kind(&thing, "create"),
+                Verb::Send if ["email", "mail"].contains(&thing.as_str()) => kind("email", "send"),
+                Verb::Send => kind(if thing == "line" { "message" } else { &thing }, "send"),
+                Verb::Reply if ["email", "mail"].contains(&thing.as_str()) => kind("email", "reply"),
+                Verb::Reply => kind(&thing, "reply"),
+                Verb::Pay => kind("payment", "pay"),
+            }
+        }
+        Behind::AnythingBut(others, object, verb) => {
+            let is_other = after.first().is_some_and(|word| has(others, word));
+            (!is_other).then(|| kind(object, verb)).flatten()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{creates, words};
+    use super::*;
+
+    fn made(name: &str) -> Option<String> {
+        creates::made_by(&words(name), &words("other")).map(|kind| kind.as_str().to_owned())
+    }
+
+    #[test]
+    fn every_beginning_is_a_verb_only_with_what_it_needs() {
+        for (word, behind) in BEGINNINGS {
+            let with = match behind {
+                Behind::Somebody(_) => format!("{word}_customers"),
+                Behind::Things(things, _) => format!("{word}_{}", things[0]),
+                Behind::AnythingBut(..) => format!("{word}_pizza"),
+            };
+            for name in [with.clone(), format!("{word}_the_{}", &with[word.len() + 1..])] {
+                assert!(made(&name).is_some(), "{name}");
+            }
+            for undone in ["delete", "list", "status", "get", "update", "cancel"] {
+                assert_eq!(made(&format!("{with}_{undone}")), None, "{with}_{undone}");
+                assert_eq!(made(&format!("{word}_{undone}")), None, "{word}_{undone}");
+            }
+        }
+        assert!(BEGINNINGS.is_sorted_by_key(|(word, _)| *word));
+    }
+
+    #[test]
+    fn messages_orders_and_papers_in_words_of_everyday() {
+        for (name, expected) in [
+            ("text_user", "sms.send"),
+            ("sms_customer", "sms.send"),
+            ("email_customer", "email.send"),
+            ("emailTheTeam", "email.send"),
+            ("dm_user", "message.send"),
+            ("page_oncall", "message.send"),
+            ("page_on_call", "message.send"),
+            ("order_pizza", "order.create"),
+            ("order", "order.create"),
+            ("order_create", "order.create"),
+            ("file_bug", "bug.create"),
+            ("issue_coupon", "coupon.create"),
+            ("issue_refund", "refund.create"),
+            ("print_shipping_label", "shipping_label.create"),
+            ("file_request_for_user", "request.create"),
+            ("launch_instance", "instance.create"),
+            ("capture_payment", "payment.pay"),
+            ("record_payment", "payment.create"),
+            ("execute_trade", "trade.create"),
+            ("sign_and_send_transaction", "transaction.send"),
+            ("create_and_send_campaign", "campaign.send"),
+            ("queue_email", "email.send"),
+            ("drop_mail", "email.send"),
+            ("respond_to_ticket", "ticket.reply"),
+            ("post_status", "status.post"),
+            ("discord_send", "discord.send"),
+            ("whatsapp_reply", "whatsapp.reply"),
+        ] {
+            assert_eq!(made(name).as_deref(), Some(expected), "{name}");
+        }
+        for name in [
+            "text_file",
+            "email_template",
+            "message_history",
+            "order_status",
+            "order_items",
+            "orders",
+            "page_title",
+            "call_tool",
+            "file_report_delete",
+            "file_read",
+            "issue_label",
+            "print_queue",
+            "launch_browser",
+            "execute_query",
+            "capture_screenshot",
+            "record_audio",
+            "create_or_update_order",
+            "find_and_replace",
+            "request_info",
+            "submit_review",
+            "process_image",
+        ] {
+            assert_eq!(made(name), None, "{name}");
+        }
+    }
+}
