@@ -68,6 +68,8 @@ mod related;
 mod rules;
 mod sends;
 mod sent_files;
+#[cfg(test)]
+mod stored_once_tests;
 mod taint;
 mod task;
 mod unmarked;

@@ -33,6 +33,7 @@ mod late;
 mod ledger_store;
 mod lifted;
 mod lineage;
+mod made;
 mod mem;
 mod overrides;
 mod record;
@@ -69,8 +70,9 @@ pub use gateway::{
 pub use iteration::{NewIteration, max_iterations_with};
 pub use late::LateReply;
 pub use ledger_store::LedgerStore;
-pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
+pub use lifted::{Lifted, NewBlob, blobs_of, keep_apart, offload_results, put_back, whole_reply, whole_text};
 pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task};
+pub use made::{MadeOf, View};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{

@@ -12,7 +12,7 @@ use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
-use crate::lifted::{NewBlob, lift, offload};
+use crate::lifted::{NewBlob, keep_apart, offload};
 use crate::record::{
     AttemptRecord, CallRecord, Choice, Correction, EndMark, MessageRecord, QuestionRecord, QuestionStatus,
     ReceiptRecord, ReplayStatus, RunLease, RunRecord,
@@ -239,9 +239,7 @@ pub fn call_settled(
 
 /// The receipt with what is large in it taken out.
 fn by_reference(mut receipt: ReceiptRecord, threshold: u64) -> (ReceiptRecord, Vec<NewBlob>) {
-    let (lifted, mut blobs) = lift(&mut receipt.raw, threshold);
-    receipt.lifted = lifted;
-    blobs.extend(receipt.settlement.as_mut().and_then(|settlement| understood_by_reference(settlement, threshold)));
+    let blobs = keep_apart(&mut receipt, threshold);
     (receipt, blobs)
 }
 
