@@ -134,11 +134,15 @@ impl Receivers {
         let mut found = Vec::new();
         let mut waiting = vec![self.path("root"), self.path("home"), self.path("ua.log")];
         while let Some(path) = waiting.pop() {
-            if path.is_symlink() || !path.exists() {
+            if path.is_symlink() {
                 continue;
             }
             if path.is_dir() {
                 waiting.extend(fs::read_dir(&path)?.flatten().map(|entry| entry.path()));
+                continue;
+            }
+            // A pipe, as each tool server has one beside its lock, has nothing to read and would be waited for.
+            if !path.is_file() {
                 continue;
             }
             let bytes = fs::read(&path)?;

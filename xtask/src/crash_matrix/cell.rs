@@ -494,7 +494,8 @@ impl Lives<'_> {
     fn wait_for_orphans(&self) -> anyhow::Result<()> {
         let started = Instant::now();
         for entry in fs::read_dir(self.folder.join("locks")).into_iter().flatten().flatten() {
-            if !entry.file_name().to_string_lossy().starts_with("server.") {
+            // Beside a lock lies its server's pipe, which would be waited for.
+            if !entry.file_name().to_string_lossy().starts_with("server.") || !entry.file_type()?.is_file() {
                 continue;
             }
             let file = File::open(entry.path())?;
