@@ -440,9 +440,7 @@ impl Dispatcher {
                 CallStatus::Unknown => {
                     let wait = self.pause_in_doubt(&call, asked_for);
                     if !wait.is_zero() {
-                        if asked_for.is_some() {
-                            self.tell(CallProgress::Waiting { call: Box::new(call), wait });
-                        }
+                        self.tell(CallProgress::Waiting { call: Box::new(call), wait });
                         tokio::select! {
                             () = self.ledger.env().clock.sleep(wait) => {}
                             () = stop.stopping() => return Ok(Dispatched::Stopped),
@@ -463,9 +461,14 @@ impl Dispatcher {
     }
 
     /// How long nothing is asked of the server of a call in doubt: it wants to be left alone, or an earlier repeat did nothing. A person is
-    /// asked at once.
+    /// asked at once, and so is the model told of what is not sent again.
     fn pause_in_doubt(&self, call: &CallRecord, asked_for: Option<Duration>) -> Duration {
-        let is_repeat = call.doubt.is_some_and(|doubt| doubt < call.attempt);
+        // A read is never in doubt. The first one that is lost is made again at once; a server that loses the next, too, is not well.
+        let is_repeat = if call.policy.is_free_read() {
+            call.attempt > 1 && self.ledger.has_attempts_left(call)
+        } else {
+            call.doubt.is_some_and(|doubt| doubt < call.attempt)
+        };
         let wait = if is_repeat { backoff(call.attempt, self.ledger.env().entropy.next_u64()) } else { Duration::ZERO };
         match call.policy.on_unknown {
             OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Probe => {

@@ -548,6 +548,11 @@ impl Ledger {
         self.rules().may_retry(call)
     }
 
+    /// Whether a call was tried less often than the job allows, whatever came of it.
+    pub fn has_attempts_left(&self, call: &CallRecord) -> bool {
+        call.attempt <= self.config.max_retries
+    }
+
     /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.
     /// Returns the calls that were in flight.
     pub async fn recover_in_flight(&self, calls: &[CallRecord]) -> Result<Vec<CallId>, LedgerError> {

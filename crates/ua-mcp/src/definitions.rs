@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{CanonicalJson, Redactor, sha256};
+use ua_core::{CanonicalJson, Redactor, ToolName, sha256};
 
 use crate::config::Reach;
 use crate::host::printable;
@@ -241,8 +241,20 @@ pub(crate) fn skeleton(name: &str) -> String {
     folded.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 }
 
+/// Whether of two names that look alike one may be there to be taken for the other. That one server writes `search-events` and another
+/// `search_events` is a habit of theirs; within one server it is two tools where one is expected.
+pub(crate) fn may_be_mistaken(name: &ToolName, other: &ToolName) -> bool {
+    let letters = |name: &str| -> String {
+        name.chars().filter(|c| !matches!(c, '_' | '-' | '.')).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let is_written_otherwise = name.server != other.server && letters(&name.tool) == letters(&other.tool);
+    skeleton(&name.tool) == skeleton(&other.tool) && name.tool != other.tool && !is_written_otherwise
+}
+
 #[cfg(test)]
 mod tests {
+    use ua_core::ToolNamespace;
+
     use super::*;
 
     fn reach(arg: &str) -> Reach {
@@ -323,5 +335,16 @@ mod tests {
             assert_eq!(skeleton(a), skeleton(b), "{a} {b}");
         }
         assert_ne!(skeleton("send_email"), skeleton("read_email"));
+        let of = |server: &str, tool: &str| ToolName::qualified(ToolNamespace::Mcp, server, tool);
+        for (name, other, may_be) in [
+            (of("calendar", "search-events"), of("sentry", "search_events"), false),
+            (of("calendar", "searchEvents"), of("sentry", "search_events"), false),
+            (of("sentry", "search-events"), of("sentry", "search_events"), true),
+            (of("calendar", "search-event5"), of("sentry", "search_events"), true),
+            (of("a", "search_events"), of("b", "search_events"), false),
+            (of("a", "send_email"), of("b", "read_email"), false),
+        ] {
+            assert_eq!(may_be_mistaken(&name, &other), may_be, "{name} {other}");
+        }
     }
 }

@@ -116,6 +116,16 @@ impl ToolProcess {
             None if self.is_there() => format!("`{}` is still running", self.command),
             None => format!("how `{}` ended is not known yet", self.command),
         };
+        self.with_last_lines(end)
+    }
+
+    /// Says that the process did not end by itself, with the last lines it wrote: whoever gave up waiting for it ends it, and how it ends then
+    /// tells nothing of it.
+    pub(crate) fn given_up(&self) -> String {
+        self.with_last_lines(format!("`{}` was still running and is ended", self.command))
+    }
+
+    fn with_last_lines(&self, end: String) -> String {
         let quote = self.stderr.last_lines();
         if quote.is_empty() { end } else { format!("{end}; it wrote:\n{quote}") }
     }

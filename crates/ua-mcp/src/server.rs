@@ -357,17 +357,19 @@ impl Server {
         let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
         let opening = Session::open(Arc::clone(&host), shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
         let opened = tokio::select! {
-            opened = opening => opened,
-            () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
+            opened = opening => opened.map_err(|why| (why, false)),
+            () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), true)),
         };
         match opened {
             Ok(session) => {
                 tracing::info!(server, generation, "tool server started");
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
-            Err(why) => {
+            Err((why, is_late)) => {
                 let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
-                let why = format!("{why}; {}", process.exit_reason(&shared.env).await);
+                // Its pipes are closed by now, and whatever it does about that is our doing.
+                let end = if is_late { process.given_up() } else { process.exit_reason(&shared.env).await };
+                let why = format!("{why}; {end}");
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;
                 if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {

@@ -20,7 +20,7 @@ use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError
 
 use crate::config::ServerSpec;
 use crate::connection::Connection;
-use crate::definitions::{DefinitionLock, skeleton};
+use crate::definitions::{DefinitionLock, may_be_mistaken, skeleton};
 use crate::destination::destination_key;
 use crate::exchange::{Sending, not_in_time};
 use crate::foretold::Foreteller;
@@ -443,7 +443,7 @@ impl McpTransport {
             let mut notes = listed.notes;
             for tool in &listed.tools {
                 let other = looks.entry(skeleton(&tool.name.tool)).or_insert_with(|| tool.name.clone());
-                if other.tool != tool.name.tool {
+                if may_be_mistaken(&tool.name, other) {
                     let note = format!("`{}` looks like `{other}`; make sure that both are meant", tool.name);
                     tracing::warn!("{note}");
                     notes.push(note);

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Destination, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
+use ua_dispatch::{CallProgress, Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, NotTaken, Permit};
-use ua_runner::{StepError, StepOutcome};
+use ua_runner::{RunEvent, StepError, StepOutcome};
 use ua_store::{AttemptRecord, CallRecord, Choice};
 
 use super::shop::{Answer, Orders, POLICY, SCRIPT, Shop, done, spec};
@@ -234,6 +234,44 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
                 }
             }
             assert_eq!(waits.load(Ordering::SeqCst), 0, "a read is waited for that may simply be made again");
+        }
+    }
+}
+
+/// A server that loses one answer has lost one; one that loses the next as well is not well, and is given more time from loss to loss. After the
+/// last one nothing is waited for.
+#[tokio::test]
+async fn a_read_that_is_lost_again_and_again_is_repeated_after_longer_and_longer_waits() {
+    let script = json!({"turns": [{"tools": [{"name": "mcp__shop__list_stock", "input": {}}]}, {"text": "Done."}]});
+    let rpc = Outcome::Raw(RawReply::RpcError { code: -32603, message: "it went wrong".to_owned() });
+    for outcome in [Outcome::Lost { why: "the line went dead".into() }, rpc] {
+        for retries in [0, 1, 2, 5, 8] {
+            let mut shop = Shop::new(&script.to_string(), POLICY, done);
+            shop.step.budgets.max_retries_per_tool_call = retries;
+            shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let kept = told.clone();
+            shop.host.watcher = Arc::new(move |event| {
+                if let RunEvent::Call(CallProgress::Waiting { wait, .. }) = event {
+                    kept.lock().unwrap().push(wait.as_secs());
+                }
+            });
+            let ended = shop.run().await.unwrap();
+            assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
+            let made = shop.records().await.attempts;
+            let waits: Vec<u64> = made
+                .iter()
+                .zip(made.iter().skip(1))
+                .map(|(before, after)| after.started_at.since(before.ended_at.unwrap()).as_secs())
+                .collect();
+            assert_eq!(made.len(), retries as usize + 1, "{outcome:?}");
+            assert_eq!(waits.first(), [0_u64].first().filter(|_| retries > 0), "{waits:?}");
+            for (nth, wait) in waits.iter().skip(1).enumerate() {
+                let least = (1_u64 << nth).min(30);
+                assert!((least..=least + least.div_ceil(4)).contains(wait), "{retries}: {waits:?}");
+            }
+            // Each is told, and the last lost one is told to the model at once.
+            assert_eq!(*told.lock().unwrap(), waits.iter().skip(1).copied().collect::<Vec<u64>>());
         }
     }
 }
