@@ -165,6 +165,47 @@ fn s9_a_folder_of_runs_is_trusted_after_it_was_shown_is_listed_and_can_be_taken_
     env.run_bare(&["trust", ".", "--yes"]).refused(2, &["there are no runs in .", ".mcp.json"]);
 }
 
+/// Another database in the place of the own one, and a log or a journal beside it, are asked about like a folder of somebody else.
+#[test]
+fn s9_what_somebody_puts_into_a_trusted_folder_of_runs_needs_a_word_of_its_own() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "theirs"]).code(0);
+    env.run_bare(&["job", &job, "--run-id", "own"]).code(0);
+    let database = env.path("work/AGENT_RUN_WORKSPACES/runtime_state.db");
+    let beside = |suffix: &str| std::path::PathBuf::from(format!("{}{suffix}", database.display()));
+    let theirs = std::fs::read(env.root().join("runtime_state.db")).unwrap();
+    let planted: [(&str, &[u8], &str); 3] = [
+        ("", &theirs, "somebody put another one in its place"),
+        ("-wal", &[7; 64], "was not left beside the database"),
+        ("-journal", &[7; 64], "was not left beside the database"),
+    ];
+    for (suffix, bytes, why) in planted {
+        let file = beside(suffix);
+        std::fs::remove_file(&file).unwrap_or_default();
+        std::fs::write(&file, bytes).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let state = || {
+            let rows = env.run_bare(&["trust", "--list", "--json"]).code(0).json();
+            let is_it = |row: &&Value| row["file"].as_str().unwrap().ends_with("work/AGENT_RUN_WORKSPACES");
+            rows.as_array().unwrap().iter().find(is_it).map(|row| row["state"].clone())
+        };
+        // Where this file system keeps no marks, a log is believed.
+        if !suffix.is_empty() && state() == Some(json!("trusted")) {
+            continue;
+        }
+        assert_eq!(state(), Some(json!("changed")), "{suffix}");
+        for command in [&["runs", "list"][..], &["resume", "last"], &["job", &job], &["db", "check"]] {
+            env.run_bare(command).refused(2, &[why, "ua trust"]);
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), bytes, "{suffix}: nothing was changed");
+        env.run_bare(&["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0).shows(&["trusted: the runs in"]);
+        assert_eq!(state(), Some(json!("trusted")), "{suffix}");
+        env.run_bare(&["job", &job]).code(0);
+        env.run_bare(&["runs", "list"]).code(0);
+    }
+}
+
 #[test]
 fn a_file_that_a_person_names_needs_no_word() {
     let env = env();

@@ -14,6 +14,7 @@ use ua_store_postgres::{Place, PostgresConfig};
 mod copies;
 mod elsewhere;
 mod opening;
+mod planted;
 mod workspaces;
 
 pub use self::opening::close;
@@ -302,6 +303,7 @@ impl Home {
         let roots = Roots::new(state_folder(settings));
         let adopted = roots.adopt(&folder).and_then(|()| {
             let database = folder.join(DATABASE);
+            ua_store_sqlite::adopt_beside(&database).map_err(io::Error::other)?;
             ua_store_sqlite::identity_of(&database).map_or(Ok(()), |identity| roots.note_database(&database, &identity))
         });
         adopted.map_err(|e| {

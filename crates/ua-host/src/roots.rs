@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use ua_core::Timestamp;
 use ua_files::{Folder, Kind};
 
+use crate::home::DATABASE;
 use crate::settings::Settings;
 use crate::trust::runs::TrustedRuns;
 
@@ -101,7 +102,11 @@ impl Roots {
 
     /// Every folder that was noted as this user's own, by its path, and whether it still is.
     pub(crate) fn noted(&self) -> Vec<TrustedRuns> {
-        let mut all: Vec<TrustedRuns> = self.notes().into_iter().map(|(_, noted)| noted).collect();
+        let looked = |noted: TrustedRuns| {
+            let is_changed = noted.is_there && !self.is_own_database(&noted.folder.join(DATABASE));
+            TrustedRuns { is_changed, ..noted }
+        };
+        let mut all: Vec<TrustedRuns> = self.notes().into_iter().map(|(_, noted)| looked(noted)).collect();
         // Of two that make one root at once both note it.
         all.sort_by(|one, other| one.folder.cmp(&other.folder).then(one.at.cmp(&other.at)));
         all.dedup_by(|later, first| later.folder == first.folder);
@@ -118,7 +123,7 @@ impl Roots {
                 let written = roots.open_file(&number).ok()?.metadata().ok()?.mtime();
                 let at = Timestamp::from_millis(written.saturating_mul(1000));
                 let is_there = self.judge(&folder) == Belief::Own;
-                folder.is_absolute().then_some((number, TrustedRuns { folder, at, is_there }))
+                folder.is_absolute().then_some((number, TrustedRuns { folder, at, is_there, is_changed: false }))
             });
             Some(notes.collect())
         };

@@ -14,8 +14,10 @@ use rusqlite::{Connection, OptionalExtension as _};
 use ua_core::Timestamp;
 use ua_store::{Cell, StoreError};
 
+use crate::beside::mark_log;
 use crate::error::{refused, refused_because, sql_error};
 use crate::maintenance::keep_from_writing;
+use crate::store::read_uuid;
 use crate::{open, pragma, schema};
 
 /// A copy to a server, as the file names it.
@@ -132,6 +134,9 @@ impl Departure {
         }
         let connection = keep_from_writing(path)?;
         let connection = connection.ok_or_else(|| refused(format!("{} cannot be opened", path.display())))?;
+        if let Ok(identity) = read_uuid(&connection) {
+            mark_log(path, &identity)?;
+        }
         Ok(Self { file: Kept { path: path.to_path_buf(), _migrations: migrations, connection }, standing })
     }
 

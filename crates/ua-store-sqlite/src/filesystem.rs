@@ -95,6 +95,13 @@ pub(crate) fn check(folder: &Path, allow_unsafe: bool) -> Result<(), StoreError>
     Ok(())
 }
 
+/// Whether an attribute of a file stays there as long as what was written into the file after it, also where the machine stops. Of others nobody
+/// looked: ZFS may forget attributes that it keeps with a file, unless it is a new one.
+pub(crate) fn keeps_attributes(folder: &Path) -> bool {
+    const KEEP: [i128; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x0102_1994];
+    magic(folder).is_ok_and(|magic| KEEP.contains(&magic))
+}
+
 #[cfg(target_os = "linux")]
 fn magic(folder: &Path) -> Result<i128, StoreError> {
     let stat = rustix::fs::statfs(folder)

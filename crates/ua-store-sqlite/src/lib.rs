@@ -23,6 +23,7 @@
 //! ```
 
 mod archive_rows;
+mod beside;
 mod blob_rows;
 mod column;
 mod config;
@@ -58,6 +59,7 @@ mod store;
 mod trouble;
 mod writer;
 
+pub use beside::{adopt_beside, foreign_beside};
 pub use config::SqliteConfig;
 pub use departure::{Copying, Departure, Standing, UnderWay};
 pub use filesystem::{Suitability, filesystem_of};

@@ -11,13 +11,14 @@ use serde::Serialize;
 use ua_core::Timestamp;
 use ua_store::{Forgotten, StoreError};
 
+use crate::beside::mark_database;
 use crate::db::Db;
 use crate::departure::Standing;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
 use crate::source::Source;
 use crate::store::read_uuid;
-use crate::{SqliteStore, event_chain, open, pragma, row_findings, schema};
+use crate::{SqliteStore, event_chain, filesystem, open, pragma, row_findings, schema};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -294,17 +295,21 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     // A copy comes without a log of its own; every other command expects one.
     let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql_error)?;
+    let identity = read_uuid(&connection)?;
     connection.close().map_err(|(_, error)| sql_error(error))?;
+    if filesystem::keeps_attributes(open::folder_of(path)) {
+        mark_database(&fresh, &identity);
+    }
     target.sync_all().map_err(failed(&fresh))?;
 
     // The database first: killed between the renames, it is missing, which every command refuses; a database that lost
-    // its log would only look older. The log may not stay: it would be replayed into the copy.
+    // its log would only look older. Neither the log nor a journal may stay: they would be played into the copy.
     let stamp = format!(".before-{}", at.compact());
     // What an earlier restore kept stays, also one of the same second.
     let names = std::iter::once(stamp.clone()).chain((2..).map(|number| format!("{stamp}-{number}")));
     let aside = names.map(|name| beside(&name)).find(|name| !name.exists()).unwrap_or_else(|| beside(&stamp));
     let mut kept = None;
-    for suffix in ["", "-wal", "-shm"] {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = aside.clone().into_os_string();
         name.push(suffix);
         match fs::rename(beside(suffix), &name) {

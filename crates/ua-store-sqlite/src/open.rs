@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use ua_store::StoreError;
 
+use crate::beside::{adopt_beside, foreign_beside, mark_log};
 use crate::config::SqliteConfig;
 use crate::departure::Standing;
 use crate::error::{refused, refused_because, sql_error};
@@ -33,6 +34,9 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     let lock = migrate_lock(path)?;
     make_file(path)?;
     check_owner(path)?;
+    if let Some(foreign) = config.identity.as_ref().and_then(|_| foreign_beside(path)) {
+        return Err(not_ours(&foreign));
+    }
     let known = Known::of(path);
     let is_in_doubt = known.has_log && !known.is_noted_in(&lock);
 
@@ -57,6 +61,15 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         pragma::choose_page_size(&connection).map_err(sql_error)?;
     }
     pragma::make_writer(&connection)?;
+    // Whatever is in the log by now is ours, or was named by a person. One of an earlier schema may have no identity yet.
+    if let Ok(identity) = read_uuid(&connection) {
+        mark_log(path, &identity)?;
+        // A journal of which SQLite made nothing stays there.
+        let adopted = config.identity.is_none().then(|| adopt_beside(path)).transpose();
+        if let Err(error) = adopted {
+            tracing::debug!(%error, "what stands beside the database could not be marked as its own");
+        }
+    }
     if is_in_doubt {
         quick_check(&connection, path)?;
     }
@@ -72,6 +85,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         // tells, and not a new one.
         let carried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         carried.map_err(sql_error)?;
+        mark_log(path, &read_uuid(&connection)?)?;
     }
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;
@@ -159,6 +173,12 @@ impl FileIdentity {
 
 /// Opens one more connection to a database that was opened before, for reading.
 pub(crate) fn reader(source: &Source) -> Result<Connection, StoreError> {
+    // Where this process writes, the log that it has open is marked: SQLite would read another one under its name by the index of that.
+    if let Some(foreign) =
+        Some(source).filter(|source| source.is_written_here()).and_then(|source| foreign_beside(source.path()))
+    {
+        return Err(not_ours(&foreign));
+    }
     let connection = source.connect()?;
     pragma::harden(&connection).map_err(sql_error)?;
     pragma::make_reader(&connection).map_err(sql_error)?;
@@ -326,6 +346,11 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     } else {
         Err(refused(format!("{} is damaged ({finding}); restore a backup", path.display())))
     }
+}
+
+/// The refusal of what stands beside a database and is not its own.
+fn not_ours(file: &Path) -> StoreError {
+    refused(format!("{} was not left there by ua: somebody put it beside the database", file.display()))
 }
 
 fn missing(path: &Path) -> StoreError {

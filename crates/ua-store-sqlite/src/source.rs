@@ -27,6 +27,8 @@ pub(crate) struct Source {
     path: PathBuf,
     /// What the file was when it was found to be one that nobody writes to; `None` where SQLite cares for that itself.
     still: Option<Stamp>,
+    /// Whether this process writes to it.
+    is_written_here: bool,
 }
 
 /// Tells a file from what it is after somebody wrote to it.
@@ -43,12 +45,17 @@ impl Source {
     /// The database at `path`, read beside those who write to it if anybody can.
     pub(crate) fn of(path: &Path) -> Self {
         let still = if nothing_can_be_written(folder_of(path)) { stamp(path) } else { None };
-        Self { path: path.to_path_buf(), still }
+        Self { path: path.to_path_buf(), still, is_written_here: false }
     }
 
     /// The database at `path`, to which this process writes.
     pub(crate) fn written_here(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), still: None }
+        Self { path: path.to_path_buf(), still: None, is_written_here: true }
+    }
+
+    /// Whether this process writes to it, and so has its log open.
+    pub(crate) fn is_written_here(&self) -> bool {
+        self.is_written_here
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -139,7 +146,7 @@ mod tests {
 
     /// As [`Source::of`] finds it where nothing can be written.
     fn found(path: &Path) -> Source {
-        Source { path: path.to_path_buf(), still: stamp(path) }
+        Source { path: path.to_path_buf(), still: stamp(path), is_written_here: false }
     }
 
     fn rows(source: &Source) -> i64 {

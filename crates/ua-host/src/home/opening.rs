@@ -232,14 +232,14 @@ impl Home {
         }
     }
 
-    /// Refuses a root or a database that nobody named and that this user's `ua` did not make: it came with a checkout, for instance, and a
-    /// run in it would be driven as its maker said.
+    /// Refuses a root or a database that nobody named and that this user's `ua` did not make, and what somebody put beside one: it came with
+    /// a checkout, for instance, and a run in it would be driven as its maker said.
     fn believe(&self) -> Result<(), HostError> {
         if self.root_is_named {
             return Ok(());
         }
         match self.roots.judge(&self.root) {
-            Belief::Empty | Belief::Own => Ok(()),
+            Belief::Empty | Belief::Own => self.refuse_planted(),
             Belief::Foreign if let Some(error) = unreadable(&self.root) => Err(self.cannot_read(&self.root, &error)),
             Belief::Link => Err(self.disbelieved("is a link that you did not name", None)),
             Belief::Foreign => Err(match self.roots.why_unknown(&self.root) {

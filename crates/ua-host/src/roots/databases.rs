@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ua_core::KeyBuilder;
 use ua_files::Folder;
+use ua_store_sqlite::{foreign_beside, identity_of};
 
 use super::Roots;
 
@@ -23,6 +24,12 @@ impl Roots {
         let databases = Folder::open(self.state.as_deref()?).ok()?.folder(DATABASES).ok()?;
         let noted = String::from_utf8(databases.read(name_of(database), MAX_IDENTITY_BYTES).ok()?).ok()?;
         Some(noted.trim_end().to_owned()).filter(|identity| !identity.is_empty())
+    }
+
+    /// Whether the database at this path is the one that this user's `ua` left there, with what stands beside it, as far as that can be told.
+    pub(crate) fn is_own_database(&self, database: &Path) -> bool {
+        let is_other = |own: String| identity_of(database).is_some_and(|found| found != own);
+        foreign_beside(database).is_none() && !self.database_at(database).is_some_and(is_other)
     }
 
     /// Notes that the database at this path is this user's own, by its identity.

@@ -30,7 +30,7 @@ const OBJECTIVE: usize = 60;
 pub struct RunsReview {
     /// The folder, without links.
     pub folder: PathBuf,
-    /// Whether its runs are used already.
+    /// Whether its runs are used already: the folder, and the database in it, are this user's own.
     pub is_trusted: bool,
     lines: Vec<String>,
 }
@@ -44,6 +44,8 @@ pub struct TrustedRuns {
     pub at: Timestamp,
     /// Whether it is the folder that was meant then.
     pub is_there: bool,
+    /// Whether somebody put another database into it, or something beside the database.
+    pub is_changed: bool,
 }
 
 impl RunsReview {
@@ -80,7 +82,8 @@ impl RunsReview {
         lines.push(format!("belongs to {owner}"));
         lines.push(format!("runs in    {what}"));
         lines.extend(runs);
-        let is_trusted = Roots::new(state_folder(settings)).judge(&folder) == Belief::Own;
+        let roots = Roots::new(state_folder(settings));
+        let is_trusted = roots.judge(&folder) == Belief::Own && (!is_file || roots.is_own_database(&database));
         Ok(Self { folder, is_trusted, lines })
     }
 

@@ -1,5 +1,6 @@
 //! The SQLite store from the outside: the contract of every store, and what only a file on disk can show.
 
+mod beside;
 mod conformance;
 mod database;
 mod earlier;

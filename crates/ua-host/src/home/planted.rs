@@ -1,0 +1,91 @@
+//! What somebody put beside the database of a root that is this user's own: a log or a journal, whose pages SQLite takes for the database's.
+
+use ua_store_sqlite::foreign_beside;
+
+use super::Home;
+use crate::error::HostError;
+
+impl Home {
+    /// Refuses it before anything is read, unless a person names the root: what is in it is theirs then.
+    pub(super) fn refuse_planted(&self) -> Result<(), HostError> {
+        let Some(planted) = foreign_beside(&self.database) else { return Ok(()) };
+        Err(HostError::usage(format!(
+            "{} was not left beside the database by ua: somebody put it there, as a checkout may do",
+            planted.display()
+        ))
+        .hint(format!(
+            "it would change what is in the database, and so which programs its runs start. If a program of yours that writes to the database has it \
+             open (`sqlite3`), close that first; if you put the file there together with the database, or an earlier version of ua was killed, say so \
+             with `ua trust {0}` or --trust-root, or name it with --root {0}; otherwise move it away; nothing was read",
+            self.root.display()
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::super::{DEFAULT_ROOT, close};
+    use super::*;
+    use crate::env::Process;
+    use crate::settings::Settings;
+
+    /// Whether marks of files are kept where tests are.
+    fn keeps_marks(database: &Path) -> bool {
+        rustix::fs::lgetxattr(database, "user.ua.database", &mut [0; 64][..]).is_ok()
+    }
+
+    #[test]
+    fn a_log_that_somebody_put_beside_the_own_database_is_refused_until_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let variables = [("HOME".to_owned(), folder.path().join("me").display().to_string())].into();
+        let own = Settings::read(Process { folder: Some(work.clone()), variables, ..Process::default() });
+        let home = || Home::new(&own, None).unwrap();
+        close(home().open().unwrap());
+        let database = home().database().to_path_buf();
+        if !keeps_marks(&database) {
+            return;
+        }
+        let beside = |ending: &str| PathBuf::from(format!("{}{ending}", database.display()));
+        let before = fs::read(&database).unwrap();
+        let root = work.join(DEFAULT_ROOT);
+        let trusting: [&dyn Fn(); 3] = [
+            &|| Home::adopt(&own, &root).unwrap(),
+            &|| close(Home::new(&own, Some(Path::new(DEFAULT_ROOT))).unwrap().open().unwrap()),
+            &|| close(home().trusted().open().unwrap()),
+        ];
+        for ending in ["-wal", "-journal"] {
+            for trust in trusting {
+                fs::remove_file(beside(ending)).unwrap_or_default();
+                // What SQLite finds no page in is as good as any other.
+                fs::write(beside(ending), [0; 64]).unwrap();
+                for refused in [
+                    home().open().unwrap_err(),
+                    home().open_read_only().unwrap_err(),
+                    home().open_file().unwrap_err(),
+                    home().could_open().unwrap_err(),
+                ] {
+                    assert_eq!(refused.kind(), crate::error::Kind::Usage, "{refused}");
+                    assert!(
+                        refused.to_string().contains(&format!("runtime_state.db{ending} was not left")),
+                        "{refused}"
+                    );
+                    assert!(refused.hint_text().unwrap().contains("ua trust"), "{refused}");
+                }
+                assert!(fs::read(&database).unwrap() == before && fs::read(beside(ending)).unwrap() == [0; 64]);
+                trust();
+                close(home().open().unwrap());
+            }
+        }
+        // Its own, of processes that were killed: both that are there at once, and the next one.
+        let killed = [home().open().unwrap(), home().open().unwrap()];
+        close(home().open().unwrap());
+        std::mem::forget(killed);
+        close(home().open().unwrap());
+        close(home().open_read_only().unwrap());
+    }
+}

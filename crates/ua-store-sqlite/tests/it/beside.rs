@@ -1,0 +1,113 @@
+//! What stands beside a database: the log of a process that was killed is the database's own at any moment, and nobody else's is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ua_store::RunStore as _;
+use ua_store::conformance::samples;
+use ua_store_sqlite::{SqliteConfig, SqliteStore, backup, foreign_beside, identity_of, restore};
+
+/// Where the database of a process is that is to be killed, and how many runs it stores before.
+const PLACE: &str = "UA_TEST_KILLED_AT";
+
+/// Not a test of its own: the process that is killed.
+#[tokio::test]
+async fn the_process_that_is_killed() {
+    let Ok(said) = std::env::var(PLACE) else { return };
+    let [name, runs, path] = said.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+    let path = PathBuf::from(path);
+    let store = SqliteStore::open(SqliteConfig { identity: identity_of(&path), ..SqliteConfig::new(&path) }).unwrap();
+    for number in 0..runs.parse().unwrap() {
+        store.submit_run(samples::new_run(&format!("run_{name}_{number}"))).await.unwrap();
+    }
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+}
+
+/// Begins a process that stores so many runs in the database and is killed.
+fn killed(path: &Path, name: &str, runs: usize) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "beside::the_process_that_is_killed"])
+        .env(PLACE, format!("{name} {runs} {}", path.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-wal", path.display()))
+}
+
+fn is_marked(path: &Path) -> bool {
+    rustix::fs::lgetxattr(path, "user.ua.database", &mut [0; 64][..]).is_ok()
+}
+
+#[test]
+fn a_log_of_processes_that_were_killed_is_the_databases_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let mut stored = 0;
+    // One that makes the database, one after another, and two at once; each finds the log of those before.
+    let rounds: [&[usize]; 8] = [&[1], &[0], &[3], &[0, 2], &[2, 2], &[0, 0], &[1, 5], &[0]];
+    for (round, processes) in rounds.into_iter().enumerate() {
+        let begin = |(nth, runs): (usize, &usize)| killed(&path, &format!("{round}_{nth}"), *runs);
+        let begun: Vec<_> = processes.iter().enumerate().map(begin).collect();
+        for mut process in begun {
+            let end = process.wait().unwrap();
+            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9), "round {round}");
+        }
+        stored += processes.iter().sum::<usize>();
+        assert!(fs::metadata(log_of(&path)).is_ok(), "round {round}: it was closed in good order");
+        assert_eq!(foreign_beside(&path), None, "round {round}");
+        if round % 2 == 1 {
+            let own = SqliteConfig { identity: identity_of(&path), ..SqliteConfig::new(&path) };
+            SqliteStore::open(own).unwrap().close().unwrap();
+            assert_eq!(foreign_beside(&path), None, "round {round}");
+        }
+    }
+    let store = SqliteStore::open_read_only(&path).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(store.runs(100)).unwrap().len(), stored);
+}
+
+#[tokio::test]
+async fn a_log_that_somebody_put_there_is_refused_unless_no_identity_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    SqliteStore::open(SqliteConfig::new(&path)).unwrap().close().unwrap();
+    if !is_marked(&path) {
+        return;
+    }
+    let own = || SqliteConfig { identity: identity_of(&path), ..SqliteConfig::new(&path) };
+    fs::write(log_of(&path), "pages").unwrap();
+    let refused = SqliteStore::open(own()).unwrap_err().to_string();
+    assert!(refused.contains("somebody put it beside the database"), "{refused}");
+    assert_eq!(fs::read(log_of(&path)).unwrap(), b"pages", "nothing was read or written");
+    SqliteStore::open(SqliteConfig::new(&path)).unwrap().close().unwrap();
+    // While a process has the database open, its next reader finds another log in the place of its own.
+    let store = SqliteStore::open(own()).unwrap();
+    store.submit_run(samples::new_run("run_one")).await.unwrap();
+    let saved = fs::read(log_of(&path)).unwrap();
+    fs::remove_file(log_of(&path)).unwrap();
+    fs::write(log_of(&path), saved).unwrap();
+    let refused = store.runs(10).await.unwrap_err().to_string();
+    assert!(refused.contains("somebody put it beside the database"), "{refused}");
+}
+
+#[test]
+fn what_stands_beside_a_database_goes_with_it_when_a_copy_is_put_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("runtime_state.db"), folder.path().join("copy.db"));
+    SqliteStore::open(SqliteConfig::new(&path)).unwrap().close().unwrap();
+    backup(&path, &copy).unwrap();
+    let was_marked = is_marked(&path);
+    let journal = PathBuf::from(format!("{}-journal", path.display()));
+    fs::write(&journal, [0; 512]).unwrap();
+    let kept = restore(&copy, &path, ua_core::Timestamp::from_millis(0)).unwrap().unwrap();
+    assert!(!journal.exists() && PathBuf::from(format!("{}-journal", kept.display())).exists());
+    // And the copy says from the beginning that its log is marked.
+    assert_eq!(is_marked(&path), was_marked);
+    fs::write(log_of(&path), "pages").unwrap();
+    assert_eq!(foreign_beside(&path).is_some(), was_marked);
+}
