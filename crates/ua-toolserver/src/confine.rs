@@ -1,6 +1,6 @@
 //! Confinement: what a program that `run_command` starts can reach, and how much of the machine it may use.
 //!
-//! A model chooses the program, so the program is foreign. Five walls, each of which the kernel keeps:
+//! A model chooses the program, so the program is foreign. Six walls, each of which the kernel keeps:
 //!
 //! - **files** ([`files`], Landlock): it reads the system, the folders of `PATH`, the job's folder and what the user named; it writes
 //!   the workspace and a temporary folder of its own. The user's home, `ua`'s database and its other workspaces are not among them.
@@ -11,6 +11,7 @@
 //!   it starts ends with it.
 //! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring, no mounts; nothing that sets limits of other processes or
 //!   shares memory with them where no namespace does it ([`others`]).
+//! - **rights** ([`rights`]): of what root may do besides, a program of root keeps that its own files open to it.
 //! - **amounts** ([`limits`]): processes, open files, address space, size of files, CPU seconds.
 //!
 //! A process can only take rights from itself, and only before it becomes the program; doing so between `fork` and `exec` needs
@@ -42,6 +43,8 @@ mod mounts;
 #[cfg(target_os = "linux")]
 mod others;
 mod report;
+#[cfg(target_os = "linux")]
+mod rights;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod traced;
 
@@ -338,6 +341,7 @@ fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsStr
     }
     // The pipe is not the program's to write to.
     let reporter = report::take();
+    rights::give_up()?;
     limits::apply(confinement)?;
     files::restrict(confinement)?;
     if confinement.offers.calls {

@@ -64,7 +64,8 @@ fn keep_mounting() -> rustix::io::Result<()> {
     sets.inheritable.remove(CapabilitySet::SYS_ADMIN);
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_capabilities(None, sets)?;
-    // Root has by `exec` whatever is not taken from it for good. Everybody else has nothing, and may take nothing.
+    // Root has by `exec` whatever is not taken from it for good. Everybody else has nothing, and may take nothing. What is left of the others
+    // goes before the program is there ([`super::rights`]).
     if rustix::process::geteuid().is_root() {
         rustix::thread::remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN)?;
     }
