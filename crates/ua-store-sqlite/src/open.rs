@@ -67,7 +67,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         // A journal of which SQLite made nothing stays there.
         let adopted = config.identity.is_none().then(|| adopt_beside(path)).transpose();
         if let Err(error) = adopted {
-            tracing::debug!(%error, "what stands beside the database could not be marked as its own");
+            tracing::debug!(%error, "what is beside the database could not be marked as its own");
         }
     }
     if is_in_doubt {
