@@ -164,9 +164,11 @@ const TITLES: [&str; 3] = ["headline", "subject", "title"];
 const PHONE: [&str; 7] = ["fax", "mobile", "msisdn", "phone", "sms", "tel", "whatsapp"];
 /// Words in names of arguments that say who gets something, or where others read it: whatever stands there is a destination, however it is
 /// spelled.
-const RECIPIENT: [&str; 45] = [
+const RECIPIENT: [&str; 57] = [
     "addressee",
     "addressees",
+    "assignee",
+    "assignees",
     "attendee",
     "attendees",
     "audience",
@@ -182,6 +184,8 @@ const RECIPIENT: [&str; 45] = [
     "conversations",
     "destination",
     "destinations",
+    "device",
+    "devices",
     "dm",
     "email",
     "emails",
@@ -200,15 +204,23 @@ const RECIPIENT: [&str; 45] = [
     "participants",
     "peer",
     "peers",
+    "queue",
+    "queues",
     "receiver",
     "receivers",
     "recipient",
     "recipients",
     "room",
     "rooms",
+    "share",
+    "shared",
     "subscribers",
     "to",
+    "topic",
+    "topics",
     "user",
+    "username",
+    "usernames",
     "users",
 ];
 /// Names of what somebody is called, beside where they are reached.
@@ -600,7 +612,14 @@ mod tests {
             json!("Boss <boss@example.org>, bob"),
             json!("boss@example.org; eve@evil.test"),
         ];
-        for name in RECIPIENT.iter().copied().chain(["toRecipients", "chat_id", "emailTo", "cc_list", "phoneNumbers"]) {
+        for name in RECIPIENT.iter().copied().chain([
+            "toRecipients",
+            "chat_id",
+            "share_with",
+            "emailTo",
+            "cc_list",
+            "phoneNumbers",
+        ]) {
             for value in further.iter().filter(|_| name != "phoneNumbers") {
                 let arguments = json!({"subject": "Hi", "primary": boss, name: value});
                 assert_eq!(beside(&arguments), 1, "{arguments}");
