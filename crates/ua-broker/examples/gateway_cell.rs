@@ -253,10 +253,38 @@ fn answer(
                 _ => Ok(json!({"content": text, "structuredContent": {"it": [secret]}})),
             }
         }
-        "initialize" => Ok(json!({
-            "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": true}, "resources": {}},
-            "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
-        })),
+        "initialize" => {
+            let mut capabilities = json!({"tools": {"listChanged": true}, "resources": {}});
+            if folder.join("tasks").exists() {
+                capabilities["tasks"] = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+            }
+            Ok(json!({
+                "protocolVersion": params["protocolVersion"], "capabilities": capabilities,
+                "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
+            }))
+        }
+        "tools/call" if params.get("task").is_some() => {
+            let result = call(folder, params, out)?;
+            Ok(json!({"task": task_of(folder, &result, "pollInterval")}))
+        }
+        "tools/call" if folder.join("tasks").exists() => Err("this tool is called as a task".to_owned()),
+        "tasks/get" | "tasks/cancel" => task_state(folder, params, "pollInterval").ok_or("no such task".to_owned()),
+        "tasks/result" => {
+            let mut result = kept_task(folder, params)?;
+            match fs::read_to_string(folder.join("task_state")).unwrap_or_default().as_str() {
+                "failed" => Err("it went wrong".to_owned()),
+                "input_required" => {
+                    result = ask_size(out, more)?;
+                    fs::write(folder.join("task_state"), "completed").ok()?;
+                    Ok(result)
+                }
+                state => {
+                    result["isError"] = json!(state == "refused");
+                    result["_meta"] = json!({"io.modelcontextprotocol/related-task": params});
+                    Ok(result)
+                }
+            }
+        }
         "tools/list" => Ok(tools(folder)),
         "resources/list" => Ok(json!({"resources": [{"uri": "stub://a", "name": "a", "unknown": {"kept": true}}]})),
         "tools/call" if params["name"] == "append_line" && params["arguments"]["text"] == "tell of changes" => {
@@ -282,7 +310,8 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
     }
     let mut result = match message["method"].as_str().unwrap_or_default() {
         "server/discover" => {
-            json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+            let extensions = if folder.join("tasks").exists() { json!({TASKS: {}}) } else { json!({}) };
+            json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}, "extensions": extensions},
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "stub", "version": "8"}}})
         }
         "tools/list" => tools(folder),
@@ -296,13 +325,81 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
                 json!({"resultType": "input_required", "requestState": "sealed", "inputRequests": {"size": size_request()}})
             }
         },
+        "tools/call" if folder.join("tasks").exists() && follows_tasks(params) => {
+            let result = call(folder, params, out).unwrap_or_default();
+            let mut handle = task_of(folder, &result, "pollIntervalMs");
+            handle["resultType"] = json!("task");
+            handle
+        }
         "tools/call" => call(folder, params, out).unwrap_or_default(),
+        // Whoever does not say that it follows tasks is told nothing of them.
+        "tasks/get" if follows_tasks(params) => match task_state(folder, params, "pollIntervalMs") {
+            Some(mut state) => {
+                let mut result = kept_task(folder, params).unwrap_or_default();
+                match state["status"].as_str().unwrap_or_default() {
+                    "completed" => {
+                        result["isError"] = json!(state["said"] == "refused");
+                        state["result"] = result;
+                    }
+                    "failed" => state["error"] = json!({"code": -32602, "message": "it went wrong", "data": {"x": 1}}),
+                    "input_required" => state["inputRequests"] = json!({"size": size_request()}),
+                    _ => {}
+                }
+                state
+            }
+            None => return error(-32602),
+        },
+        "tasks/update" if follows_tasks(params) => {
+            append(&folder.join("updated"), &params["inputResponses"].to_string());
+            let size = params["inputResponses"]["size"]["content"]["size"].as_str().unwrap_or("none");
+            keep_task(folder, params["taskId"].as_str().unwrap_or_default(), &said(size));
+            let _lost = fs::write(folder.join("task_state"), "completed");
+            json!({})
+        }
+        "tasks/cancel" if follows_tasks(params) => json!({}),
         _ => return error(-32601),
     };
     if result.get("resultType").is_none() {
         result["resultType"] = json!("complete");
     }
     json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+/// What is said by a client that follows tasks.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+fn follows_tasks(params: &Value) -> bool {
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"].get(TASKS).is_some()
+}
+
+/// A result of one text.
+fn said(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+/// With `tasks` in the folder calls are answered with a task each, which outlives the process: `task_state` says how all of them stand, and with
+/// `gone` in it none is known. The effect is made before.
+fn task_of(folder: &Path, result: &Value, poll: &str) -> Value {
+    let count = fs::read_dir(folder).into_iter().flatten().count();
+    let id = format!("t{count}_{}", std::process::id());
+    keep_task(folder, &id, result);
+    json!({"taskId": id, "status": "working", "createdAt": "2026-07-28T00:00:00Z", poll: 100})
+}
+
+fn keep_task(folder: &Path, id: &str, result: &Value) {
+    let _lost = fs::write(folder.join(format!("task_{id}")), result.to_string());
+}
+
+fn kept_task(folder: &Path, params: &Value) -> Option<Value> {
+    let kept = fs::read_to_string(folder.join(format!("task_{}", params["taskId"].as_str()?))).ok()?;
+    serde_json::from_str(&kept).ok()
+}
+
+fn task_state(folder: &Path, params: &Value, poll: &str) -> Option<Value> {
+    kept_task(folder, params)?;
+    let said = fs::read_to_string(folder.join("task_state")).ok()?;
+    let status = if said == "refused" { "completed" } else { said.as_str() };
+    (status != "gone").then(|| json!({"taskId": params["taskId"], "status": status, "said": said, poll: 100}))
 }
 
 /// Whether a call is of a tool that asks in the middle of it: a read, or, when it is told so, something that has an effect.
@@ -478,6 +575,11 @@ fn tools(folder: &Path) -> Value {
         tool("look_up", json!({}), json!({})),
         tool("read_page", json!({"page": text}), reads),
     ]);
+    if folder.join("tasks").exists() && !folder.join("newer").exists() {
+        for tool in tools.as_array_mut().unwrap() {
+            tool["execution"] = json!({"taskSupport": "required"});
+        }
+    }
     if folder.join("gone").exists() {
         tools.as_array_mut().unwrap().retain(|tool| tool["name"] != "wire_money");
     }

@@ -9,7 +9,7 @@ use ua_core::{
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
-    SameCall, SessionRecord, SessionsOf, rules, whole_reply,
+    QuestionRecord, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
 };
 
 use crate::broker::{Broken, Unanswerable};
@@ -290,7 +290,12 @@ impl Connection {
         let (live, turn) = LiveCall::new(call, self.broker.env.now(), holder, sent, &session.turns);
         let waiting = live.ask();
         self.broker.live().insert(call.call_id.clone(), live.clone());
-        tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, (live, turn)));
+        let carried = road.upstream.carries();
+        let to_receipt = self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, (live, turn));
+        tokio::spawn(async move {
+            to_receipt.await;
+            drop(carried);
+        });
         waiting
     }
 
@@ -526,13 +531,30 @@ impl Connection {
             });
         };
         if question.kind != QuestionKind::UnknownOutcome {
-            return Waited::Told(Told::Held { question: question.question_id, kind: question.kind });
+            let told = if self.failed_before(&question, call).await {
+                Told::HeldAgain { question: question.question_id }
+            } else {
+                Told::Held { question: question.question_id, kind: question.kind }
+            };
+            return Waited::Told(told);
         }
         let call = self.broker.store.call(&call.call_id).await.unwrap_or_else(|_| call.clone());
         Waited::Told(Told::Unknown {
             since: self.broker.sent_at(&call.call_id).await,
             why: call.error_detail.unwrap_or_else(|| "its answer was lost".to_owned()),
             question: Some(question.question_id),
+        })
+    }
+
+    /// Whether a call is held because this very session made it before, in the same words, and its tool said that it failed.
+    async fn failed_before(&self, question: &QuestionRecord, call: &CallRecord) -> bool {
+        let others = question.detail["others"].as_array().filter(|_| question.kind == QuestionKind::NearDuplicate);
+        let first = others.and_then(|others| CallId::parse(others.first()?["call"].as_str()?).ok());
+        let Some(first) = first else { return false };
+        let first = self.broker.store.call(&first).await;
+        first.is_ok_and(|first| {
+            first.status == CallStatus::FailedReported
+                && (&first.run_id, &first.name.raw, &first.args_hash) == (&call.run_id, &call.name.raw, &call.args_hash)
         })
     }
 

@@ -40,6 +40,12 @@ impl Broker {
         Some(Sent { at, attempt: call.attempt })
     }
 
+    /// Whether a tool server goes on with a call as a task, which the next broker asks.
+    async fn is_followed(&self, call: &CallId) -> bool {
+        let attempts = self.store.attempts(call).await;
+        attempts.is_ok_and(|attempts| attempts.last().is_some_and(|attempt| attempt.live_handle().is_some()))
+    }
+
     /// Takes a call to its receipt. Nobody who waits for it can end this, and nobody has to wait for it.
     pub(crate) async fn take_to_receipt(
         self: Arc<Self>,
@@ -118,6 +124,8 @@ impl Broker {
                     continue;
                 }
                 Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
+                Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => NotOver::Ended,
+                Ok(Some(Dispatched::Stopped)) if self.is_followed(&call.call_id).await => NotOver::Followed,
                 Ok(Some(Dispatched::Stopped) | None) => {
                     NotOver::Failed("the gateway is stopping; ask again in a moment".to_owned())
                 }

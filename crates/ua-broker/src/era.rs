@@ -219,7 +219,12 @@ pub(crate) fn asked_for(result: &Value) -> Option<Map<String, Value>> {
     if result["resultType"] != "input_required" {
         return None;
     }
-    Some(result["inputRequests"].as_object().cloned().unwrap_or_default())
+    Some(requests_of(result))
+}
+
+/// What is asked for, by name.
+pub(crate) fn requests_of(asking: &Value) -> Map<String, Value> {
+    asking["inputRequests"].as_object().cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ const STORE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) enum NotOver {
     /// A person ended its session.
     Ended,
+    /// The gateway stops, and its tool server is at work on it.
+    Followed,
     /// Something could not be done.
     Failed(String),
 }
@@ -73,6 +75,10 @@ impl Broker {
                 why: "a person ended the session and did not say what came of it".to_owned(),
                 question: None,
             },
+            (NotOver::Followed, _) if !has_effect => Told::ReadLost { why: "the gateway is stopping".to_owned() },
+            (NotOver::Followed, sent) => {
+                Told::Running { since: sent.map_or(live.since, |sent| sent.at), is_sent: sent.is_some() }
+            }
             (NotOver::Ended, _) => Told::NotSent {
                 why: "Not sent: a person ended this session. The next call is of another one.".to_owned(),
             },

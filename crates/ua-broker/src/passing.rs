@@ -14,17 +14,19 @@ use crate::open_requests::Relayed;
 use crate::outgoing::error;
 use crate::subscriptions::is_subscribed;
 use crate::sync::lock;
-use crate::upstream::{Unanswered, spec};
+use crate::upstream::{Unanswered, is_about_tasks, spec, tells_of_tasks, withhold_task_support, withhold_tasks};
 
 impl Connection {
     /// Any request but for a tool call: the client and the tool server speak with each other.
     pub(crate) async fn other(self: &Arc<Self>, method: &str, params: Value, relayed: Relayed) -> Value {
         let answer = match method {
             "ping" => return json!({"result": {}}),
-            "server/discover" => self.upstream.discover(&self.client()).await.map(says_changes),
+            // A task is the gateway's to follow: its client has none.
+            _ if is_about_tasks(method) => return error(-32601, &format!("there is no method {method}"), Value::Null),
+            "server/discover" => self.upstream.discover(&self.client()).await.map(as_declared),
             "initialize" => {
                 self.greet(Era::Handshake, Client::of_handshake(&params));
-                self.upstream.initialize(params).await.map(says_changes)
+                self.upstream.initialize(params).await.map(as_declared)
             }
             "resources/subscribe" | "resources/unsubscribe" if self.upstream.era() == Some(Era::Stateless) => {
                 let uri = params["uri"].as_str().unwrap_or_default();
@@ -42,6 +44,7 @@ impl Connection {
                 if method == "tools/list" {
                     self.upstream.note_schemas(&answer["result"]);
                     self.without_keys(&mut answer["result"]);
+                    withhold_task_support(&mut answer["result"]);
                 }
                 answer
             }
@@ -97,6 +100,9 @@ impl Connection {
                 self.upstream.tools_may_have_changed();
             }
             let is_request = message.get("id").is_some();
+            if !is_request && tells_of_tasks(&message) {
+                continue;
+            }
             let message = if is_request {
                 let Some(id) = self.asked_as(&message) else {
                     self.upstream.answer_for_nobody(&message).await;
@@ -164,9 +170,12 @@ impl Connection {
     }
 }
 
-/// What a server says about itself, and that its client is told when its tools change: the gateway looks at them again whenever the server was
-/// started again, whether or not that one tells such things.
-fn says_changes(mut answer: Value) -> Value {
+/// What a server says about itself, but for tasks, which are between it and the gateway; and that its client is told when its tools change: the
+/// gateway looks at them again whenever the server was started again, whether or not that one tells such things.
+fn as_declared(mut answer: Value) -> Value {
+    if let Some(said) = answer.get_mut("result") {
+        withhold_tasks(said);
+    }
     if let Some(tools) = answer.pointer_mut("/result/capabilities/tools").and_then(Value::as_object_mut) {
         tools.insert("listChanged".to_owned(), Value::Bool(true));
     }

@@ -25,6 +25,8 @@ pub(crate) enum Told {
     Queued { since: Timestamp, behind: Option<String> },
     /// A person decides first.
     Held { question: QuestionId, kind: QuestionKind },
+    /// A person decides first, since the same was asked for before in this session, and failed.
+    HeldAgain { question: QuestionId },
     /// A budget of the user does not have it.
     Budget { budget: String },
     /// It was not sent.
@@ -57,7 +59,7 @@ impl Told {
             Self::Queued { .. } => "queued",
             Self::Refused { .. } => "refused",
             Self::Running { .. } => "running",
-            Self::Held { kind: QuestionKind::NearDuplicate, .. } => "rival",
+            Self::Held { kind: QuestionKind::NearDuplicate, .. } | Self::HeldAgain { .. } => "rival",
             Self::Held { .. } => "held",
             Self::Budget { .. } => "budget",
             Self::NotSent { .. } => "not_sent",
@@ -119,6 +121,11 @@ impl Told {
                 "Not sent. Another call may have had this effect already, in other words or in another session. A person decides: \
                  `{ua} answer {question}`. Continue with other work; the same call again returns this, or the result."
             ),
+            Self::HeldAgain { question } => format!(
+                "Not sent. This very call was made before in this session, and its tool answered that it failed; it may have had its effect all \
+                 the same. A person decides whether it is made again: `{ua} answer {question}`. Continue with other work; the same call again \
+                 returns this, or the result."
+            ),
             Self::Held { question, .. } => format!(
                 "Not sent yet. A person has to decide first: `{ua} answer {question}`. Continue with other work; the same call again returns \
                  this, or the result."
@@ -144,7 +151,10 @@ impl Told {
         if let Some(call) = call {
             meta["id"] = json!(call.as_str());
         }
-        if let Self::Unknown { question: Some(question), .. } | Self::Held { question, .. } = self {
+        if let Self::Unknown { question: Some(question), .. }
+        | Self::Held { question, .. }
+        | Self::HeldAgain { question } = self
+        {
             meta["question"] = json!(question.as_str());
         }
         json!({"content": [{"type": "text", "text": text}], "isError": is_error, "_meta": {META: meta}})
@@ -288,6 +298,7 @@ mod tests {
             (Told::Unstored { since: Some(Timestamp::from_millis(0)), why: "the disk is full".into() }, "was sent at"),
             (Told::Unstored { since: None, why: "the disk is full".into() }, "may have been sent before"),
             (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),
+            (Told::HeldAgain { question: question.clone() }, "This very call was made before in this session"),
             (Told::Held { question, kind: QuestionKind::Approval }, "decide first"),
             (Told::Budget { budget: "3 `email.send` per day".into() }, "3 `email.send` per day is used up"),
         ] {

@@ -3,11 +3,11 @@
 //! What passes is what was judged (`incoming`), with the same values. Only a tool call goes the other way round: it comes with a permit, and its answer is handed to the ledger. As for
 //! every tool server a started process (or a session that was begun) is a generation, a call is sent to the one it was committed for or not at all, and nothing is sent twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,12 +20,14 @@ use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimComma
 
 mod greeting;
 mod process;
+mod tasks;
 mod tools;
 mod transport;
 
 use self::greeting::Greeting;
 pub(crate) use self::process::Unanswered;
 use self::process::{Link, Pipe, Process, read};
+pub(crate) use self::tasks::{is_about_tasks, tells_of_tasks, withhold_task_support, withhold_tasks};
 use self::tools::Tools;
 pub(crate) use self::transport::{AsListed, spec};
 use crate::era::{self, Client, Era};
@@ -103,6 +105,10 @@ pub(crate) struct Upstream {
     error_data: Mutex<HashMap<CallId, Value>>,
     /// Headers that arguments of a tool go into as well, by tool: its schema.
     schemas: Mutex<HashMap<String, Map<String, Value>>>,
+    /// The tools that do nothing but as a task.
+    only_as_tasks: Mutex<HashSet<String>>,
+    /// How many calls are on their way to their receipts through here, whether or not a request of them is under way.
+    carried: Arc<AtomicUsize>,
     /// What it offers.
     tools: Tools,
     /// The calls that are under way, of all connections.
@@ -130,6 +136,8 @@ impl Upstream {
             replies: Mutex::default(),
             error_data: Mutex::default(),
             schemas: Mutex::default(),
+            only_as_tasks: Mutex::default(),
+            carried: Arc::default(),
             tools: Tools::default(),
             live,
         })
@@ -203,6 +211,7 @@ impl Upstream {
             {
                 client.sign(meta, level.as_ref());
             }
+            self.says_tasks(&mut params, false);
         } else if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
             era::unsigned(meta);
         }
@@ -224,6 +233,12 @@ impl Upstream {
 
     pub(crate) fn drop_given(&self, call: &CallId) {
         lock(&self.given).remove(call);
+    }
+
+    /// A call is on its way to its receipt from now on, until this is dropped.
+    pub(crate) fn carries(&self) -> Carried {
+        self.carried.fetch_add(1, Ordering::AcqRel);
+        Carried(self.carried.clone())
     }
 
     /// What the server answered to a call, in its own words; once.
@@ -252,6 +267,12 @@ impl Upstream {
         for tool in page["tools"].as_array().into_iter().flatten() {
             let (Some(name), Some(schema)) = (tool["name"].as_str(), tool["inputSchema"].as_object()) else { continue };
             schemas.insert(name.to_owned(), schema.clone());
+            let mut only_as_tasks = lock(&self.only_as_tasks);
+            if tool.pointer("/execution/taskSupport").is_some_and(|support| support == "required") {
+                only_as_tasks.insert(name.to_owned());
+            } else {
+                only_as_tasks.remove(name);
+            }
         }
     }
 
@@ -260,7 +281,7 @@ impl Upstream {
         loop {
             let process = self.process.lock().await.clone();
             let Some(process) = process.filter(|process| !process.has_ended()) else { return };
-            if process.is_idle() && lock(&self.given).is_empty() {
+            if process.is_idle() && self.carried.load(Ordering::Acquire) == 0 {
                 return;
             }
             self.env.clock.sleep(IDLE_POLL).await;
@@ -356,6 +377,15 @@ impl Upstream {
         }
         *running = Some(process.clone());
         Ok(process)
+    }
+}
+
+/// A call on its way to its receipt, which its tool server stays for.
+pub(crate) struct Carried(Arc<AtomicUsize>);
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 use rmcp::model::{Implementation, ProtocolVersion};
 use serde_json::{Map, Value, json};
 
+use crate::tasks::TASKS;
+
 /// How long a server may leave `server/discover` unanswered before it is taken for one of the old era.
 pub(crate) const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -193,7 +195,7 @@ fn name_and_version(info: Option<&Value>) -> (String, String) {
 pub(crate) fn capabilities(is_stateless: bool) -> Value {
     let mut capabilities = json!({ "elicitation": { "form": { "applyDefaults": true }, "url": {} } });
     if is_stateless {
-        capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+        capabilities["extensions"] = json!({ TASKS: {} });
     }
     capabilities
 }

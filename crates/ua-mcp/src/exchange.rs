@@ -10,6 +10,7 @@ use ua_core::{Env, Handle, Input, Outcome, RawReply};
 
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
+use crate::tasks::task_begun;
 
 /// What a server answers that does not speak the revision it was asked in.
 const UNSUPPORTED: i64 = -32022;
@@ -158,32 +159,10 @@ pub(crate) fn not_in_time(limit: Option<Duration>) -> Outcome {
 
 /// Reads the kind of a result: final, or a task or a question that has to be gone on with first.
 pub(crate) fn completed(result: Value) -> Outcome {
-    let task_id = |task: &Value| task.get("taskId").and_then(Value::as_str).map(str::to_owned);
-    match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => asked_for(&result, None, 1),
-        Some("task") => match task_id(&result) {
-            Some(task) => {
-                let place = poll_place(&result, "pollIntervalMs");
-                Outcome::Continues(Box::new(Handle { task: Some(task), place, ..Handle::default() }))
-            }
-            None => Outcome::Lost { why: "the tool continued in a task without a name".to_owned() },
-        },
-        Some(_) | None => match result.get("task").filter(|_| result.get("content").is_none()) {
-            Some(task) if task_id(task).is_some() => {
-                let place = poll_place(task, "pollInterval");
-                Outcome::Continues(Box::new(Handle { task: task_id(task), place, ..Handle::default() }))
-            }
-            Some(_) | None => Outcome::Raw(RawReply::ToolResult { result }),
-        },
+    if result.get("resultType").is_some_and(|kind| kind == "input_required") {
+        return asked_for(&result, None, 1);
     }
-}
-
-/// How often a task wants to be asked, as it says itself.
-pub(crate) fn poll_place(task: &Value, field: &str) -> Value {
-    match task.get(field).and_then(Value::as_u64) {
-        Some(millis) => json!({ "poll_ms": millis }),
-        None => json!({}),
-    }
+    task_begun(&result).unwrap_or(Outcome::Raw(RawReply::ToolResult { result }))
 }
 
 /// What a server asks for before it goes on. It may ask for what we offer, and for the roots, of which there are none.

@@ -54,6 +54,7 @@ mod resources;
 mod server;
 mod shim;
 mod signals;
+mod tasks;
 mod trace;
 mod transport;
 mod wire;
@@ -82,4 +83,7 @@ pub use mark::may_be_below_a_shim;
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};
+pub use tasks::{
+    TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,
+};
 pub use transport::{McpTransport, McpTransportConfig};

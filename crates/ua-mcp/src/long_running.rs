@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -18,17 +17,12 @@ use ua_dispatch::{Permit, TransportError};
 
 use crate::connection::Connection;
 use crate::dialect::Dialect;
-use crate::exchange::{Sending, Unanswered, asked_for, poll_place};
+use crate::exchange::{Sending, Unanswered, asked_for};
 use crate::host::{Ask, Listener};
 use crate::server::Server;
+use crate::tasks::{TaskStands, is_unknown_task, of_task, task_error, task_result, task_stands, task_wait};
 use crate::transport::McpTransport;
 
-/// How long is waited before a task is asked that does not say how often it wants to be, at first and at most.
-const FIRST_POLL: Duration = Duration::from_secs(1);
-const LAST_POLL: Duration = Duration::from_secs(30);
-/// The least and the most that a task's own wish counts.
-const SHORTEST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_mins(5);
 /// The name under which a question is kept that a server asked on the connection.
 const LIVE: &str = "live";
 
@@ -249,8 +243,7 @@ impl McpTransport {
         handle: &Handle,
         task: &str,
     ) -> Result<Outcome, TransportError> {
-        let (wait, next) = interval(&handle.place);
-        self.env().clock.sleep(wait).await;
+        self.env().clock.sleep(task_wait(&handle.place)).await;
         let state = match connection.ask("tasks/get", of_task(task, [])).await {
             Ok(state) => state,
             Err(why) => return Self::no_state(server, connection, task, why),
@@ -267,37 +260,21 @@ impl McpTransport {
             Ok(outcome)
         };
         let is_new = connection.dialect().is_stateless || state.get("resultType").is_some();
-        match status {
-            "completed" if is_new => {
-                done(Outcome::Raw(RawReply::ToolResult { result: state.get("result").cloned().unwrap_or_default() }))
-            }
-            "failed" if is_new => done(failed(&state)),
-            "completed" | "failed" => match self.result(connection, permit, handle, task).await {
+        match task_stands(&state, &handle.place, is_new) {
+            TaskStands::Ended(outcome) => done(outcome),
+            TaskStands::HasResult => match self.result(connection, permit, handle, task).await {
                 Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),
-                outcome @ (Outcome::Raw(_) | Outcome::Continues(_)) => done(outcome),
+                outcome @ Outcome::Continues(_) => Ok(outcome),
+                Outcome::Raw(RawReply::ToolResult { result }) => done(task_result(result)),
+                outcome @ Outcome::Raw(_) => done(outcome),
             },
-            "cancelled" => done(Outcome::Lost {
-                why: "the other side cancelled the task; how far it came is not known".to_owned(),
-            }),
-            "input_required" if is_new => {
+            TaskStands::Asks => {
                 let round = handle.input.as_ref().map_or(1, |input| input.round + 1);
                 let asked = asked_for(&state, Some(task.to_owned()), round);
                 let Outcome::Continues(asked) = asked else { return done(asked) };
                 Ok(Outcome::Continues(Box::new(Handle { input: asked.input, ..handle.clone() })))
             }
-            // It asks on the stream that will bring its result.
-            "input_required" => match self.result(connection, permit, handle, task).await {
-                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),
-                outcome @ Outcome::Continues(_) => Ok(outcome),
-                outcome @ Outcome::Raw(_) => done(outcome),
-            },
-            _ => {
-                let mut place = handle.place.clone();
-                let wish = poll_place(&state, if is_new { "pollIntervalMs" } else { "pollInterval" });
-                match wish.get("poll_ms") {
-                    Some(wish) => place["poll_ms"] = wish.clone(),
-                    None => place["next_ms"] = json!(next),
-                }
+            TaskStands::Works(place) => {
                 Ok(Outcome::Continues(Box::new(Handle { place, input: None, ..handle.clone() })))
             }
         }
@@ -311,7 +288,7 @@ impl McpTransport {
         why: Unanswered,
     ) -> Result<Outcome, TransportError> {
         let is_unknown = match &why {
-            Unanswered::Refused(code, _) => matches!(code, -32602 | -32601 | -32002 | -32001),
+            Unanswered::Refused(code, _) => is_unknown_task(*code),
             Unanswered::Status(status, _) => matches!(status, 400 | 404 | 405 | 410),
             Unanswered::Broken(_) => false,
         };
@@ -330,9 +307,7 @@ impl McpTransport {
         let sending = Sending::request("tasks/result", of_task(task, []), Map::new());
         let behind = Handle { input: None, ..handle.clone() };
         match self.follow(connection, sending, permit, Some(&behind)).await {
-            Outcome::Raw(RawReply::RpcError { code: -32601 | -32602, message }) => {
-                Outcome::Raw(RawReply::RpcError { code: -32603, message })
-            }
+            Outcome::Raw(RawReply::RpcError { code, message }) => task_error(code, message),
             outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
                 outcome
             }
@@ -358,54 +333,4 @@ impl McpTransport {
 
 fn not_reached(server: &Server, why: &str) -> TransportError {
     server.error(|server, why| TransportError::NotReached { server, why }, why)
-}
-
-fn of_task<const N: usize>(task: &str, more: [(&str, Value); N]) -> Map<String, Value> {
-    let more = more.into_iter().map(|(name, value)| (name.to_owned(), value));
-    std::iter::once(("taskId".to_owned(), json!(task))).chain(more).collect()
-}
-
-/// A task's failure, as an error of the protocol. A code that means *not done* of a request does not mean that of a task.
-fn failed(state: &Value) -> Outcome {
-    let error = state.get("error").cloned().unwrap_or_default();
-    let code = error.get("code").and_then(Value::as_i64).filter(|code| !matches!(code, -32601 | -32602));
-    let message = error.get("message").and_then(Value::as_str).unwrap_or("the task failed").to_owned();
-    Outcome::Raw(RawReply::RpcError { code: code.unwrap_or(-32603), message })
-}
-
-/// How long to wait before a task is asked, and how long the next time if it still does not say.
-fn interval(place: &Value) -> (Duration, u64) {
-    let millis = |field: &str| place.get(field).and_then(Value::as_u64).map(Duration::from_millis);
-    if let Some(wish) = millis("poll_ms") {
-        return (wish.clamp(SHORTEST, LONGEST), 0);
-    }
-    let wait = millis("next_ms").unwrap_or(FIRST_POLL).clamp(FIRST_POLL, LAST_POLL);
-    (wait, u64::try_from((wait * 2).min(LAST_POLL).as_millis()).unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_task_is_asked_as_often_as_it_wants_within_bounds_and_else_less_and_less() {
-        let wait = |place: Value| interval(&place).0.as_millis();
-        assert_eq!(wait(json!({"poll_ms": 700})), 700);
-        assert_eq!((wait(json!({"poll_ms": 0})), wait(json!({"poll_ms": u64::MAX}))), (100, 300_000));
-        let mut place = json!({});
-        let mut waits = Vec::new();
-        for _ in 0..7 {
-            let (wait, next) = interval(&place);
-            waits.push(wait.as_secs());
-            place = json!({"next_ms": next});
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
-    }
-
-    #[test]
-    fn a_failed_task_is_never_read_as_not_begun() {
-        let failed = |code: i64| super::failed(&json!({"error": {"code": code, "message": "m"}}));
-        let rpc = |code| Outcome::Raw(RawReply::RpcError { code, message: "m".into() });
-        assert_eq!((failed(-32601), failed(-32602), failed(-32000)), (rpc(-32603), rpc(-32603), rpc(-32000)));
-    }
 }

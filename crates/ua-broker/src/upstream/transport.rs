@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, Destination, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
-    ToolNamespace, ToolSpec,
+    CallId, Destination, Handle, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
+    ToolName, ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_mcp::{Horizon, LockDir, argument_headers, destination_of_login};
@@ -21,7 +21,7 @@ use crate::given::Given;
 use crate::live::Sent;
 
 /// How often a tool may ask for something before it has a result.
-const MOST_ROUNDS: u32 = 20;
+pub(super) const MOST_ROUNDS: u32 = 20;
 
 /// Of how many calls it is kept what their errors said beside their words.
 const MOST_KEPT: usize = 1_000;
@@ -105,6 +105,17 @@ impl ToolTransport for AsListed {
         self.upstream.send(permit).await
     }
 
+    /// What is asked of a task only looks, whatever the tools are by now.
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let outcome = self.upstream.follow(permit, handle).await?;
+        self.upstream.note_reply(&permit.call().call_id, &outcome);
+        Ok(outcome)
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.upstream.abandon(permit, handle).await;
+    }
+
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         let params = json!({"name": enquiry.tool().tool, "arguments": enquiry.arguments()});
         let asked = async {
@@ -114,12 +125,11 @@ impl ToolTransport for AsListed {
                 return Err(self.changed());
             }
             self.upstream.check_login(&process, enquiry.destination()).await?;
-            self.upstream.look(&process, "tools/call", &params).await
+            let result = self.upstream.look(&process, "tools/call", &params).await?;
+            // One that asks, or goes on with it as a task, has not answered.
+            Upstream::outcome_of(&process, result).map_err(|why| why.to_string())
         };
-        match asked.await {
-            Ok(result) => Outcome::Raw(RawReply::ToolResult { result }),
-            Err(why) => Outcome::NotSent { why },
-        }
+        asked.await.unwrap_or_else(|why| Outcome::NotSent { why })
     }
 
     fn horizon(&self, _server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
@@ -145,7 +155,7 @@ impl Upstream {
     }
 
     /// Checks that what is sent to a process goes with the login that it was decided for. The error says why nothing is sent.
-    async fn check_login(&self, process: &Process, decided: Option<&Destination>) -> Result<(), String> {
+    pub(super) async fn check_login(&self, process: &Process, decided: Option<&Destination>) -> Result<(), String> {
         let (Some(decided), Some(key)) = (decided, &self.launch.login_key) else { return Ok(()) };
         let login = process.login().await?;
         if destination_of_login(key, login.as_deref()).as_ref() == Some(decided) {
@@ -247,7 +257,9 @@ impl Upstream {
         let before = live.as_ref().and_then(|live| live.is_sent(sent));
         lock(&self.replies).remove(call);
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
-        let params = self.prepared(&process, params);
+        let mut params = self.prepared(&process, params);
+        self.says_tasks(&mut params, true);
+        self.ask_for_task(&process, &permit.name().tool, &mut params);
         let deadline = permit.call().policy.timeout.filter(|_| permit.call().policy.class == SideEffectClass::ReadOnly);
         let answer = async {
             tokio::select! {
@@ -255,24 +267,23 @@ impl Upstream {
                 () = self.env.sleep_or_never(deadline) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
             }
         };
-        let outcome = match answer.await {
-            Ok(mut answer) => match (answer.get_mut("result").map(Value::take), answer.get("error")) {
-                (Some(result), _) => Outcome::Raw(RawReply::ToolResult { result }),
+        let answer = answer.await.and_then(|mut answer| {
+            match (answer.get_mut("result").map(Value::take), answer.get("error")) {
+                (Some(result), _) => Self::outcome_of(&process, result),
                 (None, Some(error)) => {
                     if let Some(data) = error.get("data") {
-                        let mut kept = lock(&self.error_data);
-                        if kept.len() >= MOST_KEPT {
-                            kept.clear();
-                        }
-                        kept.insert(call.clone(), data.clone());
+                        self.keep_error_data(call, data);
                     }
-                    Outcome::Raw(RawReply::RpcError {
+                    Ok(Outcome::Raw(RawReply::RpcError {
                         code: error["code"].as_i64().unwrap_or(0),
                         message: error["message"].as_str().unwrap_or_default().to_owned(),
-                    })
+                    }))
                 }
-                (None, None) => Outcome::Lost { why: "it answered neither a result nor an error".to_owned() },
-            },
+                (None, None) => Ok(Outcome::Lost { why: "it answered neither a result nor an error".to_owned() }),
+            }
+        });
+        let outcome = match answer {
+            Ok(outcome) => outcome,
             Err(Unanswered::NotSent(why)) => Outcome::NotSent { why },
             // A read would be made again, and be answered so again.
             Err(Unanswered::Unreadable(why)) if permit.call().policy.class == SideEffectClass::ReadOnly => {
@@ -283,9 +294,7 @@ impl Upstream {
                 Outcome::Raw(RawReply::HttpStatus { status, body, of_session, retry_after })
             }
         };
-        if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = &outcome {
-            lock(&self.replies).insert(call.clone(), reply.clone());
-        }
+        self.note_reply(call, &outcome);
         if let (Outcome::NotSent { .. }, Some(live)) = (&outcome, &live) {
             live.was_not_sent(before);
         }
@@ -295,6 +304,22 @@ impl Upstream {
             Outcome::Lost { .. } | Outcome::Raw(_) => self.launch.horizon.given_up(&process.generation),
         }
         outcome
+    }
+
+    /// Keeps what a tool answered, for whoever waits.
+    fn note_reply(&self, call: &CallId, outcome: &Outcome) {
+        if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = outcome {
+            lock(&self.replies).insert(call.clone(), reply.clone());
+        }
+    }
+
+    /// Keeps what an error says beside its words, for whoever waits.
+    pub(super) fn keep_error_data(&self, call: &CallId, data: &Value) {
+        let mut kept = lock(&self.error_data);
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(call.clone(), data.clone());
     }
 
     /// A call, and what its tool asks for before it has a result. Each round goes on with the call that was begun; nothing is begun anew.
@@ -334,7 +359,7 @@ impl Upstream {
     }
 
     /// A generation's name in the ledger says whose lock it has, since the next broker knows nothing of this connection.
-    fn generation_of(&self, process: &Process) -> String {
+    pub(super) fn generation_of(&self, process: &Process) -> String {
         format!("{}/{}", self.launch.holder, process.generation)
     }
 }

@@ -20,6 +20,7 @@ mod remote;
 mod repeats;
 mod secrets;
 mod shapes;
+mod tasks;
 mod telling;
 mod torn;
 mod world;

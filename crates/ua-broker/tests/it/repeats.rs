@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{Client, GatewayWorld, kill, mail, notice, text, until};
+use crate::world::{Client, GatewayWorld, kill, mail, notice, text, told, until};
 
 /// G2: the client is killed in a call; whoever asks next has the late receipt.
 #[test]
@@ -250,4 +250,25 @@ fn what_waits_for_its_turn_is_not_sent_for_a_client_that_has_gone() {
     assert_eq!(world.effects().len(), 2);
     client.done();
     world.check();
+}
+
+/// What its tool says failed may have had its effect: asked for again, a person decides, and is told whether it is the very same call.
+#[test]
+fn what_failed_is_not_repeated_and_it_is_said_which_call_it_may_repeat() {
+    for is_reworded in [false, true] {
+        let world = GatewayWorld::new();
+        let failed = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"no"}],"isError":true}}"#;
+        std::fs::write(world.path("stub/raw"), failed).unwrap();
+        let mut client = world.session("s1").greet();
+        assert_eq!(text(&client.result("send_email", &mail())), "no");
+        let mut again = mail();
+        if is_reworded {
+            again["body"] = json!("It is done.");
+        }
+        let held = client.result("send_email", &again);
+        let words = if is_reworded { "in other words" } else { "This very call was made before in this session" };
+        assert!(told(&held) == "rival" && text(&held).contains(words), "{held}");
+        assert_eq!((world.effects().len(), world.questions().len()), (1, 1));
+        world.check();
+    }
 }

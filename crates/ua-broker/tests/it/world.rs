@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
-use ua_core::RawReply;
+use ua_core::{RawReply, RunId};
 use ua_store::{
     ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
     RunStore as _,
@@ -259,6 +259,13 @@ impl GatewayWorld {
             let RawReply::ToolResult { result } = reply else { panic!("{reply:?}") };
             Some(result)
         })
+    }
+
+    /// A person ends a session.
+    pub(crate) fn end(&self, run: &RunId) {
+        let (store, runtime) = self.store();
+        let at = ua_core::system::env().now();
+        runtime.block_on(store.request_cancel(run, "no more", at)).unwrap();
     }
 
     pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {
