@@ -286,6 +286,9 @@ impl Front {
         messages: Vec<Judged>,
         carrier: &Arc<Carrier>,
     ) -> Response<Body> {
+        if text_of(headers, "mcp-protocol-version") == Some(NEWER) {
+            return as_json(StatusCode::BAD_REQUEST, &incoming::no_batches().as_message());
+        }
         if let Err(refused) = speaks(headers, &Value::Null) {
             return refused;
         }

@@ -195,7 +195,7 @@ pub(crate) fn has_batches(revision: Option<&str>) -> bool {
 /// What is said to a client whose revision has none.
 pub(crate) fn no_batches() -> Refused {
     let why = format!(
-        "a batch is part of revision {WITH_BATCHES} of MCP alone, and this session is in another one; nothing of it was sent: send its messages one by one"
+        "a batch is part of revision {WITH_BATCHES} of MCP alone, and this one is in another revision; nothing of it was sent: send its messages one by one"
     );
     Refused::new(Value::Null, INVALID_REQUEST, why)
 }

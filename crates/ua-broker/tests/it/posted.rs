@@ -626,3 +626,21 @@ fn a_batch_that_is_posted_again_is_the_same_calls() {
     assert!(text(alone.result()).starts_with("done, ") && world.effects().len() == 3, "{}", alone.result());
     world.check();
 }
+
+/// Where there are no batches it is said so, and not that the revision is none.
+#[test]
+fn a_batch_is_refused_as_one_in_every_other_revision() {
+    let world = GatewayWorld::new();
+    let mut client = HttpClient::new(&world, "codex");
+    let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "send_email", "arguments": mail()}}]);
+    for version in ["2026-07-28", "2025-06-18", "2025-11-25"] {
+        if version != "2026-07-28" {
+            client = client.greet();
+        }
+        let said = client.send("POST", &[("MCP-Protocol-Version", version)], &batch.to_string());
+        let error = &said.messages[0]["error"];
+        assert_eq!((said.status, &error["code"]), (400, &json!(-32600)), "{version}: {error}");
+        assert!(error["message"].as_str().unwrap().contains("a batch is part of revision 2025-03-26"), "{error}");
+    }
+    assert!(world.effects().is_empty());
+}
