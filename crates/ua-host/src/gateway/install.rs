@@ -1,7 +1,8 @@
 //! Putting `ua gateway` in front of the tool servers of a client's configuration, and taking it away again.
 //!
 //! What is not changed stays as it was typed: order, blanks, comments. What a file was before is kept beside the gateway, so that it is put back to
-//! the byte; when somebody changed the file since, each entry is taken apart again instead.
+//! the byte; when somebody changed the file since, as clients do all the time, so is each entry that nobody changed ([`restored`]), and only the
+//! others are taken apart.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,6 +22,7 @@ pub use self::entry::{Front, What};
 
 mod entry;
 mod json;
+mod restored;
 mod spans;
 mod toml;
 mod yaml;
@@ -145,9 +147,19 @@ struct Kept {
     written: String,
     /// The text before the first change.
     before: String,
+    /// What was put in front of its entries; earlier versions did not keep it.
+    #[serde(default)]
+    front: Option<Front>,
 }
 
+/// Where it is kept, by whichever name the file goes: a link is the file that it leads to.
 fn kept_at(root: &Path, path: &Path) -> PathBuf {
+    let real = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    kept_as(root, &real)
+}
+
+/// Where it is kept of a file of this very name, as earlier versions did.
+fn kept_as(root: &Path, path: &Path) -> PathBuf {
     root.join("installed").join(format!("{}.json", &sha256(path.display().to_string()).to_hex()[..32]))
 }
 
@@ -169,12 +181,18 @@ pub fn install(
     }
     let place = kept_at(root, path);
     // A file that is wrapped further keeps what it was before the first time, unless somebody changed it since.
-    let earlier = kept(&place).filter(|kept| kept.written == sha256(&before).to_hex());
-    let kept = Kept {
-        path: path.to_owned(),
-        written: sha256(&edited.text).to_hex(),
-        before: earlier.map_or(before, |kept| kept.before),
+    let earlier = kept_of(root, path);
+    let digest = sha256(&before).to_hex();
+    let before = match earlier {
+        Some(kept) if kept.written == digest => kept.before,
+        // What somebody changed since is what it was before, but for what was wrapped then.
+        Some(Kept { before: earlier, front: Some(front), .. }) => {
+            restored::restored(Format::of(path), path, &earlier, &front, &before, &[])
+        }
+        Some(_) | None => before,
     };
+    let kept =
+        Kept { path: path.to_owned(), written: sha256(&edited.text).to_hex(), before, front: Some(front.clone()) };
     let folder = place.parent().unwrap_or(root);
     fs::create_dir_all(folder)
         .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
@@ -191,12 +209,16 @@ pub fn install(
 /// The file cannot be read, understood or written.
 pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) -> Result<Edited, HostError> {
     let now = read(path)?;
-    let place = kept_at(root, path);
     let is_whole = servers.is_empty();
-    let kept = kept(&place).filter(|kept| is_whole && kept.written == sha256(&now).to_hex());
-    let mut edited = Format::of(path).unwrapped(path, &now, servers)?;
-    if let Some(kept) = kept {
-        edited.text = kept.before;
+    let format = Format::of(path);
+    let mut edited = format.unwrapped(path, &now, servers)?;
+    match kept_of(root, path) {
+        Some(kept) if is_whole && kept.written == sha256(&now).to_hex() => edited.text = kept.before,
+        Some(Kept { before, front: Some(front), .. }) => {
+            let text = restored::restored(format, path, &before, &front, &now, servers);
+            edited.text = format.unwrapped(path, &text, servers)?.text;
+        }
+        Some(_) | None => {}
     }
     if dry_run {
         return Ok(edited);
@@ -205,11 +227,13 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
         replace(path, edited.text.as_bytes())?;
     }
     if is_whole {
-        match fs::remove_file(&place) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(%error, "the record of the original configuration could not be removed");
+        for place in [kept_at(root, path), kept_as(root, path)] {
+            match fs::remove_file(&place) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::debug!(%error, "the record of the original configuration could not be removed");
+                }
+                Ok(()) | Err(_) => {}
             }
-            Ok(()) | Err(_) => {}
         }
     }
     Ok(edited)
@@ -217,6 +241,10 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
 
 /// The largest configuration of a client that is read; theirs have a few kilobytes.
 const MOST: u64 = 16 * 1024 * 1024;
+
+fn kept_of(root: &Path, path: &Path) -> Option<Kept> {
+    kept(&kept_at(root, path)).or_else(|| kept(&kept_as(root, path)))
+}
 
 fn kept(place: &Path) -> Option<Kept> {
     serde_json::from_str(&ua_files::read_text(place, MOST).ok()?).ok()
@@ -470,11 +498,11 @@ mod tests {
         fs::write(&path, &theirs).unwrap();
         let taken = uninstall(&root, &path, &[], false).unwrap();
         assert!(
-            taken.text.contains("light") && taken.text.contains(r#""command": "npx", "args": ["-y","mail"]"#),
+            taken.text.contains("light") && taken.text.contains(r#""command": "npx", "args": ["-y",   "mail"]"#),
             "{}",
             taken.text
         );
-        assert!(taken.text.contains(r#""command" : "notes-server", "args": []"#) && !taken.text.contains("gateway"));
+        assert_eq!(taken.text, CONFIG.replace("dark", "light"));
     }
 
     /// Wraps, wraps again, takes apart by itself, and puts back to the byte.

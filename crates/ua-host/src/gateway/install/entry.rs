@@ -1,5 +1,7 @@
 //! An entry of a client's configuration, whatever its format, and what it becomes.
 
+use serde::{Deserialize, Serialize};
+
 /// What an entry that goes through the gateway begins with.
 const WORD: &str = "gateway";
 /// The name of a header whose whole value is that of a variable, in arguments.
@@ -44,7 +46,7 @@ impl What {
 }
 
 /// What is put in front of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Front {
     /// The program `ua`.
     pub program: String,

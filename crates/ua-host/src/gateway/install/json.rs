@@ -13,6 +13,9 @@ const LISTS: [&str; 2] = ["mcpServers", "servers"];
 /// Where Claude Code keeps those that one project has: its folder, and a list in it.
 const PROJECTS: &str = "projects";
 
+/// What is written between a command that had no arguments and those that it gets.
+const BEHIND: &str = ", \"args\": ";
+
 struct Edit {
     place: std::ops::Range<usize>,
     text: String,
@@ -79,14 +82,19 @@ pub(super) fn edited(
         match new {
             None => {}
             Some(Becomes::Command { command, args }) => {
+                let is_empty = args.is_empty();
                 let (command, args) = (json!(command).to_string(), json!(args).to_string());
                 let Some(at) = place("command") else { return Err(not_understood()) };
                 match place("args") {
+                    // Our own words, and nothing was behind the command before.
+                    Some(old) if is_empty && text.get(at.end..old.start) == Some(BEHIND) => {
+                        edits.push(Edit { place: at.start..old.end, text: command });
+                    }
                     Some(old) => {
                         edits.push(Edit { place: at, text: command });
                         edits.push(Edit { place: old, text: args });
                     }
-                    None => edits.push(Edit { place: at, text: format!("{command}, \"args\": {args}") }),
+                    None => edits.push(Edit { place: at, text: format!("{command}{BEHIND}{args}") }),
                 }
             }
             // All of the entry is another one then; what is not about the address stays.

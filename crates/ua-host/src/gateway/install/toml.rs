@@ -75,7 +75,11 @@ fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
     match becomes {
         Becomes::Command { command, args } => {
             set(entry, "command", command.into());
-            set(entry, "args", Array::from_iter(args).into());
+            if args.is_empty() {
+                entry.remove("args");
+            } else {
+                set(entry, "args", Array::from_iter(args).into());
+            }
         }
         Becomes::InPlaceOfUrl { command, args, env, passed } => {
             for name in OF_URL {
