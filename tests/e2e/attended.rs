@@ -247,7 +247,7 @@ fn a_letter_that_is_none_and_a_no_ask_again() {
     terminal.asks("first");
     // `k` and `j` once moved through a list and landed on `abort`.
     terminal.types(&format!("k{ENTER}"));
-    terminal.shows("`k` is not one of approve, skip, abort, later");
+    terminal.shows("`k` is not one of [a] approve, [s] skip, [ab] abort, [l] later");
     // More of the word than its key.
     terminal.types(&format!("abo{ENTER}"));
     terminal.shows("End the run? [y/N]");
@@ -274,7 +274,7 @@ fn what_happened_is_confirmed_before_its_id_is_asked_for() {
     terminal.asks("Did `post_comment` happen?");
     // Not `abort`, which is the only word here that begins so.
     terminal.types(&format!("a{ENTER}"));
-    terminal.shows("`a` is not one of happened, retry, skip, abort, later");
+    terminal.shows("`a` is not one of [h] happened, [re] retry, [s] skip, [ab] abort, [l] later; abort takes `ab`");
     terminal.types(&format!("h{ENTER}"));
     terminal.shows("Record that it happened, and never send it again? [y/N]");
     terminal.types(&format!("y{ENTER}"));
@@ -510,6 +510,102 @@ fn a_deletion_is_confirmed_on_a_terminal() {
     terminal.shows("[y/N]");
     terminal.types(&format!("y{ENTER}"));
     assert!(terminal.code(0).contains("deleted 1 run"));
+}
+
+/// A tool that asks on its connection has its form filled in on the terminal: nothing draws over it, what does not fit is asked for again, and
+/// nothing is sent before somebody said yes to all of it.
+#[test]
+fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
+    let form = json!({"type": "object", "required": ["size"], "properties": {
+        "size": {"type": "string", "enum": ["small", "large"]},
+        "count": {"type": "integer", "maximum": 9, "default": 1},
+    }});
+    for decline in [false, true] {
+        let env = env();
+        let asks = env.forum_entry(&["--ask", "Which size?", "--form", &form.to_string()]);
+        env.mcp_config("work/.mcp.json", &json!({"forum": asks}));
+        let turns = json!([{"tools": [comment("one")]}, {"text": "Done."}]);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+        let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+        terminal.asks("Which size?");
+        for word in ["accept", "decline", "cancel", "abort", "later"] {
+            assert!(terminal.text().contains(word), "{word}: {}", terminal.text());
+        }
+        if decline {
+            terminal.types(&format!("decline{ENTER}"));
+            terminal.code(0);
+            assert_eq!(env.rows("SELECT choice FROM answers"), ["skip"]);
+            continue;
+        }
+        terminal.types(&format!("accept{ENTER}"));
+        terminal.shows("a whole number, at most 9 (Enter for 1):");
+        terminal.types(&format!("12{ENTER}"));
+        terminal.shows("`12` does not fit: it must be at most 9");
+        terminal.types(&format!("3{ENTER}"));
+        terminal.shows("one of small, large:");
+        terminal.types(&format!("huge{ENTER}"));
+        until("the field again", || terminal.text().matches("one of small, large:").count() == 2);
+        terminal.types(&format!("large{ENTER}"));
+        terminal.shows("Send these values? [y/N]");
+        let shown = terminal.text();
+        assert!(shown.contains("  size: large") && shown.contains("  count: 3"), "{shown}");
+        assert_eq!(env.rows("SELECT choice FROM answers"), [""; 0], "sent before anybody said yes");
+        terminal.types(&format!("n{ENTER}"));
+        until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
+        terminal.types(&format!("accept{ENTER}"));
+        // What was typed is kept.
+        terminal.shows("a whole number, at most 9 (Enter for 3):");
+        terminal.types(ENTER);
+        terminal.shows("one of small, large (Enter for large):");
+        terminal.types(ENTER);
+        until("asked once more", || terminal.text().matches("Send these values? [y/N]").count() == 2);
+        terminal.types(&format!("y{ENTER}"));
+        terminal.code(0);
+        let sent: Value = serde_json::from_str(&env.value("SELECT note FROM answers")).expect("JSON");
+        assert_eq!(sent, json!({"size": "large", "count": 3}));
+        assert_eq!(env.comments().len(), 1);
+    }
+}
+
+/// A cancelled run is not resumed again. Without a terminal, and with `--yes`, nobody is asked.
+#[test]
+fn a_cancel_is_confirmed_on_a_terminal() {
+    let env = env().with_forum();
+    env.run(&["job", &careful_job(&env), "--run-id", "r"]).code(75);
+    let ask = "It cannot be resumed afterwards. [y/N]";
+    for (keys, code) in [(ENTER.to_owned(), 1), (format!("n{ENTER}"), 1), ("\u{3}".to_owned(), 130)] {
+        let mut terminal = Terminal::start(&env, &["runs", "cancel", "r"]);
+        terminal.shows(ask);
+        terminal.types(&keys);
+        assert!(terminal.code(code).contains("nothing was cancelled"), "{keys:?}");
+        assert_eq!(env.run_status(), "waiting_for_human");
+    }
+    let mut terminal = Terminal::start(&env, &["runs", "cancel", "r"]);
+    terminal.shows(ask);
+    terminal.types(&format!("y{ENTER}"));
+    assert!(terminal.code(0).contains("cancelled run r"));
+    env.run(&["job", &careful_job(&env), "--run-id", "s", "--new"]).code(75);
+    let said = Terminal::start(&env, &["runs", "cancel", "s", "--yes"]).code(0);
+    assert!(said.contains("cancelled run s") && !said.contains("[y/N]"), "{said}");
+    assert_eq!(env.rows("SELECT DISTINCT status FROM runs"), ["cancelled"]);
+}
+
+/// What is asked within minutes begins alike. The beginning of one that was answered, in whichever run, is not another one that still waits.
+#[test]
+fn the_beginning_of_an_answered_question_names_no_other_one() {
+    let env = env().with_forum();
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&fields, &json!([{"tools": [comment("first")]}, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let first = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &first, "skip"]).code(0);
+    env.run(&["job", &job, "--run-id", "s", "--new"]).code(75);
+    let second = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    let alike = first.chars().zip(second.chars()).take_while(|(a, b)| a == b).count();
+    assert!(alike >= 6, "{first} {second}");
+    env.run(&["answer", &first[..alike], "approve"]).refused(2, &[&format!("{first} (answered)"), &second]);
+    assert_eq!(env.value("SELECT status FROM questions ORDER BY created_at DESC LIMIT 1"), "open");
+    env.run(&["answer", &second[..=alike], "skip"]).code(0);
 }
 
 #[test]

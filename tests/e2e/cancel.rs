@@ -29,6 +29,14 @@ fn is_over_with(env: &TestEnv, calls: &[&str], said: &[&str]) {
     env.run(&["runs", "show", "r"]).code(0).shows(&["cancelled · run r", "not needed any more"]);
     assert!(env.workspace().join("job_completion_r.md").exists());
     env.run(&["db", "check", "--invariants"]).code(0);
+    // The logs end as the run did, once.
+    for (log, end) in
+        [("run.log", "cancelled: not needed any more"), ("trace.jsonl", "\"status\":\"cancelled\",\"stop_reason\"")]
+    {
+        let text = std::fs::read_to_string(env.workspace().join(log)).expect("a log");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.contains(end) && text.matches(end).count() == 1, "{log}: {text}");
+    }
     let comments = env.comments().len();
     env.run(&["resume", "r"]).code(1).says(&["already finished"]);
     assert_eq!(env.comments().len(), comments);

@@ -424,7 +424,18 @@ fn completion_knows_runs_calls_and_questions_and_is_silent_without_a_database() 
     assert_eq!(complete(&["--root", &root, "calls", "resolve", "call"]), std::slice::from_ref(&call));
     assert_eq!(complete(&["--root", &root, "calls", "show", &call[..8]]), [call]);
     let question = env.value("SELECT question_id FROM questions");
-    assert_eq!(complete(&["--root", &root, "answer", "q"]), [question]);
+    assert_eq!(complete(&["--root", &root, "answer", "q"]), std::slice::from_ref(&question));
+    // What people are shown of an id is completed, too, and of the answers those that the question takes.
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    assert_eq!(complete(&["--root", &root, "answer", &end(&question)[..3]]), [end(&question)]);
+    assert_eq!(complete(&["--root", &root, "answer", &question, ""]), ["happened", "retry", "skip", "abort"]);
+    assert_eq!(complete(&["--root", &root, "answer", &end(&question), "s"]), ["skip"]);
+    assert_eq!(complete(&["--root", &root, "answer", "none-such", "hap"]), ["happened"]);
+    assert_eq!(complete(&["schema", "run"]), ["runs"]);
+    assert_eq!(complete(&["schema", "runs", "li"]), ["list"]);
+    assert_eq!(complete(&["schema", "job"]), ["job", "job-file"]);
+    assert_eq!(complete(&["man", "runs", "ca"]), ["cancel"]);
+    assert!(complete(&["job", "--model", ""]).iter().all(|name| !name.ends_with(['-', '*'])));
     // A database that cannot be read completes nothing, and says nothing.
     std::fs::write(env.database_path(), "no database").unwrap();
     assert_eq!(complete(&["--root", &root, "runs", "show", "re"]), [""; 0]);

@@ -118,6 +118,10 @@ fn a_cancel_reaches_a_process_at_work() {
     let env = env().with_forum();
     let process = at_the_gate(&env, "post_comment");
     env.run(&["runs", "cancel", "r"]).code(0).says(&["its process stops after the current call"]);
+    // Whoever looks at it reads so, and so does whoever sits before it.
+    env.run(&["runs", "list"]).code(0).shows(&["running, to be ended"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["its process stops after the current call"]);
+    until("the process to say so", || process.stderr().contains("somebody cancelled the run: it ends after"));
     std::fs::write(gate(&env), "").unwrap();
     process.wait().code(1).shows(&["cancelled"]);
     assert_eq!((env.run_status().as_str(), env.calls()), ("cancelled", vec!["post_comment succeeded".to_owned()]));
@@ -147,10 +151,14 @@ fn a_signal_while_a_tool_server_starts_ends_at_once() {
 fn a_process_that_hangs_is_taken_over() {
     let env = env().with_forum();
     let mut process = at_the_gate(&env, "post_comment");
+    let pid = process.id();
     process.signal(rustix::process::Signal::STOP);
     env.run(&["resume", "r"]).refused(75, &["--take-over"]);
     let taken = env.run(&["resume", "r", "--take-over"]);
     assert!(process.has_ended());
+    let (asked, killed) =
+        (format!("process {pid} drives the run and was asked to end"), format!("process {pid} did not end"));
+    let taken = taken.says(&[&asked, &killed]);
     taken.code(75).shows(&["waiting for you", "post_comment"]);
     assert_eq!(env.calls(), ["post_comment unknown"]);
     env.run(&["resume", "r", "--take-over"]).code(75);

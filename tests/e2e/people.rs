@@ -356,6 +356,22 @@ fn a_question_whose_tool_is_gone_offers_only_what_is_taken() {
     assert_eq!(env.run_status(), "failed");
 }
 
+#[test]
+fn whoever_watches_before_the_first_job_is_shown_its_question() {
+    let env = env();
+    let watching = env.start(&["questions", "--watch"]);
+    until("it to wait", || watching.stderr().contains("no job was run yet in"));
+    assert!(!env.root().exists(), "looking makes nothing");
+    let live = env.start(&["job", &asking_job(&env), "--run-id", "r"]);
+    until("the question", || env.try_rows("SELECT status FROM questions") == ["open"]);
+    let question = env.value("SELECT question_id FROM questions");
+    until("the question to be shown", || watching.stdout().contains(&question));
+    watching.signal(Signal::KILL);
+    watching.wait().killed();
+    live.signal(Signal::KILL);
+    live.wait().killed();
+}
+
 /// An answer that the process itself takes needs no resume.
 #[test]
 fn an_answer_to_a_run_at_work_is_taken_by_its_process() {

@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, ValueEnum};
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::CompleteEnv;
 use ua_host::Database;
 use ua_host::Settings;
 use ua_host::home::Home;
-use ua_store::{CallQuery, LedgerStore as _, RunQuery, RunStore as _, Store};
+use ua_resume::answers::{self, Reach};
+use ua_store::{CallQuery, CallRecord, LedgerStore as _, QuestionStatus, RunQuery, RunStore as _, Store};
 
+use crate::commands::answer::AnswerChoice;
 use crate::output::line;
 
 /// What the completion script sets for `ua` to complete instead of working.
@@ -39,6 +41,14 @@ pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
             .into_iter()
             .map(|run| (run.run_id.to_string(), format!("{} · {}", run.status, line(&run.objective, 60))))
             .collect();
+        if candidates.is_empty() {
+            let query = RunQuery { limit: LIMIT, ..RunQuery::default() };
+            let found = store.find_runs(&query).await.ok()?.into_iter();
+            candidates = as_shown(
+                prefix,
+                found.map(|run| (run.run_id.to_string(), format!("{} · {}", run.status, line(&run.objective, 60)))),
+            );
+        }
         if "last".starts_with(prefix) {
             candidates.insert(0, ("last".to_owned(), "the newest run".to_owned()));
         }
@@ -50,35 +60,84 @@ pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
         let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
-        let found = store.find_calls(&query).await.ok()?.into_iter();
-        Some(
-            found
-                .map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words())))
-                .collect(),
-        )
+        let found = store.find_calls(&query).await.ok()?;
+        if !found.is_empty() {
+            return Some(found.into_iter().map(named_call).collect());
+        }
+        let query = CallQuery { limit: LIMIT, ..CallQuery::default() };
+        Some(as_shown(prefix, store.find_calls(&query).await.ok()?.into_iter().map(named_call)))
     })
 }
 
 /// Calls whose outcome nobody knows.
 pub(crate) fn unknown_calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
-        let found = store.unknown_calls().await.ok()?.into_iter();
-        let found = found.filter(|call| call.call_id.as_str().starts_with(prefix)).take(LIMIT as usize);
-        Some(
-            found
-                .map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words())))
-                .collect(),
-        )
+        let found = store.unknown_calls().await.ok()?.into_iter().map(named_call);
+        Some(of_ids(prefix, found.collect()))
     })
+}
+
+fn named_call(call: CallRecord) -> (String, String) {
+    (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words()))
 }
 
 /// Questions that wait for an answer.
 pub(crate) fn questions(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
         let found = store.open_questions(None).await.ok()?.into_iter();
-        let found = found.filter(|question| question.question_id.as_str().starts_with(prefix));
-        Some(found.map(|question| (question.question_id.to_string(), question.text)).collect())
+        let open = found.filter(|question| question.status == QuestionStatus::Open);
+        Some(of_ids(prefix, open.map(|question| (question.question_id.to_string(), question.text)).collect()))
     })
+}
+
+/// What the question takes that stands before it on the line; every word, where none is known.
+pub(crate) fn answers(current: &OsStr) -> Vec<CompletionCandidate> {
+    let words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").collect();
+    let named = words.iter().skip_while(|word| *word != "answer").skip(1).find_map(|word| word.to_str());
+    let named = named.unwrap_or_default().to_owned();
+    let taken = from_database(current, async |store, prefix| {
+        let question = crate::find::question(store, &named).await.ok()?;
+        let ways = answers::ways(&question, Reach::Run).into_iter();
+        let ways = ways.map(|way| (way.word.to_owned(), way.meaning.to_owned()));
+        Some(ways.filter(|(word, _)| word.starts_with(prefix)).collect())
+    });
+    if !taken.is_empty() {
+        return taken;
+    }
+    let all = AnswerChoice::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let all = all.filter(|word| !word.is_hide_set());
+    among(current, all.map(|word| (word.get_name().to_owned(), String::new())))
+}
+
+/// The next word of one of these names, each of which is one or several words: `runs list`. The words before stand on the line behind `command`.
+pub(crate) fn next_word(current: &OsStr, command: &str, names: &BTreeSet<String>) -> Vec<CompletionCandidate> {
+    let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let behind = line.iter().skip_while(|word| *word != "--").skip_while(|word| *word != command).skip(1);
+    let typed = current.to_string_lossy();
+    let mut before: Vec<&str> = behind.map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    if before.last() == Some(&&*typed) {
+        before.pop();
+    }
+    let next = |name: &String| {
+        let words: Vec<&str> = name.split(' ').collect();
+        let rest = words.strip_prefix(before.as_slice())?;
+        rest.first().map(|word| (*word).to_owned())
+    };
+    let words: BTreeSet<String> = names.iter().filter_map(next).collect();
+    among(current, words.into_iter().map(|word| (word, String::new())))
+}
+
+/// Those that begin as was typed, or else those that a person is shown so.
+fn of_ids(prefix: &str, all: Vec<(String, String)>) -> Vec<(String, String)> {
+    let begins: Vec<(String, String)> = all.iter().filter(|(id, _)| id.starts_with(prefix)).cloned().collect();
+    let found = if begins.is_empty() { as_shown(prefix, all.into_iter()) } else { begins };
+    found.into_iter().take(LIMIT as usize).collect()
+}
+
+/// Those whose short form begins as was typed, in that form: it is what people see, and may type.
+fn as_shown(prefix: &str, all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let short = all.map(|(id, about)| (crate::ids::end(&id).to_owned(), about));
+    short.filter(|(id, _)| id.starts_with(prefix)).collect()
 }
 
 /// Tools by name: our own, and those of others that runs of the database called. No server is started for a completion.
@@ -111,8 +170,9 @@ pub(crate) fn providers(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Models that are known by name.
 pub(crate) fn models(current: &OsStr) -> Vec<CompletionCandidate> {
     let Ok(table) = ua_host::models::table(&Settings::of_process()) else { return Vec::new() };
-    // A pattern is completed up to its star: the date of a version may follow.
+    // A pattern is completed up to its star, the date of a version may follow; where that is only a part of a name it is none.
     let names = table.all().map(|(provider, name, _)| (name.trim_end_matches('*').to_owned(), provider.to_owned()));
+    let names = names.filter(|(name, _)| !name.ends_with(['-', '.', ':', '/']));
     let names: BTreeSet<(String, String)> = names.collect();
     among(current, names.into_iter())
 }

@@ -104,7 +104,8 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Ho
     one("call", (text, part), found, |call| call.call_id.to_string()).map_err(|error| error.hint(listed))
 }
 
-/// The question that `text` names, among those that are not closed.
+/// The question that `text` names. Of several that begin alike none is meant, whatever became of them and in whichever run: an answer cannot be
+/// taken back.
 pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRecord, HostError> {
     if let Ok(id) = QuestionId::parse(text)
         && let Ok(question) = store.question(&id).await
@@ -118,38 +119,42 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         return Err(HostError::usage(format!("`{text}` is too short to name a question"))
             .hint(format!("write at least {SHORTEST_QUESTION} characters of its id: an answer cannot be taken back")));
     }
-    let mut open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
-    // What is answered already is meant only where nothing that waits is.
-    let waits = |question: &&QuestionRecord| question.status == QuestionStatus::Open;
-    let is_like = |question: &&QuestionRecord| {
-        let id = question.question_id.as_str();
-        id.starts_with(text) || id.ends_with(text)
-    };
-    if open.iter().filter(waits).any(|question| is_like(&question)) {
-        open.retain(|question| waits(&question));
+    let fail = |error: &StoreError| HostError::store("look for the question", error);
+    let open = store.open_questions(None).await.map_err(|e| fail(&e))?;
+    // Those that are answered or closed as well: whoever names one of them does not mean another one that begins alike.
+    let runs: BTreeSet<&RunId> = open.iter().map(|question| &question.run_id).collect();
+    let mut all = Vec::new();
+    for run in &runs {
+        all.extend(store.questions_of(QuestionsOf::Run((*run).clone())).await.map_err(|e| fail(&e))?);
     }
-    let begins = |question: &&QuestionRecord| question.question_id.as_str().starts_with(text);
-    let ends = |question: &&QuestionRecord| question.question_id.as_str().ends_with(text);
-    let mut found: Vec<QuestionRecord> = open.iter().filter(begins).cloned().collect();
-    let mut part = Part::Beginning;
-    if found.is_empty() {
-        (found, part) = (open.iter().filter(ends).cloned().collect(), Part::End);
-    }
-    let listed = "`ua questions` shows what waits for an answer";
-    if found.is_empty() {
-        // One that was asked again has another id by now; who has the old one is told so.
-        let runs: BTreeSet<&RunId> = open.iter().map(|question| &question.run_id).collect();
-        for run in runs {
-            let of_run = store.questions_of(QuestionsOf::Run(run.clone())).await;
-            let of_run = of_run.map_err(|e| HostError::store("look for the question", &e))?;
-            found.extend(of_run.into_iter().filter(|question| is_like(&question)));
+    // What is asked within the same hours begins alike, in other runs as well; what ends alike is one.
+    if all.iter().any(|question| question.question_id.as_str().starts_with(text)) {
+        let query = RunQuery { limit: u32::MAX, ..RunQuery::default() };
+        for run in store.find_runs(&query).await.map_err(|e| fail(&e))? {
+            if !runs.contains(&run.run_id) {
+                all.extend(store.questions_of(QuestionsOf::Run(run.run_id)).await.map_err(|e| fail(&e))?);
+            }
         }
     }
+    let of = |is_meant: &dyn Fn(&str) -> bool| {
+        all.iter().filter(|question| is_meant(question.question_id.as_str())).cloned().collect::<Vec<QuestionRecord>>()
+    };
+    let mut found = of(&|id| id.starts_with(text));
+    let mut part = Part::Beginning;
+    if found.is_empty() {
+        (found, part) = (of(&|id| id.ends_with(text)), Part::End);
+    }
+    let listed = "`ua questions` shows what waits for an answer";
     if found.is_empty() {
         let names = alike(open.iter().map(|q| q.question_id.as_str()));
         return Err(no_such(store, Kind::Question, text, &names, listed).await);
     }
-    one("question", (text, part), found, |q| q.question_id.to_string()).map_err(|error| error.hint(listed))
+    let named = |q: &QuestionRecord| match q.status {
+        QuestionStatus::Open => q.question_id.to_string(),
+        QuestionStatus::Answered => format!("{} (answered)", q.question_id),
+        QuestionStatus::Closed => format!("{} (closed)", q.question_id),
+    };
+    one("question", (text, part), found, named).map_err(|error| error.hint(listed))
 }
 
 /// The name that `typed` is, or that begins or ends so, among a few.

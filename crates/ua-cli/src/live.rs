@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ua_core::{Budgets, Costs, Money};
 use ua_dispatch::CallProgress;
+use ua_host::people::UsedBefore;
 use ua_runner::RunEvent;
 
 use crate::output::line;
@@ -83,13 +84,18 @@ impl Live {
         live
     }
 
-    /// Says what the run may use, and for how long it was held before.
-    pub(crate) fn limits(&self, budgets: &Budgets, held: Duration) {
+    /// Says what the run may use, for how long it was held before, and what it used then.
+    pub(crate) fn limits(&self, budgets: &Budgets, held: Duration, used: Option<&UsedBefore>) {
         let mut state = self.state();
         state.max_tool_calls = Some(budgets.max_tool_calls);
         state.max_tokens = budgets.max_tokens;
         state.max_minutes = Some(budgets.max_wallclock_minutes);
         state.began_before(held);
+        if let Some(used) = used {
+            state.tool_calls = used.tool_calls;
+            state.calls_are_unknown = false;
+            state.charged(used.tokens, &used.costs, budgets.max_tokens, budgets.max_cost);
+        }
         self.show(&state);
     }
 
@@ -177,6 +183,9 @@ impl State {
                 if self.doing == FOR_A_PERSON {
                     "working".clone_into(&mut self.doing);
                 }
+            }
+            RunEvent::Call(CallProgress::Waiting { call, .. }) if call.policy.is_free_read() => {
+                self.doing = format!("asking again: {}", line(&call.name.tool, 40));
             }
             RunEvent::Call(CallProgress::Waiting { call, .. } | CallProgress::Probed { call, .. }) => {
                 self.doing = format!("outcome unknown: {}", line(&call.name.tool, 40));

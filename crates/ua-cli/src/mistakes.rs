@@ -35,7 +35,9 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     let command = stray::command_of(words);
     let whole = if command.is_empty() { "ua".to_owned() } else { format!("ua {command}") };
     let typed = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
-    let message = if error.kind() != ErrorKind::UnknownArgument {
+    let message = if let Some((option, value)) = without_its_value(error) {
+        format!("`{whole}` takes a value behind `{option}`: {value}")
+    } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
         format!("`{whole}` has no option `{}`", output::line(&typed, 60))
@@ -52,6 +54,15 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
         meant = format!("`{whole} last` takes the newest run, and `ua runs list` shows them all; ");
     }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
+}
+
+/// The option that stands at the end of the line or before the next one, and what has to follow it.
+fn without_its_value(error: &clap::Error) -> Option<(String, String)> {
+    let is_missing = error.kind() == ErrorKind::InvalidValue
+        && text_of(error, ContextKind::InvalidValue).is_some_and(|value| value.is_empty());
+    let named = text_of(error, ContextKind::InvalidArg).filter(|named| is_missing && named.starts_with('-'))?;
+    let (option, value) = named.split_once([' ', '='])?;
+    Some((option.to_owned(), value.trim_matches(['<', '>', '[', ']']).to_owned()))
 }
 
 /// The parser's own sentence, on one line.
@@ -202,6 +213,8 @@ mod tests {
                 "`ua job` has no option `--polciy`",
                 "did you mean `--policy`? `ua job --help` says what it takes",
             ),
+            ("ua --root", "`ua` takes a value behind `--root`: DIR", "`ua --help` says what it takes"),
+            ("ua job --policy", "`ua job` takes a value behind `--policy`: FILE", "`ua job --help` says what it takes"),
             ("ua job x y", "unexpected argument `y` of `ua job`", "`ua job --help` says what it takes"),
             (
                 "ua worker --concurrency x",
@@ -236,6 +249,7 @@ mod tests {
             ("ua help jbo", "there is no command `jbo`", "`ua job`"),
             ("ua gateway instal", "there is no command `gateway instal`", "`ua gateway install`"),
             ("ua gateway statu", "there is no command `gateway statu`", "`ua gateway status`"),
+            ("ua config list", "there is no command `config list`", "`ua config show`"),
             ("ua runs lst", "there is no command `runs lst`", "`ua runs list`"),
             ("ua transcript", "there is no command `transcript`", "`ua runs export RUN --transcript`"),
         ] {

@@ -263,7 +263,7 @@ impl People for AtTerminal {
         self.break_silence();
         if crate::terminal::can_draw() {
             let live = Live::start();
-            live.limits(&begun.budgets, begun.held);
+            live.limits(&begun.budgets, begun.held, begun.used.as_ref());
             *lock(&self.live) = Some(live);
         }
     }

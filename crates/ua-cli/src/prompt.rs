@@ -324,7 +324,19 @@ pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     if let Some(at) = words.iter().position(is_meant) {
         return Picked::One(at);
     }
-    Picked::Unclear(format!("`{}` is not one of {}", plain(&typed), words.join(", ")))
+    // One begins so, and its key is longer: only somebody who learns the key gets further.
+    let begun = words.iter().find(|word| word.to_lowercase().starts_with(&typed) && key(word) != **word);
+    let begun = begun.map_or_else(String::new, |word| format!("; {word} takes `{}`", key(word)));
+    let known: Vec<String> = words.iter().map(|word| keyed(word)).collect();
+    Picked::Unclear(format!("`{}` is not one of {}{begun}", plain(&typed), known.join(", ")))
+}
+
+/// A word with its key: `[re] retry`. What is its own key, a number above all, stands for itself.
+fn keyed(word: &str) -> String {
+    match key(word) {
+        whole if whole == word => format!("[{word}]"),
+        key => format!("[{key}] {word}"),
+    }
 }
 
 /// One thing that may be typed.
@@ -437,6 +449,27 @@ mod tests {
             assert!(matches!(pick(typed, &doubt), Picked::Unclear(_)), "{typed}");
         }
         assert_eq!((pick("re", &doubt), pick("ab", &doubt)), (Picked::One(1), Picked::One(3)));
+        let refused = |typed, words: &[&str]| match pick(typed, words) {
+            Picked::Unclear(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            refused("r", &doubt),
+            "`r` is not one of [h] happened, [re] retry, [s] skip, [ab] abort, [l] later; retry takes `re`"
+        );
+        assert_eq!(refused("x", &["1", "words"]), "`x` is not one of [1], [w] words");
+    }
+
+    #[test]
+    fn whatever_is_refused_is_answered_with_every_key() {
+        let all: Vec<&str> = KEYS.iter().map(|(word, _)| *word).collect();
+        for word in &all {
+            for end in 1..=word.len() + 1 {
+                let typed = format!("{word}x").chars().take(end).collect::<String>();
+                let Picked::Unclear(why) = pick(&typed, &all) else { continue };
+                assert!(all.iter().all(|word| why.contains(&format!("[{}] {word}", key(word)))), "{typed}: {why}");
+            }
+        }
     }
 
     #[test]

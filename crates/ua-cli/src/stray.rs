@@ -173,7 +173,8 @@ pub(crate) fn meant_by_option(option: &str, words: &[String]) -> Option<(String,
 }
 
 /// Words below a command, and what they are called there: the first that the command has.
-const BELOW: [(&str, &[&str]); 19] = [
+const BELOW: [(&str, &[&str]); 20] = [
+    ("list", &["show"]),
     ("ls", &["list"]),
     ("all", &["list"]),
     ("get", &["show", "list"]),

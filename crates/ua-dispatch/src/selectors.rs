@@ -59,13 +59,17 @@ impl Names {
         self.tools.iter().chain(self.kinds.iter().filter(|_| with_kinds)).any(|name| glob.is_match(name))
     }
 
-    /// The name that is most like a word, `more` included; a pattern is like none, since it is short of most of a name.
+    /// The name that is most like a word, `more` included. One that ends with a star is compared with beginnings of names, up to where a part of
+    /// them ends (`emial.*` is like `email.*`); any other pattern is like none.
     pub fn nearest(&self, word: &str, more: &[&str]) -> Option<String> {
-        if word.contains(['*', '?', '[', '{']) {
-            return None;
+        let names = || self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
+        let is_pattern = |word: &str| word.contains(['*', '?', '[', '{']);
+        if let Some(stem) = word.strip_suffix('*').filter(|stem| !is_pattern(stem)) {
+            let ends = |name: &'_ str| name.match_indices(['.', '_', '-']).map(|(at, _)| at + 1).collect::<Vec<_>>();
+            let beginnings = names().flat_map(|name| ends(name).into_iter().map(move |end| &name[..end]));
+            return ua_core::nearest(stem, beginnings).map(|stem| format!("{stem}*"));
         }
-        let names = self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
-        ua_core::nearest(word, names).map(str::to_owned)
+        if is_pattern(word) { None } else { ua_core::nearest(word, names()).map(str::to_owned) }
     }
 }
 

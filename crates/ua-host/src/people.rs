@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Budgets, Env};
+use ua_core::{Budgets, Costs, Env};
 use ua_dispatch::StopSignal;
 use ua_resume::Standing;
 use ua_resume::answers::Beside;
@@ -39,6 +39,19 @@ pub struct Begun<'a> {
     pub budgets: Budgets,
     /// How long processes held it before this one.
     pub held: Duration,
+    /// What it used by then; nothing of one that is taken for the first time.
+    pub used: Option<UsedBefore>,
+}
+
+/// What a run used before this process took it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedBefore {
+    /// Calls that were planned.
+    pub tool_calls: u32,
+    /// Tokens that were charged.
+    pub tokens: u64,
+    /// What they cost.
+    pub costs: Costs,
 }
 
 /// Something that happened in a run.

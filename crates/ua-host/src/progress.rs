@@ -8,8 +8,9 @@ use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, span_in_w
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
-use ua_store::CallRecord;
+use ua_store::{CallRecord, QuestionsOf, RunRecord, RunStore as _, Store};
 
+use crate::error::HostError;
 use crate::people::{ObservedEvent, People};
 use crate::text::line;
 
@@ -80,7 +81,11 @@ impl Progress {
                 Some(format!("accepted {component}: what is new is offered from now on"))
             }
             RunEvent::Accepted { component, changes } => {
-                let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                // What changed stands in front of how it did.
+                let own = format!("{component}: ");
+                let texts = changes.iter().map(ToString::to_string);
+                let texts: Vec<String> =
+                    texts.map(|text| text.strip_prefix(&own).map_or(text.clone(), str::to_owned)).collect();
                 Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
             }
             RunEvent::NothingToAccept { component } => {
@@ -148,7 +153,7 @@ impl Progress {
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let used = match *max_tool_calls {
                     Some(max) if *tool_calls > max => {
-                        format!("{} more than the budget of {max} calls", tool_calls - max)
+                        format!("{} more than the budget of {}", tool_calls - max, ua_core::counted(max, "call"))
                     }
                     Some(max) => format!("{tool_calls}/{max} calls used"),
                     None => format!("{tool_calls} calls used"),
@@ -199,12 +204,12 @@ impl Progress {
                 )
             }
             CallProgress::Waiting { call, wait } => {
-                format!(
-                    "{} · {} outcome unknown, to be decided in {}",
-                    place(call),
-                    call.name.tool,
-                    span_in_words(*wait)
-                )
+                let what = if call.policy.is_free_read() {
+                    "no answer came, asked again"
+                } else {
+                    "outcome unknown, to be decided"
+                };
+                format!("{} · {} {what} in {}", place(call), call.name.tool, span_in_words(*wait))
             }
             CallProgress::Probed { call, asked } => {
                 format!("{} · {} outcome unknown: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
@@ -247,6 +252,25 @@ pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[Lo
         keep(workspace, redactor, "run.log", text);
         keep(workspace, redactor, "trace.jsonl", event);
     }
+}
+
+/// Keeps in the logs of a run what people did since its last process left it, and how it ended, for whoever ended it without driving it. Nothing
+/// where no process kept logs: those are made from the rows then.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn keep_end(
+    store: &dyn Store,
+    workspace: &Workspace,
+    redactor: &Redactor,
+    run: &RunRecord,
+) -> Result<(), HostError> {
+    let reading = |e| HostError::store("read what happened since", &e);
+    let questions = store.questions_of(QuestionsOf::Run(run.run_id.clone())).await.map_err(reading)?;
+    let overrides = store.overrides(&run.run_id).await.map_err(reading)?;
+    keep_lines(workspace, redactor, &ua_report::start_lines(run, &questions, &overrides));
+    keep_lines(workspace, redactor, &ua_report::end_lines(run));
+    Ok(())
 }
 
 /// The one way into these files, and no line takes it with a secret in it. They can be made again from the database, so a full disk must not

@@ -317,8 +317,11 @@ mod tests {
         assert_eq!(found(ask("externl")), [some("externl", "external")]);
         assert_eq!(found(json!({"tools": {"deny": ["sned_email"]}})), [some("sned_email", "send_email")]);
         assert_eq!(found(json!({"tools": {"allow": ["nothing_*"]}})), [("nothing_*".to_owned(), None)]);
-        let forbidden = json!({"constraints": {"forbidden_actions": ["emial.send"]}});
-        assert_eq!(found(forbidden), [some("emial.send", "email.send")]);
+        let forbidden = |word: &str| json!({"constraints": {"forbidden_actions": [word]}});
+        assert_eq!(found(forbidden("emial.send")), [some("emial.send", "email.send")]);
+        // The guide's own spelling of a whole family.
+        assert_eq!(found(forbidden("emial.*")), [some("emial.*", "email.*")]);
+        assert_eq!(found(ask("psot_*")), [some("psot_*", "post_*")]);
         assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
     }
 

@@ -120,6 +120,8 @@ pub fn names(servers: &[ServerSpec]) -> Vec<String> {
 
 /// What is waited for when tool servers take long to start.
 pub(crate) fn still_starting(names: &[String]) -> String {
+    // Those that a person chose are named: the own one is there in each run.
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != "`ua`").collect();
     let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     format!("still starting: each of the tool servers has 30 s to answer{of}")
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use crate::Database;
 use tracing::Instrument as _;
-use ua_core::{RunId, RunStatus, RunStop, Trace};
+use ua_core::{RunId, RunStatus, RunStop, Trace, span_in_words};
 use ua_dispatch::StopSignal;
-use ua_runner::{Conclusion, PastKnown, RunLock, Worked, owner_stamp};
-use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
+use ua_resume::UsageSummary;
+use ua_runner::{Conclusion, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
+use ua_store::{Keep, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};
@@ -19,7 +20,7 @@ use crate::home::{self, Home};
 use crate::host::Host;
 use crate::job::Beginning;
 use crate::launch::Launch;
-use crate::people::{Begun, End, People, Presence};
+use crate::people::{Begun, End, People, Presence, UsedBefore};
 use crate::{budgets, questions, restart, servers, tree};
 
 use self::driver::{Driver, Taken};
@@ -108,7 +109,10 @@ pub(crate) async fn shared(
     let is_taken_over = matches!(taking, Taking::Over);
     let mut beginning = None;
     let _lock = match taking {
-        Taking::Over => RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?,
+        Taking::Over => {
+            let told = |step| people.remark(&taking_over(step));
+            RunLock::take_over(&home.locks(), &run.run_id, &owner, env, &told).await?
+        }
         Taking::Free => RunLock::take(&home.locks(), &run.run_id, &owner)?,
         Taking::Begun(begun) => {
             beginning = Some(begun);
@@ -173,6 +177,19 @@ pub(crate) async fn shared(
     }
 }
 
+/// What is done about the process that drives a run which is taken from it, as a sentence.
+fn taking_over(step: TakingOver) -> String {
+    match step {
+        TakingOver::Asked { pid, patience } => format!(
+            "process {pid} drives the run and was asked to end; waiting up to {} for the calls that it is in to finish",
+            span_in_words(patience)
+        ),
+        TakingOver::Killed { pid } => {
+            format!("process {pid} did not end, and was killed; what it was doing is unknown")
+        }
+    }
+}
+
 /// One life of a run: epoch, tool servers, drive. Others may begin a run of the same job once it was taken, for whoever looks then sees it
 /// from any place.
 async fn life(
@@ -193,6 +210,7 @@ async fn life(
         home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
     }
     home.refuse_copies(&run)?;
+    let is_taken_again = run.lease_epoch > 0;
     let workspace = home.make_workspace(&run)?;
     let acquired_at = env.now();
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
@@ -218,11 +236,13 @@ async fn life(
     }
     // Not through the seams: people look, the run does not depend on it.
     let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
+    let used = if is_taken_again { Some(used_before(store.as_ref(), &run.run_id).await?) } else { None };
     people.begun(&Begun {
         run: &run,
         next_command: restart::next_command(home, &run),
         budgets: budgets_with(&run.spec.budgets, &overrides),
         held: Duration::from_millis(run.held_millis),
+        used,
     });
     let driver = Driver {
         host: host.clone(),
@@ -243,6 +263,14 @@ async fn life(
     }
     restart::write(home, store).await;
     Ok(Life { ending: Ending::of(&conclusion), records })
+}
+
+/// What a run used before it was taken now. What is summed up is not read.
+async fn used_before(store: &dyn Store, run: &RunId) -> Result<UsedBefore, HostError> {
+    let few = Keep { turns: 1, calls: 1, bytes: 0 };
+    let records = store.load_standing(run, few).await.map_err(|e| HostError::store("read what the run used", &e))?;
+    let usage = UsageSummary::of(&records);
+    Ok(UsedBefore { tool_calls: records.calls_from(0), tokens: usage.total_tokens, costs: usage.cost })
 }
 
 /// Everything about a run, with what its sub-agents ask: that waits for the same person.

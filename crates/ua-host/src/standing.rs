@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ua_core::{RunId, RunStatus, TASK_MODE};
 use ua_resume::{AroundRun, Standing};
 use ua_runner::RunLock;
-use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord};
+use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -29,6 +29,13 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
             driven.insert(&run.run_id);
         }
     }
+    let mut to_end = BTreeSet::new();
+    for run in runs.iter().filter(|run| run.status == RunStatus::Running && driven.contains(&run.run_id)) {
+        let stored = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        if stored.end_mark().is_some() {
+            to_end.insert(&run.run_id);
+        }
+    }
     let driven = &driven;
     let unseen = |status: RunStatus| {
         let of_status = runs.iter().filter(move |run| run.status == status).map(|run| &run.run_id);
@@ -39,6 +46,7 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
     let standing = |run: &RunHead| {
         let around = AroundRun {
             is_driven: driven.contains(&run.run_id),
+            is_to_end: to_end.contains(&run.run_id),
             was_ended_at_once: run.status == RunStatus::Running
                 && RunLock::was_ended_at_once(&home.locks(), &run.run_id),
             elsewhere: elsewhere.get(&run.run_id).cloned(),

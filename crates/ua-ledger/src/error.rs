@@ -7,7 +7,7 @@ use ua_store::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The store refused or failed.
-    #[error("{doing} call {call}")]
+    #[error("cannot {doing} call {call}")]
     Store {
         /// What was being done, as a verb.
         doing: &'static str,

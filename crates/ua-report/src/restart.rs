@@ -74,7 +74,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
     let more = match standing {
-        Standing::Stored(RunStatus::Running, _) | Standing::Elsewhere(_) => {
+        Standing::Stored(RunStatus::Running, _) | Standing::Ending | Standing::Elsewhere(_) => {
             ": a process drove it when this was written"
         }
         Standing::Crashed => ": its process is gone",

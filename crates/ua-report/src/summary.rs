@@ -214,8 +214,8 @@ impl CompletionSummary {
     /// The same, in which commands name the folder in which they find the run.
     #[must_use]
     pub fn naming(mut self, commands: &Commands) -> Self {
-        let of_questions = self.questions.iter_mut().flat_map(|question| &mut question.commands);
-        for command in of_questions.chain(&mut self.next) {
+        self.questions = self.questions.into_iter().map(|question| question.naming(commands)).collect();
+        for command in &mut self.next {
             *command = commands.complete(command).into_owned();
         }
         self

@@ -14,7 +14,7 @@ use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
 use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail};
+use ua_resume::{Commands, Standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -22,22 +22,29 @@ const SHOWN: usize = 4_000;
 /// Writes the conversation: what was asked, what the model said, each tool call with its arguments and its result. Long arguments
 /// and results are cut, with the command that prints the whole.
 ///
-/// A turn that is not committed has no result messages yet; its calls show what their receipts hold.
-pub fn transcript(records: &RunRecords, standing: &Standing) -> String {
-    write_transcript(records, standing, None)
+/// A turn that is not committed has no result messages yet; its calls show what their receipts hold. What is a command in it, and not somebody's
+/// words, is made complete by `commands`.
+pub fn transcript(records: &RunRecords, standing: &Standing, commands: &Commands) -> String {
+    write_transcript(records, standing, &Place { commands, blobs: None })
 }
 
 /// The same for a folder in which the texts of large results lie as `<folder>/<blob id>.txt`: they are linked.
-pub fn transcript_beside_blobs(records: &RunRecords, standing: &Standing, folder: &str) -> String {
-    write_transcript(records, standing, Some(folder))
+pub fn transcript_beside_blobs(records: &RunRecords, standing: &Standing, commands: &Commands, folder: &str) -> String {
+    write_transcript(records, standing, &Place { commands, blobs: Some(folder) })
 }
 
-fn write_transcript(records: &RunRecords, standing: &Standing, blobs: Option<&str>) -> String {
+fn write_transcript(records: &RunRecords, standing: &Standing, place: &Place<'_>) -> String {
     let mut page = records_head(records, standing);
     let mut pages = TranscriptPages::default();
-    pages.write(&mut page, records, blobs);
-    pages.write_questions(&mut page, records, |_| true);
+    pages.write(&mut page, records, place);
+    pages.write_questions(&mut page, records, place.commands, |_| true);
     page.finish()
+}
+
+/// Where a transcript lies: what its commands name, and the folder of the large results that lie beside it.
+struct Place<'a> {
+    commands: &'a Commands,
+    blobs: Option<&'a str>,
 }
 
 /// A transcript that is written piece by piece: turns follow each other, and no more of a long run is in memory than one piece.
@@ -52,36 +59,44 @@ pub struct TranscriptPages {
 impl TranscriptPages {
     /// The next piece: the turns of `records`, which follow those of the piece before. The first has the head of the page, which says where the
     /// run stands.
-    pub fn next(&mut self, records: &RunRecords, head: Option<&Standing>) -> String {
+    pub fn next(&mut self, records: &RunRecords, head: Option<&Standing>, commands: &Commands) -> String {
         let mut page = head.map_or_else(Page::continued, |standing| records_head(records, standing));
-        self.write(&mut page, records, None);
+        self.write(&mut page, records, &Place { commands, blobs: None });
         page.finish()
     }
 
     /// What is left behind the last piece: the questions that nothing was said after. `records` has all questions of the run.
-    pub fn rest(&mut self, records: &RunRecords) -> String {
+    pub fn rest(&mut self, records: &RunRecords, commands: &Commands) -> String {
         let mut page = Page::continued();
-        self.write_questions(&mut page, records, |_| true);
+        self.write_questions(&mut page, records, commands, |_| true);
         page.finish()
     }
 
     /// The questions that were not written yet, as long as `is_due` says so, with what a person answered.
-    fn write_questions(&mut self, page: &mut Page, records: &RunRecords, is_due: impl Fn(&QuestionRecord) -> bool) {
+    fn write_questions(
+        &mut self,
+        page: &mut Page,
+        records: &RunRecords,
+        commands: &Commands,
+        is_due: impl Fn(&QuestionRecord) -> bool,
+    ) {
         for asked in records.questions.iter().skip(self.asked).take_while(|asked| is_due(asked)) {
-            write_asked(page, asked);
+            write_question(page, &QuestionLine::of(asked).naming(commands), "Question to a person: ");
             self.asked += 1;
         }
     }
 
-    fn write(&mut self, page: &mut Page, records: &RunRecords, blobs: Option<&str>) {
+    fn write(&mut self, page: &mut Page, records: &RunRecords, place: &Place<'_>) {
         for record in &records.messages {
             // What was asked before this was said.
-            self.write_questions(page, records, |asked| record.turn > 0 && asked.created_at <= record.created_at);
+            self.write_questions(page, records, place.commands, |asked| {
+                record.turn > 0 && asked.created_at <= record.created_at
+            });
             if record.turn > 0 && self.heading != Some(record.turn) {
                 self.heading = Some(record.turn);
                 page.heading(2, &turn_heading(records, record));
             }
-            write_message(page, records, record, blobs);
+            write_message(page, records, record, place);
             let is_reply = record.message.role == Role::Assistant;
             if is_reply && records.open_turn().is_some_and(|turn| turn.turn == record.turn) {
                 write_open_results(page, records, record.turn);
@@ -105,10 +120,6 @@ fn records_head(records: &RunRecords, standing: &Standing) -> Page {
     page
 }
 
-fn write_asked(page: &mut Page, asked: &QuestionRecord) {
-    write_question(page, &QuestionLine::of(asked), "Question to a person: ");
-}
-
 /// The models that were asked, in the order of first use.
 fn models(records: &RunRecords) -> String {
     let used = UsageSummary::of(records).models;
@@ -126,7 +137,7 @@ fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
     format!("Turn {}{state}", record.turn)
 }
 
-fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, blobs: Option<&str>) {
+fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, place: &Place<'_>) {
     for block in &record.message.blocks {
         match block {
             Block::Text { text } if text.trim().is_empty() => {}
@@ -134,14 +145,16 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, 
                 page.heading(3, speaker(record.message.origin));
                 page.block(&fenced(text, "text"));
             }
-            Block::ToolUse(tool_use) => write_tool_use(page, calls_of(records, record.turn, &tool_use.id), tool_use),
+            Block::ToolUse(tool_use) => {
+                write_tool_use(page, calls_of(records, record.turn, &tool_use.id), tool_use, place.commands);
+            }
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let call = calls_of(records, record.turn, tool_use_id).next();
                 let name = call.map_or(tool_use_id, |call| &call.called_tool().raw);
                 write_result(page, name, content, *is_error);
                 // What is put together from several calls is in their receipts.
                 if let Some(call) = call.filter(|call| call.policy.via.is_none()) {
-                    write_where_the_whole_is(page, call, content, blobs);
+                    write_where_the_whole_is(page, call, content, place);
                 }
             }
             Block::Opaque { provider, value } => {
@@ -173,7 +186,12 @@ fn calls_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &'a str) -> imp
     shared.chain(records.calls_of_turn(turn)).filter(move |call| call.tool_use_id == tool_use_id)
 }
 
-fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecord>, tool_use: &ToolUse) {
+fn write_tool_use<'a>(
+    page: &mut Page,
+    calls: impl Iterator<Item = &'a CallRecord>,
+    tool_use: &ToolUse,
+    commands: &Commands,
+) {
     page.heading(3, &format!("Tool call {}", code(&tool_use.name, 200)));
     let mut known = Vec::new();
     for call in calls {
@@ -194,7 +212,7 @@ fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecor
     page.block(&fenced(&cut(&arguments, SHOWN), "json"));
     if is_cut(&arguments) {
         for id in known {
-            page.block(&format!("The whole arguments: `ua calls show {id} --json`."));
+            page.block(&commands.complete(&format!("The whole arguments: `ua calls show {id} --json`.")));
         }
     }
 }
@@ -204,18 +222,19 @@ fn is_cut(text: &str) -> bool {
 }
 
 /// Says how to read a result of which the page shows a part: as a file beside the page when it lies there, else by a command.
-fn write_where_the_whole_is(page: &mut Page, call: &CallRecord, content: &ToolText, blobs: Option<&str>) {
+fn write_where_the_whole_is(page: &mut Page, call: &CallRecord, content: &ToolText, place: &Place<'_>) {
     if content.blob().is_none() && !is_cut(content) {
         return;
     }
     let (id, bytes) = (&call.call_id, content.whole_size());
-    match (content.blob(), blobs) {
+    match (content.blob(), place.blobs) {
         (Some(blob), Some(folder)) => page.block(&format!(
             "The whole result has {bytes} bytes: [{folder}/{name}.txt]({folder}/{name}.txt).",
             name = blob.blob_id
         )),
         (Some(_), None) | (None, _) => {
-            page.block(&format!("The whole result has {bytes} bytes: `ua calls show {id} --full` prints it."));
+            let how = format!("The whole result has {bytes} bytes: `ua calls show {id} --full` prints it.");
+            page.block(&place.commands.complete(&how));
         }
     }
 }
@@ -357,27 +376,30 @@ mod tests {
         story.asks("It could not be sent.", &[]);
         story.commits();
         story.ends(RunStatus::Failed, None, "email.send: 0 of 1");
-        insta::assert_snapshot!("transcript", transcript(&story.records, &stored(&story)));
+        insta::assert_snapshot!("transcript", transcript(&story.records, &stored(&story), &Commands::default()));
     }
 
     #[test]
     fn an_open_turn_shows_what_its_receipts_hold() {
         let mut story = told();
         let send = story.records.calls[1].call_id.clone();
-        assert!(transcript(&story.records, &stored(&story)).contains("## Turn 2, not committed"));
-        assert!(!transcript(&story.records, &stored(&story)).contains("Result of `mcp__ua__send_email`"));
+        assert!(transcript(&story.records, &stored(&story), &Commands::default()).contains("## Turn 2, not committed"));
+        assert!(
+            !transcript(&story.records, &stored(&story), &Commands::default())
+                .contains("Result of `mcp__ua__send_email`")
+        );
         story.replies(&send, "queued as m-1");
-        let text = transcript(&story.records, &stored(&story));
+        let text = transcript(&story.records, &stored(&story), &Commands::default());
         assert!(text.contains("### Result of `mcp__ua__send_email`") && text.contains("queued as m-1"), "{text}");
     }
 
     #[test]
     fn nothing_that_is_said_gets_out_of_its_fence() {
         let (story, _) = hostile_story();
-        assert_inert(&transcript(&story.records, &stored(&story)));
+        assert_inert(&transcript(&story.records, &stored(&story), &Commands::default()));
         let mut committed = hostile_story().0;
         committed.commits();
-        assert_inert(&transcript(&committed.records, &stored(&committed)));
+        assert_inert(&transcript(&committed.records, &stored(&committed), &Commands::default()));
         let summary = session_summary(&story.records, &stored(&story), None);
         assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
     }
@@ -391,7 +413,7 @@ mod tests {
         story.starts(&id);
         story.succeeds(&id, &text, None);
         story.commits();
-        let page = transcript(&story.records, &stored(&story));
+        let page = transcript(&story.records, &stored(&story), &Commands::default());
         assert!(page.contains("start ü") && !page.contains("ü end"), "{page}");
         assert!(
             page.contains(&format!("`ua calls show {id} --full`")) && page.contains(&format!("{} bytes", text.len()))
@@ -405,7 +427,7 @@ mod tests {
             panic!("the turn's results are the last message")
         };
         *content = ToolText::by_reference(blob.clone());
-        let page = transcript_beside_blobs(&story.records, &stored(&story), "blobs");
+        let page = transcript_beside_blobs(&story.records, &stored(&story), &Commands::default(), "blobs");
         assert!(page.contains(&format!("(blobs/{}.txt)", blob.blob_id)) && !page.contains("--full"), "{page}");
     }
 
@@ -418,7 +440,7 @@ mod tests {
             panic!("the reply asks for a tool")
         };
         tool_use.id = "toolu_1_1".to_owned();
-        let text = transcript(&story.records, &stored(&story));
+        let text = transcript(&story.records, &stored(&story), &Commands::default());
         let second = &text[text.find("## Turn 2").unwrap()..];
         assert!(second.contains(story.records.calls[1].call_id.as_str()), "{second}");
         assert!(!second.contains(story.records.calls[0].call_id.as_str()), "{second}");
@@ -438,9 +460,9 @@ mod tests {
                 part.messages.retain(|record| here.contains(&record.turn));
                 part.turns.retain(|turn| here.contains(&turn.turn));
                 part.calls.retain(|call| here.contains(&call.position.turn));
-                text.push_str(&pages.next(&part, (first == 0).then_some(&standing)));
+                text.push_str(&pages.next(&part, (first == 0).then_some(&standing), &Commands::default()));
             }
-            assert_eq!(text, transcript(&story.records, &stored(&story)), "{size}");
+            assert_eq!(text, transcript(&story.records, &stored(&story), &Commands::default()), "{size}");
         }
     }
 

@@ -53,12 +53,17 @@ impl BudgetLine {
 
 /// All budgets, in the order of the job file.
 pub fn lines(records: &RunRecords) -> Vec<BudgetLine> {
+    lines_after(records, records.run.held_millis)
+}
+
+/// The same for whoever knows how long processes were at work on it ([`time_at_work`](crate::time_at_work)).
+pub fn lines_after(records: &RunRecords, held_millis: u64) -> Vec<BudgetLine> {
     let budgets = &records.budgets();
     let usage = UsageSummary::of(records);
     let mut lines = vec![
         BudgetLine {
             budget: "max_wallclock_minutes",
-            used: records.run.held_millis,
+            used: held_millis,
             limit: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
             unit: "milliseconds",
             currency: None,

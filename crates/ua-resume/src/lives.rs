@@ -65,6 +65,14 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
     found
 }
 
+/// How long processes were at work on a run, in milliseconds. Of one that has not left it in order nobody has added up the time yet.
+pub fn time_at_work(records: &RunRecords, standing: &Standing) -> u64 {
+    let is_open = standing.is_left() || standing.is_driven();
+    let last = lives_beside(records, standing).pop().filter(|_| is_open);
+    let since = last.map_or(0, |last| last.last_seen_at.since(last.started_at).as_millis());
+    records.run.held_millis.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+}
+
 /// How many processes drove a run.
 pub fn drivers(records: &RunRecords) -> usize {
     lives(records).last().map_or(0, |last| usize::try_from(last.process).unwrap_or(usize::MAX))

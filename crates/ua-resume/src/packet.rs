@@ -11,6 +11,7 @@ use ua_core::{
 use ua_store::{CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RunRecords};
 
 use crate::budget::{self, BudgetLine};
+use crate::commands::Commands;
 use crate::question::QuestionLine;
 use crate::words::processes_words;
 use ua_evidence::artifact::{Artifact, ReadFirst, read_first};
@@ -176,6 +177,13 @@ impl ResumePacket {
             recent_calls: recent_calls(records),
             artifacts: artifacts.to_vec(),
         }
+    }
+
+    /// The same for people who read it as a file: its commands name the folder in which they find the run.
+    #[must_use]
+    pub fn naming(mut self, commands: &Commands) -> Self {
+        self.questions = self.questions.into_iter().map(|question| question.naming(commands)).collect();
+        self
     }
 }
 

@@ -7,6 +7,7 @@ use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatu
 use ua_evidence::quote::{clean, cut};
 
 use crate::answers::{Reach, ways, word};
+use crate::commands::Commands;
 
 /// A question and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,6 +62,15 @@ impl QuestionLine {
             commands: if record.status == QuestionStatus::Open { commands(record) } else { Vec::new() },
             answer: record.answer.as_ref().map(answer),
         }
+    }
+
+    /// The same with commands that name the folder in which they find the question.
+    #[must_use]
+    pub fn naming(mut self, commands: &Commands) -> Self {
+        for command in &mut self.commands {
+            *command = commands.complete(command).into_owned();
+        }
+        self
     }
 }
 

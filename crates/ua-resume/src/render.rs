@@ -227,7 +227,11 @@ pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -
         }
         (ReplayStatus::Redone, _) => "it was run again",
         (ReplayStatus::Reconciled, _) => "evidence or a person settled it; it was not run again",
-        (ReplayStatus::Held, _) => "it waits for a person; it was not run again",
+        // Once the person answered it does not wait any more.
+        (ReplayStatus::Held, None | Some(CallStatus::Unknown | CallStatus::Prepared | CallStatus::Running)) => {
+            "it waits for a person; it was not run again"
+        }
+        (ReplayStatus::Held, _) => "a person was asked about it; it was not run again",
         (ReplayStatus::Cancelled, _) => "it had never been sent and will not be",
         (ReplayStatus::Executed, Some(CallStatus::Prepared)) => {
             "it had never been sent; it is next to be run, for the first time"

@@ -15,6 +15,8 @@ use crate::words::status_words;
 pub struct AroundRun {
     /// Whether a living process of this machine drives it.
     pub is_driven: bool,
+    /// Whether a person said that the run is to end.
+    pub is_to_end: bool,
     /// Whether a person ended the process at once that drove it last.
     pub was_ended_at_once: bool,
     /// Where else it is driven, in words, when that is another place: the locks of this one say nothing about it.
@@ -32,6 +34,8 @@ pub struct AroundRun {
 pub enum Standing {
     /// As it is stored.
     Stored(RunStatus, Option<RunStop>),
+    /// A process drives it that was told to end it, and does so after the call that it is in.
+    Ending,
     /// A process of another place drives it.
     Elsewhere(String),
     /// Its process died while driving it.
@@ -49,8 +53,10 @@ pub enum Standing {
 impl Standing {
     /// Puts together what is stored of a run and what is around it.
     pub fn of(status: RunStatus, stop_reason: Option<RunStop>, around: AroundRun) -> Self {
-        let AroundRun { is_driven, was_ended_at_once, elsewhere, is_answered, is_in_no_queue, is_session } = around;
+        let AroundRun { is_driven, is_to_end, was_ended_at_once, elsewhere, is_answered, is_in_no_queue, is_session } =
+            around;
         match (status, elsewhere) {
+            (RunStatus::Running, _) if is_driven && is_to_end => Self::Ending,
             (RunStatus::Running, _) if is_driven => Self::Stored(status, None),
             (RunStatus::Running, Some(place)) => Self::Elsewhere(place),
             (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
@@ -76,7 +82,7 @@ impl Standing {
 
     /// Whether somebody drives it right now.
     pub fn is_driven(&self) -> bool {
-        matches!(self, Self::Stored(RunStatus::Running, _) | Self::Elsewhere(_))
+        matches!(self, Self::Stored(RunStatus::Running, _) | Self::Ending | Self::Elsewhere(_))
     }
 
     /// Whether nothing but a resume is missing.
@@ -100,6 +106,7 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stored(status, reason) => f.write_str(&status_words(*status, *reason)),
+            Self::Ending => f.write_str("running, to be ended"),
             Self::Elsewhere(place) => write!(f, "running in {place}"),
             Self::Crashed => f.write_str("crashed"),
             Self::Interrupted => f.write_str("interrupted"),
@@ -121,6 +128,8 @@ mod tests {
         let there = || AroundRun { elsewhere: Some("/srv/b on host".to_owned()), ..none() };
         for (status, around, words) in [
             (RunStatus::Running, driven(), "running"),
+            (RunStatus::Running, AroundRun { is_to_end: true, ..driven() }, "running, to be ended"),
+            (RunStatus::Running, AroundRun { is_to_end: true, ..none() }, "crashed"),
             (RunStatus::Running, none(), "crashed"),
             (RunStatus::Running, AroundRun { was_ended_at_once: true, ..none() }, "interrupted"),
             (RunStatus::Running, there(), "running in /srv/b on host"),

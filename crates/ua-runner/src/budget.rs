@@ -268,7 +268,8 @@ pub(crate) fn used_up(
 pub(crate) fn calls_stop(max_tool_calls: Option<u32>, phase: Option<&str>, used: &Used) -> Option<BudgetStop> {
     let max = max_tool_calls.filter(|max| used.tool_calls > *max)?;
     let asked = used.tool_calls;
-    let detail = format!("with the last reply, {asked} calls are asked for; none of its calls was sent");
+    let calls = ua_core::counted(asked, "call");
+    let detail = format!("the last reply would make it {calls}; none of those that it asked for was sent");
     Some(reached("max_tool_calls", phase, &max, detail))
 }
 

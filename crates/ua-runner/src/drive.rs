@@ -58,8 +58,11 @@ pub(crate) async fn drive(
     spans::taken(ports.lease.epoch);
     let driven = Box::pin(drive_to_conclusion(ports, settings, acquired_at)).await;
     // Whatever broke the work off, what has come back is stored.
-    if let Err(error) = ports.store.flush().await {
-        tracing::warn!(%error, "what waited to be written was not");
+    match ports.store.flush().await {
+        // What broke the work off is told as its end, and is mostly the same.
+        Err(error) if driven.is_err() => tracing::debug!(%error, "what waited to be written was not"),
+        Err(error) => tracing::warn!(%error, "what came back last could not be stored"),
+        Ok(()) => {}
     }
     driven.inspect_err(spans::broken)
 }

@@ -11,7 +11,7 @@ use crate::workspace::WorkspaceError;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The store refused or failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     Store {
         /// What was being done, as a verb phrase.
         doing: &'static str,
@@ -137,7 +137,7 @@ pub enum ResumeError {
         source: StoreError,
     },
     /// Another process took the run; this one does nothing more.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     LeaseLost {
         /// What was being done, as a verb phrase.
         doing: &'static str,
@@ -146,7 +146,7 @@ pub enum ResumeError {
         source: StoreError,
     },
     /// The store could not be reached for now.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     StoreBusy {
         /// What was being done, as a verb phrase.
         doing: &'static str,

@@ -49,8 +49,9 @@ impl NextFiles {
 /// Writes the resume packet as Markdown and JSON.
 pub(crate) fn write_packet(workspace: &Workspace, run: &RunId, packet: &ResumePacket) -> Result<(), WorkspaceError> {
     let name = Workspace::packet_name(run);
+    let packet = packet.clone().naming(workspace.commands());
     workspace.replace(&format!("{name}.md"), packet.to_markdown())?;
-    workspace.replace(&format!("{name}.json"), pretty(packet))
+    workspace.replace(&format!("{name}.json"), pretty(&packet))
 }
 
 /// Writes what tells how far a run has come: transcript, session summary, trace.
@@ -59,9 +60,15 @@ pub(crate) fn write_progress(
     records: &RunRecords,
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
-    workspace.replace("transcript.md", ua_report::transcript(records, &as_stored(&records.run)))?;
+    write_transcript(workspace, records)?;
     write_session_summary(workspace, records, evidence)?;
     workspace.replace("trace.json", pretty(&ua_report::trace_of(records)))
+}
+
+/// Writes the conversation.
+pub(crate) fn write_transcript(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
+    let text = ua_report::transcript(records, &as_stored(&records.run), workspace.commands());
+    workspace.replace("transcript.md", text)
 }
 
 fn write_session_summary(
@@ -74,7 +81,7 @@ fn write_session_summary(
 }
 
 /// Where a run stands whose files are written: whoever writes them drives it.
-pub(crate) fn as_stored(run: &RunRecord) -> Standing {
+fn as_stored(run: &RunRecord) -> Standing {
     Standing::Stored(run.status, run.stop_reason)
 }
 
@@ -118,7 +125,7 @@ pub(crate) async fn write_progress_in_pieces(
     while first <= run.turn_index.saturating_add(1) {
         let part = store.load_turns(id, first, first + (PIECE - 1)).await.map_err(fail())?;
         let head = (first == 0).then(|| as_stored(run));
-        transcript.text(&pages.next(&part, head.as_ref()))?;
+        transcript.text(&pages.next(&part, head.as_ref(), workspace.commands()))?;
         trace.with(|out| TraceList::Requests.write(&part, out, &mut no_request))?;
         turns.with(|out| TraceList::Turns.write(&part, out, &mut no_turn))?;
         first += PIECE;
@@ -128,7 +135,7 @@ pub(crate) async fn write_progress_in_pieces(
     trace.with(|out| turns.append_to(out))?;
     trace.with(|out| TraceList::Turns.end(out, no_turn))?;
     trace.text(&end)?;
-    transcript.text(&pages.rest(&standing))?;
+    transcript.text(&pages.rest(&standing, workspace.commands()))?;
     transcript.place()?;
     Ok(trace.place()?)
 }

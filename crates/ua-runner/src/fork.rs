@@ -49,7 +49,7 @@ pub enum ForkError {
     #[error("cannot copy the files of the fork")]
     Workspace(#[from] WorkspaceError),
     /// The store refused or failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     Store {
         /// What was being done, as a verb phrase.
         doing: &'static str,

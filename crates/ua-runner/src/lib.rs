@@ -88,6 +88,7 @@ pub use retry::{Refusal, RetryPolicy, ThinkFailure, Tries};
 pub use road::RoadError;
 pub use seams::{Open, Seams};
 pub use spans::run_span;
+pub use take_over::TakingOver;
 pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
 pub use ua_evidence::Artifact;
 pub use ua_report::{CallSide, FileDiff, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide};

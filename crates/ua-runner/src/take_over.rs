@@ -22,18 +22,41 @@ const GRACE: Duration = Duration::from_secs(12);
 const SETTLE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What is being done about the process that holds a run, for whoever waits meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakingOver {
+    /// It was asked to end, and is waited for.
+    Asked {
+        /// The process.
+        pid: u32,
+        /// How long it is waited for at most.
+        patience: Duration,
+    },
+    /// It did not end by itself, and was killed.
+    Killed {
+        /// The process.
+        pid: u32,
+    },
+}
+
 impl RunLock {
-    /// Takes the lock; a living process that holds it is ended first. Takes up to some twenty seconds.
+    /// Takes the lock; a living process that holds it is ended first, and each step of that is `told`. Takes up to some twenty seconds.
     ///
     /// # Errors
     ///
     /// [`LockError::Held`] when the holder is on another machine, cannot be told, or may not be signalled by this user.
-    pub async fn take_over(dir: &Path, run: &RunId, owner: &OwnerStamp, env: &Env) -> Result<Self, LockError> {
+    pub async fn take_over(
+        dir: &Path,
+        run: &RunId,
+        owner: &OwnerStamp,
+        env: &Env,
+        told: &(dyn Fn(TakingOver) + Send + Sync),
+    ) -> Result<Self, LockError> {
         let holder = match Self::take(dir, run, owner) {
             Err(LockError::Held { owner: Some(holder), .. }) => holder,
             other => return other,
         };
-        end(&holder, env).await;
+        end(&holder, env, told).await;
         let until = env.now().plus(SETTLE);
         loop {
             match Self::take(dir, run, owner) {
@@ -45,16 +68,18 @@ impl RunLock {
 }
 
 /// Ends the stamped process: asked first, killed when the grace is over.
-async fn end(holder: &OwnerStamp, env: &Env) {
+async fn end(holder: &OwnerStamp, env: &Env, told: &(dyn Fn(TakingOver) + Send + Sync)) {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
     let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
     // Looked at through the handle's lifetime: what has this number now is what the handle refers to.
     if !process_is_alive(holder) {
         return;
     }
-    for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, SETTLE)] {
+    let (asked, killed) =
+        (TakingOver::Asked { pid: holder.pid, patience: GRACE }, TakingOver::Killed { pid: holder.pid });
+    for (signal, patience, step) in [(Signal::TERM, GRACE, asked), (Signal::KILL, SETTLE, killed)] {
         match is_there_to_hear(&process, signal) {
-            Ok(true) => {}
+            Ok(true) => told(step),
             Ok(false) => return,
             Err(error) => {
                 tracing::warn!(pid = holder.pid, %error, "the process that drives the run could not be signalled");
@@ -64,6 +89,9 @@ async fn end(holder: &OwnerStamp, env: &Env) {
         let until = env.now().plus(patience);
         while process_is_alive(holder) && env.now() < until {
             env.clock.sleep(PAUSE).await;
+        }
+        if !process_is_alive(holder) {
+            return;
         }
     }
 }
@@ -102,12 +130,16 @@ mod tests {
         let own = crate::host::owner_stamp(Trace::new(&env));
         let start_ticks = crate::host::start_ticks(child.id()).unwrap();
         let stamp = OwnerStamp { pid: child.id(), start_ticks, ..own };
-        end(&OwnerStamp { start_ticks: start_ticks + 1, ..stamp.clone() }, &env).await;
+        let told = std::sync::Mutex::new(Vec::new());
+        let note = |step| told.lock().unwrap().push(step);
+        end(&OwnerStamp { start_ticks: start_ticks + 1, ..stamp.clone() }, &env, &note).await;
         assert!(child.try_wait().unwrap().is_none(), "another start time is another process");
         let other_boot = OwnerStamp { boot_id: "other".to_owned(), ..stamp.clone() };
-        end(&other_boot, &env).await;
+        end(&other_boot, &env, &note).await;
         assert!(child.try_wait().unwrap().is_none(), "another boot is another process");
-        end(&stamp, &env).await;
+        assert_eq!(*told.lock().unwrap(), []);
+        end(&stamp, &env, &note).await;
+        assert_eq!(*told.lock().unwrap(), [TakingOver::Asked { pid: stamp.pid, patience: GRACE }]);
         assert!(!child.wait().unwrap().success());
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
 
 /// A file of the workspace that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing} {}", path.display())]
+#[error("cannot {doing} {}", path.display())]
 pub struct WorkspaceError {
     doing: &'static str,
     path: PathBuf,

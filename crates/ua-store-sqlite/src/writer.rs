@@ -258,7 +258,8 @@ fn run(worker: &Mutex<Option<Worker>>, mut waiting: mpsc::Receiver<Box<dyn Membe
 impl Worker {
     fn close(self) {
         if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
-            tracing::warn!(%error, "the log was not truncated at the end; the next start reads it");
+            // Nobody has to do anything: the next start reads it.
+            tracing::info!(%error, "the log was not truncated at the end");
         }
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the database was not closed");

@@ -60,7 +60,7 @@ pub struct AnswerArgs {
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
-    #[arg(value_parser = AnyChoice)]
+    #[arg(value_parser = AnyChoice, add = ArgValueCompleter::new(complete::answers))]
     pub choice: Option<String>,
     /// With `happened`: the provider's id of what happened
     #[arg(long, value_name = "ID")]
@@ -143,6 +143,8 @@ impl AnswerChoice {
 
 /// How often `--watch` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks at a database that is being made.
+const PATIENCE: u32 = 20;
 
 pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostError> {
     if args.run.is_none() && !args.watch && host.home().is_unused() {
@@ -154,12 +156,26 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         return Ok(OK);
     }
+    let clock = host.env().clock.clone();
+    // Whoever watches may well do so before the first job.
+    if args.run.is_none() && host.home().is_unused() {
+        crate::output::tell(format!("no job was run yet in {}; waiting", host.home().root().display()));
+        while host.home().is_unused() {
+            clock.sleep(LOOK_EVERY).await;
+        }
+        // A database that is being made is there before its tables are.
+        for _ in 0..PATIENCE {
+            if host.home().open_read_only().is_ok() {
+                break;
+            }
+            clock.sleep(LOOK_EVERY).await;
+        }
+    }
     let store = host.home().open_read_only()?;
     let run = match &args.run {
         Some(name) => Some(find::run(&store, name).await?.run_id),
         None => None,
     };
-    let clock = host.env().clock.clone();
     let mut shown = HashSet::new();
     loop {
         let open = questions::open(&store, run.as_ref()).await?;
@@ -171,7 +187,8 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         if open.is_empty() && shown.is_empty() && !args.watch && !is_told {
             crate::output::tell("nothing waits for an answer");
         }
-        for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
+        let is_first = shown.is_empty();
+        for (nth, question) in open.iter().filter(|question| shown.insert(question.question_id.clone())).enumerate() {
             if args.json {
                 let reach = questions::reach(&store, question).await?;
                 let line = crate::output::json_line(&OpenQuestion::of(question, reach))?;
@@ -179,7 +196,9 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
                 let beside = questions::beside(host.home(), &store, question).await?;
-                print(shown_question(question, &beside, &top, args.full))?;
+                // Each is a block of its own, its run in its heading.
+                let gap = if is_first && nth == 0 { "" } else { "\n" };
+                print(format!("{gap}{}", shown_question(question, &beside, &top, args.full)))?;
             }
         }
         if !args.watch {
@@ -234,8 +253,9 @@ async fn without_its_question(store: &ua_host::Database, word: &str) -> Result<H
 fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full: bool) -> String {
     let arguments = if full { arguments_in_full(question) } else { String::new() };
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
-    let text =
-        format!("{}Run            {}{of}\n{arguments}", question_text(question, beside).trim_start(), question.run_id);
+    let text = question_text(question, beside);
+    let (heading, rest) = text.trim_start().split_once('\n').unwrap_or((text.trim_start(), ""));
+    let text = format!("{heading} · run {}{of}\n{rest}{arguments}", question.run_id);
     shortened(&text, &ids_of(question, top)).into_owned()
 }
 

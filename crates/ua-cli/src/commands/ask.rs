@@ -22,7 +22,7 @@ use crate::view::Answered;
 
 use super::answer::arguments_in_full;
 use super::form::Filled;
-use super::summary::{known_lines, look_at, told};
+use super::summary::{known_lines, look_at, told, with_effects};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -246,15 +246,13 @@ fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     text
 }
 
-/// The text of a question, without the arguments where they stand below it in full, and without what is made of them to compare effects: of
-/// that the kind is what a person wants to know.
+/// The text of a question, without the arguments where they stand below it in full.
 fn without_arguments(text: &str, are_below: bool) -> String {
-    let lines = text.lines().filter(|line| !(are_below && line.starts_with("Arguments: ")));
-    let short = lines.map(|line| match line.strip_prefix("Scope: ").and_then(|scope| scope.split_once(" {")) {
-        Some((kind, _)) if are_below => format!("Effect: {kind}"),
-        _ => line.to_owned(),
-    });
-    short.collect::<Vec<_>>().join("\n")
+    if !are_below {
+        return text.to_owned();
+    }
+    let lines = text.lines().filter(|line| !line.starts_with("Arguments: "));
+    with_effects(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Shows the menu below `before` until something of it was typed, or something else where words are an answer.

@@ -259,7 +259,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
     let run = store.run(&call.run_id).await.map_err(|e| fail(&e))?;
     let now = ua_core::system::env().now();
     let mut out = format!(
-        "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
+        "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}: {}\n  arguments      {}\n",
         short(call.call_id.as_str()),
         call.name.raw,
         stands(call),
@@ -270,6 +270,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         call.policy.rule_id,
         call.policy.reason,
         call.policy.on_unknown,
+        ua_classify::when_in_doubt(call.policy.on_unknown),
         field(&call.arguments.to_string(), 400),
     );
     if let Some(via) = &call.policy.via {

@@ -99,8 +99,13 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
         Err(StoreError::Conflict { .. }) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),
         Err(error) => return Err(fail("take the run")(error)),
     };
+    // Where nobody kept logs, they are made from the rows with the other files.
+    let has_logs = workspace.path("run.log").exists();
     end_as_said(store, &LateFile::at(home.late_replies()), &lease, &workspace, env).await?;
     let ended = store.run(&run.run_id).await.map_err(fail("read the run"))?;
+    if has_logs {
+        ua_host::progress::keep_end(store, &workspace, host.redactor(), &ended).await?;
+    }
     ua_host::fleet::withdraw_ended(store, &ended).await;
     ua_host::restart::write(home, store).await;
     Ok(true)

@@ -251,6 +251,7 @@ fn standing_word(standing: &Standing) -> String {
     match standing {
         Standing::Stored(status @ RunStatus::Stopped, _) => status.to_string(),
         Standing::Stored(..)
+        | Standing::Ending
         | Standing::Elsewhere(_)
         | Standing::Crashed
         | Standing::Interrupted

@@ -86,7 +86,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
     } else if args.json {
         json(home, &gathered, args.out.as_deref())?;
     } else if args.transcript {
-        let text = ua_report::transcript(&gathered.records, &gathered.standing);
+        let text = ua_report::transcript(&gathered.records, &gathered.standing, &gathered.commands);
         match args.out.as_deref().filter(|out| !is_standard_output(out)) {
             None => print_document(&text)?,
             Some(out) => written(&write_file(home, &file_in(out, "transcript.md"), &text)?)?,
@@ -226,6 +226,7 @@ impl ExportData {
             blobs: &self.blobs,
             arrivals: &self.arrivals,
             standing: self.standing.clone(),
+            commands: &self.commands,
             written_at: self.written_at,
             program: PROGRAM,
         }
@@ -312,9 +313,9 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
         can_be_copied(gathered, &folder)?;
     }
     let transcript = if gathered.blobs.is_empty() {
-        ua_report::transcript(&gathered.records, &gathered.standing)
+        ua_report::transcript(&gathered.records, &gathered.standing, &gathered.commands)
     } else {
-        ua_report::transcript_beside_blobs(&gathered.records, &gathered.standing, Workspace::BLOBS)
+        ua_report::transcript_beside_blobs(&gathered.records, &gathered.standing, &gathered.commands, Workspace::BLOBS)
     };
     let mut files = vec![("transcript.md".to_owned(), transcript)];
     if args.out.is_none() {

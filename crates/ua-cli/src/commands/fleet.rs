@@ -295,7 +295,7 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
         Some(entry) if !is_quiet => tell(format!("queued in {}; a worker (`ua worker`) takes it", entry.options.queue)),
         Some(_) => {}
         None => tell(format!(
-            "the run of this job is {} already; nothing was queued",
+            "the run of this job has already ended ({}); nothing was queued",
             status_words(submitted.run.status, submitted.run.stop_reason)
         )),
     }

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     // All or nothing: a second `ua init` destroys nobody's job.
     let there: Vec<&str> = FILES.iter().map(|(name, ..)| *name).filter(|name| is_there(&args.dir, name)).collect();
     if !there.is_empty() {
-        return Err(HostError::usage(format!("these files exist already in {place}: {}", there.join(", ")))
+        let whose = if place == "." { "in this folder".to_owned() } else { format!("in {place}") };
+        return Err(HostError::usage(format!("these files exist already {whose}: {}", there.join(", ")))
             .hint("choose another folder: `ua init DIR`; nothing was written"));
     }
     for (name, _, text) in FILES {

@@ -1,10 +1,12 @@
 //! `ua man`: manual pages, one for each command.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::{Args, Command, CommandFactory as _};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_mangen::Man;
 
 use crate::args::Cli;
@@ -20,11 +22,25 @@ Examples:
   ua man --out ~/.local/share/man/man1     then `man ua-runs-list`")]
 pub struct ManArgs {
     /// A command, without `ua`
-    #[arg(conflicts_with = "out")]
+    #[arg(conflicts_with = "out", add = ArgValueCompleter::new(names))]
     pub command: Vec<String>,
     /// Write a page for every command to this folder
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+}
+
+/// Every command that has a page.
+fn names(current: &std::ffi::OsStr) -> Vec<CompletionCandidate> {
+    fn collect(command: &clap::Command, above: &str, all: &mut BTreeSet<String>) {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let name = format!("{above}{}", below.get_name());
+            collect(below, &format!("{name} "), all);
+            all.insert(name);
+        }
+    }
+    let mut all = BTreeSet::new();
+    collect(&Cli::command(), "", &mut all);
+    crate::complete::next_word(current, "man", &all)
 }
 
 pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {

@@ -158,6 +158,10 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
     let counted_by = pricing::file(settings, None)?;
     let price = pricing::price(&prices, &provider, model);
     print(page(&shown, &cost(&shown, price.as_ref(), counted_by.as_deref())))?;
+    let others = table.all().filter(|(of, name, _)| !shown.known && *of != provider && *name == model);
+    for (of, name, _) in others {
+        print(plain(&format!("It is known of the provider {of}: `ua models show {name} --provider {of}`\n")))?;
+    }
     Ok(OK)
 }
 

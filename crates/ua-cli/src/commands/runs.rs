@@ -73,7 +73,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua runs cancel last
-  ua runs cancel last --reason 'the customer called it off'")]
+  ua runs cancel last --reason 'the customer called it off'
+
+A cancelled run is not resumed again, so on a terminal this asks first; elsewhere it does not. Ctrl-C in the terminal of a run stops it \
+so that `ua resume` finishes it.")]
     Cancel {
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
@@ -81,6 +84,9 @@ Examples:
         /// Why
         #[arg(long, default_value = "a person asked for it")]
         reason: String,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -144,7 +150,7 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
         RunsCommand::Show { run, verbose, json } => show(home, &run, verbose, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Export(args) => super::export::run(home, *args).await,
-        RunsCommand::Cancel { run, reason } => cancel(host, &run, &reason).await,
+        RunsCommand::Cancel { run, reason, yes } => cancel(host, &run, &reason, yes).await,
     }
 }
 
@@ -318,8 +324,9 @@ fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     }
     let took = u64::try_from(run.updated_at.since(run.created_at).as_millis()).unwrap_or(u64::MAX);
     let word = if run.status.is_terminal() { "Ended" } else { "Last change" };
-    let held = if run.held_millis == 0 { String::new() } else { format!(", {} at work", work(run.held_millis)) };
-    format!("{word:<14} {} ({} after it started{held})\n", moment::local(run.updated_at, now), work(took))
+    let held = ua_resume::time_at_work(records, standing);
+    let held = if held == 0 { String::new() } else { format!(", {} at work", work(held)) };
+    format!("{word:<14} {}, {} after it started{held}\n", moment::local(run.updated_at, now), work(took))
 }
 
 /// How many processes drove the run, and which of them were killed; nothing of one that was driven by one to its end.
@@ -392,11 +399,19 @@ fn iterations_text(records: &RunRecords) -> String {
     out
 }
 
-async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> {
+async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, HostError> {
     let (home, env) = (host.home(), host.env());
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
         return Err(HostError::usage(format!("run {} has already ended ({})", found.run_id, found.status)));
+    }
+    if !yes && crate::people::is_attended() && !crate::terminal::is_json() {
+        let run = short(found.run_id.as_str());
+        let ask = format!("Cancel run {run} ({})? It cannot be resumed afterwards.", line(&found.spec.objective, 60));
+        if !crate::prompt::confirm(&ask, &crate::prompt::Left::undone("nothing was cancelled")).await? {
+            crate::output::tell("nothing was cancelled");
+            return Ok(crate::error::FAILED);
+        }
     }
     let store = home.open()?;
     store

@@ -1,6 +1,7 @@
 //! `ua schema`: the JSON Schema of what a command writes with `--json`, and of a job file.
 
 use clap::Args;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use ua_core::RunSpec;
 
 use crate::error::{HostError, OK};
@@ -19,7 +20,13 @@ Examples:
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {
     /// A command, without `ua`, or `job-file`
+    #[arg(add = ArgValueCompleter::new(names))]
     pub command: Vec<String>,
+}
+
+fn names(current: &std::ffi::OsStr) -> Vec<CompletionCandidate> {
+    let names = ENTRIES.iter().map(|entry| entry.command).chain([JOB_FILE]).map(str::to_owned).collect();
+    crate::complete::next_word(current, "schema", &names)
 }
 
 /// What a person writes, among what commands write.

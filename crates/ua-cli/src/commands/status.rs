@@ -139,6 +139,9 @@ fn add(sum: &mut Costs, more: &Costs) {
     more.amounts().iter().for_each(|money| sum.add(*money));
 }
 
+/// How many lines of the reason of a stop are shown.
+const REASON_LINES: usize = 8;
+
 /// What a run cost, as far as prices are known.
 fn cost(cost: &Costs, tokens: u64, unpriced: u32) -> String {
     match (cost.is_empty(), unpriced) {
@@ -170,9 +173,12 @@ fn summary(found: &StatusShown) -> String {
     }
     for run in found.runs.iter().filter(|run| run.waits_for_a_resume) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
-        let why = run.why.as_deref().map_or_else(String::new, |why| format!(" · {}", field(why, 160)));
         let objective = field(&run.run.objective, 80);
-        out.push_str(&format!("\n{}: {}\n  {objective}{why}\n", plain(&run.run.shown_status), plain(&command)));
+        out.push_str(&format!("\n{}: {}\n  {objective}\n", plain(&run.run.shown_status), plain(&command)));
+        // What changed since a run was started is said line by line.
+        for why in run.why.iter().flat_map(|why| why.lines()).filter(|why| !why.trim().is_empty()).take(REASON_LINES) {
+            out.push_str(&format!("    {}\n", field(why.trim(), 160)));
+        }
     }
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
     if ended > 0 {

@@ -153,6 +153,7 @@ fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<
             (standing.to_string(), run.status_detail.clone())
         }
         Standing::Stored(..)
+        | Standing::Ending
         | Standing::Crashed
         | Standing::Interrupted
         | Standing::Answered
@@ -170,6 +171,7 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
             format!("{standing}{detail}")
         }
         Standing::Crashed | Standing::Interrupted => format!("{standing}: no process drives it"),
+        Standing::Ending => format!("{standing}: its process stops after the current call"),
         Standing::Answered => "answered, resume it".to_owned(),
         Standing::Stored(..) | Standing::Elsewhere(_) | Standing::NotQueued | Standing::IdleSession => {
             plain(&standing.to_string())
@@ -206,7 +208,10 @@ pub(crate) fn look_at(call: &ua_core::CallId) -> String {
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.
 pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> String {
-    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&question.text)));
+    // What the model asks stays in its words.
+    let is_ours = question.kind != ua_store::QuestionKind::AskUser;
+    let text = if is_ours { with_effects(&question.text) } else { question.text.clone() };
+    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&text)));
     if question.text.contains(ua_ledger::ARGUMENTS_CUT) {
         out.push_str("  All arguments: `ua questions --full`\n");
     }
@@ -237,6 +242,15 @@ pub(crate) fn known_lines(known: &[KnownFact]) -> String {
         };
         lines + &format!("  {:<11} {}\n", fact.name, wrapped(&field(&text, 400), 14))
     })
+}
+
+/// The text of a question without what is made of its arguments to compare effects: of that the kind is what a person wants to know.
+pub(super) fn with_effects(text: &str) -> String {
+    let short = text.lines().map(|line| match line.strip_prefix("Scope: ").and_then(|scope| scope.split_once(" {")) {
+        Some((kind, _)) => Cow::Owned(format!("Effect: {kind}")),
+        None => Cow::Borrowed(line),
+    });
+    short.collect::<Vec<_>>().join("\n")
 }
 
 /// What we say about a call, with its instants by the clock on the wall. The arguments behind it are shown as they are sent.

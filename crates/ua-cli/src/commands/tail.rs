@@ -386,7 +386,11 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
     let text = match standing {
         Standing::Crashed | Standing::Interrupted => format!("{headline}; `ua resume {id}` resumes it"),
         Standing::NotQueued => format!("queued: no process drives it; `ua resume {id}` starts it"),
-        Standing::Stored(..) | Standing::Elsewhere(_) | Standing::Answered | Standing::IdleSession => {
+        Standing::Stored(..)
+        | Standing::Ending
+        | Standing::Elsewhere(_)
+        | Standing::Answered
+        | Standing::IdleSession => {
             format!("run {id} {headline}")
         }
     };

@@ -91,7 +91,7 @@ impl Candidate {
 
     /// As the end of a sentence that begins with the run.
     fn how(&self) -> String {
-        let doubt = if self.is_in_doubt { ", with a call of which nobody knows what came of it" } else { "" };
+        let doubt = if self.is_in_doubt { ", with a call whose outcome is unknown" } else { "" };
         match &self.fate {
             Fate::Elsewhere(_, place) => format!("is not finished in {}{doubt}", line(place, 80)),
             Fate::Queued(_, entry) if entry.state == QueueState::Claimed => {

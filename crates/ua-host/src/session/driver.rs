@@ -5,6 +5,7 @@
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Database;
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
     Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
 };
-use ua_store::{QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
+use ua_store::{EndMark, QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
 use crate::error::{ChildFailed, HostError};
 use crate::host::Host;
@@ -40,6 +41,17 @@ pub(super) struct Driver {
 /// The epoch of whoever takes a run first.
 const FIRST_EPOCH: u64 = 1;
 
+/// How often it is looked whether somebody said that the run is to end.
+const LOOKS_FOR_AN_END: Duration = Duration::from_secs(1);
+
+/// That somebody elsewhere said that the run is to end, as a sentence.
+fn to_be_ended(mark: EndMark) -> &'static str {
+    match mark {
+        EndMark::Cancel => "somebody cancelled the run: it ends after the current call",
+        EndMark::Abort => "somebody answered a question of the run with `abort`: it ends after the current call",
+    }
+}
+
 /// A run that was taken.
 pub(super) struct Taken {
     pub(super) run: RunRecord,
@@ -58,6 +70,7 @@ impl Driver {
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
         let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
+        let is_top = label.is_none();
         // It learns the run's secrets below, before a server says a word.
         let redactor = host.redactor().clone();
         let mut watcher =
@@ -77,6 +90,7 @@ impl Driver {
             return Err(error);
         }
         let slow = self.tell_if_slow(run);
+        let to_end = (is_top && run.end_mark().is_none()).then(|| self.tell_if_to_end(run));
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
         let worker = self.worker(taken, transport, redactor.clone(), watcher, stop).await;
@@ -94,6 +108,9 @@ impl Driver {
             }
         };
         slow.abort();
+        if let Some(to_end) = to_end {
+            to_end.abort();
+        }
         servers.shutdown().await;
         if let Ok(run) = self.port.run(&id).await {
             progress::keep_lines(&logs, host.redactor(), &ua_report::end_lines(&run));
@@ -124,6 +141,24 @@ impl Driver {
         tokio::spawn(async move {
             env.clock.sleep(servers::SLOW_START).await;
             people.remark(&servers::still_starting(&names));
+        })
+    }
+
+    /// Says that somebody elsewhere said that the run is to end, when they do: the work on it ends only after the call that it is in, which may take
+    /// long.
+    fn tell_if_to_end(&self, run: &RunRecord) -> JoinHandle<()> {
+        let (people, store, env, run) =
+            (self.people.clone(), self.store.clone(), self.host.env().clone(), run.run_id.clone());
+        tokio::spawn(async move {
+            loop {
+                env.clock.sleep(LOOKS_FOR_AN_END).await;
+                match store.run(&run).await.map(|run| run.end_mark()) {
+                    Ok(None) => {}
+                    Ok(Some(mark)) => return people.remark(to_be_ended(mark)),
+                    // Whatever is wrong with the database, the work on the run finds it too.
+                    Err(_) => return,
+                }
+            }
         })
     }
 

@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, Timestamp, sha256};
+use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, RunStatus, Timestamp, sha256};
 use ua_store::{
-    AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRecord, RunRecords, TurnRecord, is_gateway,
+    AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, RequestRecord, RunRecords,
+    TurnRecord, is_gateway, is_task,
 };
 
 use crate::export::{RunExport, lineage_line, rule_in_words};
 use ua_evidence::call_line::{external_id, own_success, reply_text};
 use ua_evidence::quote::{clean, stored_name};
 use ua_evidence::verdict::Verdict;
-use ua_resume::budget;
+use ua_resume::answers::{self, KnownFact, Reach};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
+use ua_resume::{NextStep, budget, time_at_work};
 
 /// The most calls that the page shows.
 const CALLS: usize = 20_000;
@@ -52,7 +54,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "other": (arrival.run_id != records.run.run_id).then_some(&arrival.run_id),
         })).collect::<Vec<_>>(),
         "usage": usage(records),
-        "budgets": budget::lines(records).iter().map(|line| json!({
+        "budgets": budget::lines_after(records, time_at_work(records, &export.standing)).iter().map(|line| json!({
             "name": line.budget, "words": line.in_words(), "is_reached": line.is_reached(),
             "share": line.limit.filter(|limit| *limit > 0).map(|limit| thousandths(line.used, limit)),
         })).collect::<Vec<_>>(),
@@ -75,7 +77,11 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             .map(request).collect::<Vec<_>>(),
         "calls": shown.calls.iter().map(|call| index.call(export, call, limit)).collect::<Vec<_>>(),
         "questions": records.questions.iter().map(|record| {
-            let mut question = json!(QuestionLine::of(record));
+            let mut question = json!(QuestionLine::of(record).naming(export.commands));
+            if record.status == QuestionStatus::Open {
+                question["ways"] = json!(ways(export, record));
+                question["known"] = json!(known(export, record));
+            }
             question["at"] = json!(record.created_at.as_millis());
             if let Some(answer) = &record.answer {
                 question["answer"]["word"] = json!(ua_resume::answers::given_word(record.kind, answer.choice));
@@ -103,7 +109,8 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         })).collect::<Vec<_>>()),
         "lineage": export.lineage.iter().map(|other| lineage_line(&records.run.run_id, other)).collect::<Vec<_>>(),
         "totals": {
-            "turns": records.turns.len(), "calls": records.calls.len(), "attempts": records.attempts.len(),
+            "turns": records.turns.len(), "committed": records.turns.iter().filter(|turn| turn.committed_at.is_some()).count(),
+            "calls": records.calls.len(), "attempts": records.attempts.len(),
             "receipts": records.receipts.len(), "questions": records.questions.len(),
             "files": export.artifacts.map(<[_]>::len),
         },
@@ -301,6 +308,29 @@ fn request(request: &RequestRecord) -> Value {
     })
 }
 
+/// The ways to answer a question, each with what it does.
+fn ways(export: &RunExport<'_>, question: &QuestionRecord) -> Vec<Value> {
+    let reach = Reach::of(question, is_gateway(&export.records.run), export.standing.is_driven());
+    let of =
+        |way: answers::WayToAnswer| json!({"command": export.commands.complete(&way.command), "does": way.meaning});
+    answers::ways(question, reach).into_iter().map(of).collect()
+}
+
+/// What is known about what is asked, beside the words of the question.
+fn known(export: &RunExport<'_>, question: &QuestionRecord) -> Vec<KnownFact> {
+    let records = export.records;
+    let call = question.call_id.as_ref().and_then(|id| records.calls.iter().find(|call| call.call_id == *id));
+    answers::known(question, call, &records.attempts, &records.messages, &[])
+}
+
+/// The command that gets a run further, where one does: an answer alone does not resume it.
+fn next(export: &RunExport<'_>) -> Option<String> {
+    let run = &export.records.run;
+    let is_asked = run.status == RunStatus::WaitingForHuman && !is_gateway(run) && !is_task(run);
+    let has_one = export.standing.waits_for_a_resume() || is_asked;
+    has_one.then(|| export.commands.complete(&NextStep::of(run).command).into_owned())
+}
+
 fn run(export: &RunExport<'_>) -> Value {
     let run = &export.records.run;
     let text = |text: &Option<String>, limit: usize| text.as_deref().map(|text| excerpt(text, limit));
@@ -309,11 +339,11 @@ fn run(export: &RunExport<'_>) -> Value {
         // What a run waits for stands among its questions.
         "detail": ua_resume::status_detail(run.status, run.status_detail.as_deref()).map(|detail| excerpt(detail, 2_000)),
         "is_driven": export.standing.is_driven(), "shown": clean(&export.standing.to_string()),
-        "next": (export.standing.is_left() || run.status == ua_core::RunStatus::Stopped).then(|| ua_resume::NextStep::of(run).command),
+        "next": next(export),
         "is_left": export.standing.is_left(), "objective": excerpt(&run.spec.objective, 2_000),
         "job_path": run.job_path.as_deref().map(clean), "job_key": run.job_key.as_deref().map(clean),
         "prompt": excerpt(&run.last_job_prompt, 20_000), "workspace": clean(&run.workspace_dir),
-        "created": run.created_at.as_millis(), "updated": run.updated_at.as_millis(), "held": run.held_millis,
+        "created": run.created_at.as_millis(), "updated": run.updated_at.as_millis(), "held": time_at_work(export.records, &export.standing),
         "turn_index": run.turn_index, "forked_at": run.forked_at.map(|point| point.turn), "epoch": run.lease_epoch, "entrypoint": clean(&run.entrypoint),
         "mode": clean(&run.run_mode), "root": run.root_run_id, "parent": run.parent_run_id,
         "output": text(&run.final_output, 20_000), "main_artifact": text(&run.final_artifact_ref, 500),

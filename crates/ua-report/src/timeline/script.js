@@ -56,6 +56,8 @@ const clock = (at) => { const d = new Date(at); return two(d.getHours()) + ':' +
 const fine = (at) => clock(at) + '.' + String(new Date(at).getMilliseconds()).padStart(3, '0');
 const day = (at) => { const d = new Date(at); return d.getFullYear() + '-' + two(d.getMonth() + 1) + '-' + two(d.getDate()); };
 const when = (at) => at === null || at === undefined ? '–' : day(at) + ' ' + clock(at);
+// A sentence that was stored has exact instants; here they are read.
+const localTimes = (text) => text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (iso) => when(Date.parse(iso)));
 const stamp = (at) => el('time', { datetime: new Date(at).toISOString(), title: new Date(at).toISOString() }, when(at));
 const bytes = (count) => count < 1000 ? count + ' B' : count < 1e6 ? (count / 1e3).toFixed(1) + ' kB' : (count / 1e6).toFixed(1) + ' MB';
 
@@ -136,9 +138,7 @@ const percent = (x) => (Math.max(0, Math.min(1, x)) * 100).toFixed(3) + '%';
 
 // --- Head.
 const elapsed = axis.to - run.created;
-// How long a process that has not left the run in order was at work, nobody has added up yet.
-const last = data.lives[data.lives.length - 1];
-const held = run.held + (last && (run.is_left || run.is_driven) ? last.end - last.start : 0);
+const held = run.held;
 const kills = data.lives.filter((life) => life.how === KILLED).length;
 function header() {
   const pill = run.shown;
@@ -166,11 +166,11 @@ function header() {
       run.job_key && el('span', null, 'key ', el('code', null, run.job_key)),
       el('span', null, 'by ', run.entrypoint, run.host ? ' on ' + run.host : '')),
     run.detail && el('p', { class: 'reason' }, run.detail),
-    run.next && el('p', { class: 'sub' }, 'To continue it: ', el('span', { class: 'cmd' }, run.next)),
+    run.next && el('p', { class: 'sub' }, run.status === 'waiting_for_human' && !run.is_left ? 'Once it is answered: ' : 'To continue it: ', el('span', { class: 'cmd' }, run.next)),
     el('dl', { class: 'tiles' },
       tile('Time at work', span(held), elapsed > held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
       tile('Processes', number(processes), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : processes > 1 ? 'each ended normally' : 'never interrupted'),
-      !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
+      !isGateway && tile('Turns', number(data.totals.committed), data.totals.turns > data.totals.committed ? 'and one that is not committed' : many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number((counts.succeeded || 0) - answered) + ' ok', answered && answered + ' not repeated', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' sent again'].filter(Boolean).join(' · ')),
       isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent as new calls'),
       !isGateway && tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
@@ -186,8 +186,9 @@ function question(record, tools) {
   return el('div', { class: 'ask', data: { question: record.question_id } },
     el('div', null, el('span', { class: 'pill ' + (record.status === 'open' ? 'wait' : 'idle') }, plainWord(record.kind)), ' ',
       el('span', { class: 'sub' }, stamp(record.at), ' · ', el('code', null, record.question_id), call && [' · about ', jump(call)])),
-    el('pre', null, record.text),
-    record.commands.map((command) => el('span', { class: 'cmd' }, command)),
+    el('pre', null, localTimes(record.text)),
+    (record.known || []).map((fact) => el('p', { class: 'sub' }, el('b', null, fact.name), ': ', localTimes(fact.text))),
+    record.ways ? record.ways.map((way) => el('div', null, el('span', { class: 'cmd' }, way.command), el('span', { class: 'sub' }, way.does))) : record.commands.map((command) => el('span', { class: 'cmd' }, command)),
     answer && el('p', { class: 'sub' }, el('b', null, answer.word), ' — ', answer.by, ', ', stamp(record.answered_at), ' (', span(record.answered_at - record.at), ' later)', answer.applied ? '' : ', not acted on yet',
       answer.proof && [' · reference ', el('code', null, answer.proof)], answer.text && ' · ' + answer.text),
     tools);
@@ -284,13 +285,18 @@ function overview() {
     chart.append(el('span', { class: 'name' }, name), lane);
   }
   const ticks = el('div', { class: 'ticks' });
+  let said = '';
   const wanted = box.clientWidth < 640 ? 2 : 6, short = axis.back(view[1]) - axis.back(view[0]) < 20000;
   for (let i = 0; i <= wanted; i++) {
     const x = view[0] + (view[1] - view[0]) * i / wanted;
     // The length of a folded wait stands in the same line.
     if (axis.folds.some((fold) => Math.abs(inView((fold[2] + fold[3]) / 2) - i / wanted) < 0.45 / wanted)) continue;
     const time = axis.back(x);
-    ticks.append(el('span', { class: i === 0 ? 'first' : i === wanted ? 'last' : '', css: { left: percent(i / wanted) } }, short ? fine(time) : clock(time)));
+    // Over midnight a time alone says too little; what was said already is not said again.
+    const text = (day(axis.back(view[0])) === day(axis.back(view[1])) ? '' : day(time).slice(5) + ' ') + (short ? fine(time) : clock(time));
+    if (text === said) continue;
+    said = text;
+    ticks.append(el('span', { class: i === 0 ? 'first' : i === wanted ? 'last' : '', css: { left: percent(i / wanted) } }, text));
   }
   chart.append(el('span', { class: 'name' }), ticks);
   const over = el('div', { class: 'over' });
@@ -379,7 +385,7 @@ function outcome() {
       el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
-  if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, line.name === 'max_wallclock_minutes' ? 'time at work' : plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
+  if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, line.name === 'max_wallclock_minutes' ? 'time at work' : plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.name === 'max_wallclock_minutes' ? line.words.replace(/^.* of /, span(held) + ' of ') : line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
   if (data.lineage.length || run.parent) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Lineage'), el('ul', { class: 'rows' },
       run.parent && !data.lineage.some((other) => other.run_id === run.parent) ? el('li', null, el('span'), el('div', null, 'from ', el('code', null, run.parent))) : null,

@@ -129,9 +129,7 @@ impl Driver<'_> {
             return Ok(Err(self.replay.prompt().into()));
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
-        self.ports
-            .workspace
-            .replace("transcript.md", ua_report::transcript(&records, &files::as_stored(&records.run)))?;
+        files::write_transcript(&self.ports.workspace, &records)?;
         let report = self.evidence_with_citations(&records).await?;
         self.undeclared = report.undeclared();
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());

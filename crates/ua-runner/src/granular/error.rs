@@ -65,7 +65,7 @@ pub enum StepError {
     #[error("the agent cannot be offered its tools: {0}")]
     Tools(#[source] DispatchError),
     /// The store refused or failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     Store {
         /// What was being done, as a verb phrase.
         doing: &'static str,
