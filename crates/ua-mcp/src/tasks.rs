@@ -57,13 +57,12 @@ pub fn task_stands(state: &Value, place: &Value, is_new: bool) -> TaskStands {
     match status {
         "completed" if is_new => TaskStands::Ended(task_result(state.get("result").cloned().unwrap_or_default())),
         "failed" if is_new => TaskStands::Ended(failed(state)),
-        "completed" | "failed" => TaskStands::HasResult,
         "cancelled" => TaskStands::Ended(Outcome::Lost {
             why: "the other side cancelled the task; how far it came is not known".to_owned(),
         }),
         "input_required" if is_new => TaskStands::Asks,
-        // It asks on the stream that will bring its result.
-        "input_required" => TaskStands::HasResult,
+        // One that asks does so on the stream that will bring its result.
+        "completed" | "failed" | "input_required" => TaskStands::HasResult,
         _ => {
             let (_, next) = interval(place);
             let mut place = if place.is_object() { place.clone() } else { json!({}) };
