@@ -167,9 +167,13 @@ fn large_results_and_the_tools_files_come_along_when_asked_for() {
     env.run(&["job", &env.job(&json!({}), &turns), "--run-id", "r"]).code(0);
     let (whole, blob) = ("a long page. ".repeat(4000), env.value("SELECT blob_id FROM blobs"));
     let out = env.arg("copy");
+    // A name that is no text is that of a file all the same.
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(b"\xff\xfe.txt".to_vec());
+    fs::write(env.workspace().join("work_products").join::<std::ffi::OsString>(odd), "odd").unwrap();
     env.run(&["runs", "export", "r", "--out", &out, "--all-files", "--include-blobs"])
         .code(0)
-        .shows(&["note.txt", &blob]);
+        .shows(&["note.txt", &blob])
+        .says(&["not copied: work_products/", "UTF-8"]);
     assert_eq!(env.read("copy/work_products/note.txt"), "a note");
     assert_eq!(env.read(&format!("copy/result_blobs/{blob}.txt")), whole);
     assert!(env.read("copy/transcript.md").contains(&format!("(result_blobs/{blob}.txt)")));

@@ -195,7 +195,10 @@ fn s9_what_somebody_puts_into_a_trusted_folder_of_runs_needs_a_word_of_its_own()
             continue;
         }
         assert_eq!(state(), Some(json!("changed")), "{suffix}");
-        for command in [&["runs", "list"][..], &["resume", "last"], &["job", &job], &["db", "check"]] {
+        let copy = env.arg("copy.db");
+        for command in
+            [&["runs", "list"][..], &["resume", "last"], &["job", &job], &["db", "check"], &["db", "backup", &copy]]
+        {
             env.run_bare(command).refused(2, &[why, "ua trust"]);
         }
         assert_eq!(std::fs::read(&file).unwrap(), bytes, "{suffix}: nothing was changed");

@@ -312,6 +312,7 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     if ua_host::paths::is_missing(home.database()) {
         return Err(no_database(home));
     }
+    home.refuse_foreign()?;
     let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
     if to.exists() {
         return Err(HostError::usage(format!("{} exists already", to.display()))

@@ -7,7 +7,7 @@ mod replaced;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -28,7 +28,7 @@ use ua_store::{
 
 use self::replaced::{PAGE_NAME, Planned};
 use crate::error::{HostError, OK};
-use crate::output::{print_document, print_exactly, print_json, tell};
+use crate::output::{plain, print_document, print_exactly, print_json, tell};
 use crate::{complete, find};
 
 /// `ua runs export`.
@@ -455,13 +455,22 @@ fn copied_files(gathered: &ExportData) -> impl Iterator<Item = &Artifact> {
 }
 
 /// Copies what the tools made.
-fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
+fn copy_files(gathered: &mut ExportData, folder: &Path) -> Result<(), HostError> {
     let Some(workspace) = &gathered.workspace else { return Ok(()) };
+    let mut left = Vec::new();
     let to = Folder::open(folder);
     let to = to.map_err(|e| HostError::storage(format!("cannot open the folder {}: {e}", folder.display())))?;
     for artifact in copied_files(gathered) {
         let path = folder.join(&artifact.path);
-        let copied = workspace.folder().open_file(&artifact.path).and_then(|mut from| {
+        // Under its name as text, which is not its name where that is none. Others may have gone since the folder was looked at.
+        let found = match workspace.folder().open_file(&artifact.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                left.push(plain(&artifact.path));
+                continue;
+            }
+            found => found,
+        };
+        let copied = found.and_then(|mut from| {
             to.make_folder(Path::new(&artifact.path).parent().unwrap_or(Path::new("")))?;
             let mut into = to.replacement(&artifact.path)?;
             std::io::copy(&mut from, &mut into)?;
@@ -472,6 +481,14 @@ fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
                 .hint("check that the disk is writable and not full")
         })?;
         written(&path)?;
+    }
+    if let Some(first) = left.first() {
+        let more = if left.len() > 1 {
+            format!(" and {}", ua_core::counted(left.len() - 1, "other file"))
+        } else {
+            String::new()
+        };
+        gathered.notes.push(format!("not copied: {first}{more}, which is gone, or whose name is not UTF-8 text"));
     }
     Ok(())
 }

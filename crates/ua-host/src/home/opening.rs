@@ -51,6 +51,10 @@ impl Home {
         let expected = self.was_used();
         self.refuse_what_is_on_a_server()?;
         self.make()?;
+        // One that is made now is not the one that was noted here before, and nothing is noted of it if this process is killed before it is.
+        if fs::metadata(&self.database).map_or(true, |file| file.len() == 0) {
+            self.roots.forget_database(&self.database);
+        }
         let config = SqliteConfig {
             expected_existing: expected,
             identity: self.own_identity(),
@@ -93,6 +97,15 @@ impl Home {
                 self.root.display()
             ))
         })
+    }
+
+    /// Refuses a root, a database and what is beside it that are not this user's own, for whoever reads or moves the file as it is.
+    ///
+    /// # Errors
+    /// They are somebody else's, as far as that can be told.
+    pub fn refuse_foreign(&self) -> Result<(), HostError> {
+        self.believe()?;
+        self.replaced().map_or(Ok(()), Err)
     }
 
     /// Refuses what [`Self::open`] would refuse of the folders, and leaves them as they are.
@@ -601,6 +614,30 @@ mod tests {
             Home::adopt(&own, &work.join(DEFAULT_ROOT)).unwrap();
             close(home().open().unwrap());
         }
+    }
+
+    #[test]
+    fn a_database_that_is_made_anew_is_not_taken_for_another_one_where_its_maker_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work, user) = (folder.path().join("work"), folder.path().join("me"));
+        fs::create_dir(&work).unwrap();
+        let variables = [("HOME".to_owned(), user.display().to_string())].into();
+        let settings = Settings::read(Process { folder: Some(work), variables, ..Process::default() });
+        let home = || Home::new(&settings, None).unwrap();
+        close(home().open().unwrap());
+        let (database, before) = (home().database().to_path_buf(), home().own_identity());
+        let lock = database.with_file_name("runtime_state.db.migrate.lock");
+        for file in [&database, &lock] {
+            fs::remove_file(file).unwrap();
+        }
+        // It comes as far as the database itself.
+        fs::create_dir(&lock).unwrap();
+        assert!(home().open().is_err());
+        assert!(before.is_some() && home().own_identity().is_none());
+        fs::remove_dir(&lock).unwrap();
+        close(ua_store_sqlite::SqliteStore::open(SqliteConfig::new(&database)).map(Database::File).unwrap());
+        close(home().open().unwrap());
+        assert!(home().own_identity().is_some_and(|now| Some(now) != before));
     }
 
     #[test]

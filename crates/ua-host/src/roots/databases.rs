@@ -26,6 +26,16 @@ impl Roots {
         Some(noted.trim_end().to_owned()).filter(|identity| !identity.is_empty())
     }
 
+    /// Forgets which database was at this path, which is gone.
+    pub(crate) fn forget_database(&self, database: &Path) {
+        let noted = || Folder::open(self.state.as_deref()?).ok()?.folder(DATABASES).ok();
+        if let Some(Err(error)) = noted().map(|databases| databases.remove(name_of(database)))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, "the note about a database that is gone stays");
+        }
+    }
+
     /// Whether the database at this path is the one that this user's `ua` left there, with what stands beside it, as far as that can be told.
     pub(crate) fn is_own_database(&self, database: &Path) -> bool {
         let is_other = |own: String| identity_of(database).is_some_and(|found| found != own);

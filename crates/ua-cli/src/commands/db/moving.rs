@@ -116,6 +116,7 @@ fn departure(home: &Home) -> Result<Departure, HostError> {
     if !file.exists() {
         return Err(super::no_database(home));
     }
+    home.refuse_foreign()?;
     Departure::begin(file).map_err(|e| failed(&e))
 }
 
