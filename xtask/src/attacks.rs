@@ -10,6 +10,7 @@
 
 mod files;
 mod inherit;
+mod later;
 mod limits;
 mod python;
 mod sandbox;
@@ -20,10 +21,18 @@ use crate::scenario::{Options, Scenario};
 
 /// Every attack, by classes.
 fn attacks() -> Vec<Scenario> {
-    [files::ATTACKS, inherit::ATTACKS, sandbox::ATTACKS, trust::ATTACKS, words::ATTACKS, limits::ATTACKS]
-        .into_iter()
-        .flat_map(|class| class.iter().copied())
-        .collect()
+    [
+        files::ATTACKS,
+        inherit::ATTACKS,
+        sandbox::ATTACKS,
+        trust::ATTACKS,
+        words::ATTACKS,
+        limits::ATTACKS,
+        later::ATTACKS,
+    ]
+    .into_iter()
+    .flat_map(|class| class.iter().copied())
+    .collect()
 }
 
 /// Plays them.

@@ -64,10 +64,13 @@ def post(arguments):
     open(arguments["file"], "a").write("posted\n")
     return "done"
 
+def send_message(arguments):
+    return post(arguments)
+
 def knot(arguments):
     return "done"
 
-TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, post, knot)}
+TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, post, send_message, knot)}
 # A kilobyte of schema that asks for 10^10 checks of one text.
 KNOT = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 10} for n in range(10)}
 SCHEMAS = {"knot": {"type": "object", "$defs": {**KNOT, "d10": {"type": "integer"}}, "properties": {"q": {"$ref": "#/$defs/d0"}}}}
