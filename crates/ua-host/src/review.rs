@@ -3,6 +3,7 @@
 mod covered;
 mod env_words;
 mod fetchers;
+mod kinds;
 mod launchers;
 mod named;
 mod of_ua;
@@ -22,7 +23,8 @@ use crate::roots::{Roots, state_folder};
 use crate::settings::Settings;
 use crate::text::plain;
 
-use covered::{Covered, covered, is_program_file, open};
+use covered::{Covered, covered};
+use kinds::{is_cache, is_program_file, open};
 use launchers::{assignments, unpinned};
 use variables::LOADERS;
 
@@ -84,17 +86,22 @@ impl ServerReview {
     /// Looks at a server as its configuration has it, which lies in the folder `base`: references are not resolved, nothing is started or
     /// reached.
     pub fn of(settings: &Settings, base: &Path, server: &str, reach: &Reach) -> Self {
-        Self::with(&Look { settings, base, counts: &|_, _| true }, server, reach)
+        Self::with(&Look { settings, base, counts: &|_, _| true, is_strict: false }, server, reach)
     }
 
     /// The same of a server that a person named, which is started in `base`: of files only those count that lie in one of `folders` and are
     /// programs. What a machine has besides changes with its updates, and what a server keeps beside its script with each call.
     pub(crate) fn of_named(settings: &Settings, base: &Path, folders: &[&Path], server: &str, reach: &Reach) -> Self {
         let folders: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
-        let is_there =
-            |file: &Path| file.canonicalize().is_ok_and(|file| folders.iter().any(|folder| file.starts_with(folder)));
-        let counts = |file: &Path, is_named: bool| is_there(file) && (is_named || is_program_file(file));
-        Self::with(&Look { settings, base, counts: &counts }, server, reach)
+        // What a launcher builds at the first start is new at the second; what it is made of counts.
+        let is_built =
+            |file: &Path, folder: &Path| file.ancestors().skip(1).take_while(|above| *above != folder).any(is_cache);
+        let is_there = |file: &Path, is_named: bool| {
+            let is_of = |file: &Path, folder: &Path| file.starts_with(folder) && (is_named || !is_built(file, folder));
+            file.canonicalize().is_ok_and(|file| folders.iter().any(|folder| is_of(&file, folder)))
+        };
+        let counts = |file: &Path, is_named: bool| is_there(file, is_named) && (is_named || is_program_file(file));
+        Self::with(&Look { settings, base, counts: &counts, is_strict: true }, server, reach)
     }
 
     fn with(look: &Look<'_>, server: &str, reach: &Reach) -> Self {
@@ -114,12 +121,9 @@ impl ServerReview {
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
     ) -> Self {
-        let Look { settings, base, counts: does_count } = look;
+        let Look { settings, base, counts: does_count, is_strict } = look;
         let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
         let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
-        let is_named = |file: &Path| {
-            std::iter::once(command).chain(args.iter().map(String::as_str)).any(|word| folder.join(word) == file)
-        };
         let that_counts = program.as_ref().filter(|path| does_count(path, true));
         let content = that_counts.and_then(|path| digest_of(path));
         let mut counts = Counts::new("stdio", server);
@@ -144,7 +148,7 @@ impl ServerReview {
         }
         let home = settings.of_environment("HOME").map(PathBuf::from);
         let given: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let Covered { files, warnings: mut not_covered, .. } = covered(
+        let Covered { files, named, perhaps, warnings: mut not_covered, .. } = covered(
             command,
             program.as_deref(),
             args,
@@ -153,7 +157,10 @@ impl ServerReview {
             &Roots::new(state_folder(settings)),
             home.as_deref(),
         );
-        for file in files.iter().filter(|file| does_count(file, is_named(file))) {
+        for file in files
+            .iter()
+            .filter(|file| !(*is_strict && perhaps.contains(*file)) && does_count(file, named.contains(*file)))
+        {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
             let name = file.display().to_string();
@@ -267,8 +274,10 @@ struct Look<'a> {
     settings: &'a Settings,
     /// The folder in which relative paths are meant.
     base: &'a Path,
-    /// Whether a file counts, told whether the words of the server name it.
+    /// Whether a file counts, told whether the words of the server name it as something that is run or loaded.
     counts: &'a dyn Fn(&Path, bool) -> bool,
+    /// Whether nothing counts for the only reason that a word or a variable may be about code.
+    is_strict: bool,
 }
 
 /// What of the pieces of a server is not `now` as it was `before`, in words; `None` when nothing is known of before. What a piece is that

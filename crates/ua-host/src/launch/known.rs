@@ -213,6 +213,143 @@ mod tests {
         assert_eq!(before.changes(&now(&program)).len(), 1);
     }
 
+    /// How a server's words may begin, in whatever way it is started; what it works on is named behind them.
+    const STARTS: [(&str, &[&str]); 9] = [
+        ("python3", &["srv/srv.py"]),
+        ("python3", &["-u", "./srv/srv.py"]),
+        ("node", &["srv/srv.js"]),
+        ("sh", &["srv/srv.sh"]),
+        ("env", &["A=b", "python3", "srv/srv.py"]),
+        ("uv", &["run", "srv/srv.py"]),
+        ("npx", &["-y", "tsx@4.0.0", "srv/srv.ts"]),
+        ("./srv/srv.sh", &[]),
+        ("./srv/binary", &[]),
+    ];
+
+    /// A server keeps what it works on where it likes, beside its script too: new, changed or gone, named or not, it is not its program. A run that
+    /// was killed is resumed without a word of anybody.
+    #[test]
+    fn whatever_a_server_keeps_beside_its_script_no_resume_asks_about_it() {
+        const KINDS: [&str; 24] = [
+            "effects",
+            "state",
+            ".state",
+            "counter.1",
+            "a.log",
+            "a.log.1",
+            "a.db",
+            "a.db-wal",
+            "a.db-journal",
+            "a.sqlite3",
+            "a.json",
+            "a.jsonl",
+            "a.csv",
+            "a.txt",
+            "a.pid",
+            "a.lock",
+            "a.tmp",
+            "a.bak",
+            "a.pkl",
+            "a.cache",
+            "a.parquet",
+            "__pycache__/srv.cpython-312.pyc",
+            ".cache/entry",
+            "data/store",
+        ];
+        for (command, words) in STARTS {
+            for kind in KINDS {
+                for named in
+                    [None, Some(("", "./srv/")), Some(("", "srv/")), Some(("--state=", "srv/")), Some(("", "/"))]
+                {
+                    let dir = tempfile::tempdir().unwrap();
+                    let base = dir.path();
+                    let file = base.join("srv").join(kind);
+                    fs::create_dir_all(file.parent().unwrap()).unwrap();
+                    for (name, text) in [
+                        ("srv.py", "import os"),
+                        ("srv.js", "x"),
+                        ("srv.ts", "x"),
+                        ("srv.sh", "#!/bin/sh\n"),
+                        ("binary", "\x7fELF"),
+                        ("lib.py", ""),
+                    ] {
+                        fs::write(base.join("srv").join(name), text).unwrap();
+                    }
+                    let word = named.map(|(option, folder)| match folder {
+                        "/" => file.display().to_string(),
+                        folder => format!("{option}{folder}{kind}"),
+                    });
+                    let args: Vec<String> = words.iter().map(|word| (*word).to_owned()).chain(word).collect();
+                    let env = BTreeMap::from([("STATE_FILE".to_owned(), format!("srv/{kind}"))]);
+                    // What has the ending of code is code where a word names it.
+                    let is_code = kind.ends_with(".pyc");
+                    if is_code && named.is_some() {
+                        continue;
+                    }
+                    let env = if named.is_none() && !is_code { env } else { BTreeMap::new() };
+                    let shown = format!("{command} {args:?} {kind}");
+                    let servers =
+                        [("a".to_owned(), Reach::Stdio { command: command.to_owned(), args, env, cwd: None })];
+                    let settings = Settings::of_process();
+                    let now = || KnownServers::now(&settings, base, &base.join("servers.json"), &servers);
+                    let at_start = now();
+                    fs::write(&file, "one").unwrap();
+                    let written = now();
+                    assert_eq!(at_start.changes(&written), Vec::<String>::new(), "new: {shown}");
+                    fs::write(&file, "two, and more").unwrap();
+                    assert_eq!(written.changes(&now()), Vec::<String>::new(), "changed: {shown}");
+                    fs::remove_file(&file).unwrap();
+                    assert_eq!(written.changes(&now()), Vec::<String>::new(), "gone: {shown}");
+                    // Its program counts all the while.
+                    let of_script = ["srv.py", "lib.py", "srv.js", "srv.ts", "srv.sh", "new.py", "hook"];
+                    // What lies beside a compiled program is not loaded by it.
+                    let codes = if command.ends_with("binary") { &["binary"][..] } else { &of_script };
+                    for code in codes {
+                        let before = now();
+                        fs::write(base.join("srv").join(code), "#!/bin/sh\nother\n").unwrap();
+                        assert_eq!(before.changes(&now()).len(), 1, "{code}: {shown}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a launcher builds where it starts is no other program; what it is built from is, and so is what is run of it by name.
+    #[test]
+    fn what_a_launcher_builds_is_no_other_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
+            fs::write(base.join(name), text).unwrap();
+        };
+        write("Cargo.toml", "[package]");
+        write("src/main.rs", "fn main() {}");
+        let settings = Settings::of_process();
+        let now = |command: &str, args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let reach = Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None };
+            KnownServers::now(&settings, base, &base.join("servers.json"), &[("a".to_owned(), reach)])
+        };
+        let before = now("cargo", &["run"]);
+        write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# made by cargo");
+        write("target/debug/build/a/out/made.rs", "x");
+        write("target/debug/deps/liba.so", "x");
+        write("target/debug/server", "#!/bin/sh\n");
+        assert_eq!(before.changes(&now("cargo", &["run"])), Vec::<String>::new());
+        write("src/main.rs", "fn main() { other() }");
+        assert_eq!(before.changes(&now("cargo", &["run"])).len(), 1);
+        let before = now("target/debug/server", &[]);
+        write("target/debug/server", "#!/bin/sh\ntrue\n");
+        assert_eq!(before.changes(&now("target/debug/server", &[])).len(), 1);
+        // A folder that only calls itself one counts.
+        write("lib/CACHEDIR.TAG", "Signature: 0");
+        write("lib/a.rs", "x");
+        let before = now("cargo", &["run"]);
+        write("lib/a.rs", "y");
+        assert_eq!(before.changes(&now("cargo", &["run"])).len(), 1);
+    }
+
     #[test]
     fn what_was_accepted_last_is_what_is_known() {
         let mut launch = Launch::for_inspection("/".into());

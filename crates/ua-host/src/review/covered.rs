@@ -2,8 +2,8 @@
 //!
 //! An interpreter takes any file for a script, whatever its name; it runs a folder with an entry in it, or a module it is told by name; and
 //! a script loads what lies beside it. So every file that an argument names counts, and of a script's folder everything that is code. Only what
-//! comes behind the script of an interpreter that is known, and files of another program with the ending of data, may change: a server's
-//! own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
+//! comes behind the script of an interpreter that is known, and files of another program with the ending of data, may change, wherever they lie:
+//! a server's own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
 //! nobody can tell from outside. A person is told of all of this.
 //!
 //! A launcher of a project is told what it runs by any file of the project's folder, in whatever language. So there everything counts that is not
@@ -17,54 +17,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::fetchers::fetchers;
+use super::kinds::{
+    DATA, begins_with, has_ending, is_code, is_data_of_project, is_map, is_program_file, is_script, open,
+};
 use super::launchers::{CONTAINERS, Invocation, assignments, invocations, is_followed, name_of};
 use super::{named, of_ua};
 use crate::home::{DEFAULT_ROOT, is_written_by_runs};
 use crate::roots::Roots;
 
-/// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
-const CODE: [&str; 64] = [
-    "R", "awk", "bash", "c", "cc", "cjs", "class", "clj", "cpp", "cr", "cs", "cts", "dart", "dll", "dylib", "el",
-    "erl", "ex", "exs", "fish", "fs", "go", "gradle", "groovy", "h", "hs", "jar", "java", "jl", "js", "json", "jsx",
-    "kt", "kts", "lisp", "lua", "mjs", "mk", "ml", "mts", "nim", "nix", "node", "php", "pl", "pm", "ps1", "pth", "py",
-    "pyc", "pyd", "pyw", "rb", "rs", "scala", "sh", "so", "swift", "tcl", "toml", "ts", "tsx", "wasm", "zip",
-];
-/// Endings of files that a program works on.
-const DATA: [&str; 15] = [
-    "csv", "db", "jpg", "json", "jsonl", "log", "md", "ndjson", "parquet", "pdf", "png", "sqlite", "sqlite3", "tsv",
-    "txt",
-];
-/// More of them, which nothing in the folder of a project loads code by. All else there counts, and so does what is JSON.
-const DATA_OF_PROJECTS: [&str; 20] = [
-    "bmp",
-    "db-journal",
-    "db-shm",
-    "db-wal",
-    "doc",
-    "docx",
-    "gif",
-    "ico",
-    "jpeg",
-    "mp3",
-    "mp4",
-    "sqlite-journal",
-    "sqlite-shm",
-    "sqlite-wal",
-    "svg",
-    "tmp",
-    "ttf",
-    "webp",
-    "woff",
-    "woff2",
-];
-/// Beginnings of names that say what a launcher builds or fetches, though they have the ending of data.
-const TEXTS_OF_LAUNCHERS: [&str; 3] = ["CMakeLists", "constraints", "requirements"];
 /// Programs whose first argument that is no option is a script, which has the rest for itself.
 const INTERPRETERS: [&str; 14] =
     ["Rscript", "bash", "bun", "deno", "julia", "lua", "node", "perl", "php", "pypy", "python", "ruby", "sh", "zsh"];
@@ -164,6 +129,14 @@ impl Counts {
 pub(super) struct Covered {
     /// Files that count, each by its content.
     pub(super) files: BTreeSet<PathBuf>,
+    /// Those of them that words or variables name as what is run or loaded, whatever is in them.
+    pub(super) named: BTreeSet<PathBuf>,
+    /// Those of them that count only because a word or a variable names a file that may be code as well as what a program works on.
+    pub(super) perhaps: BTreeSet<PathBuf>,
+    /// Such files, until everything else is looked through.
+    may_be_code: Vec<PathBuf>,
+    /// Files that the words behind a script name, and that are no code: it works on them.
+    worked_on: BTreeSet<PathBuf>,
     /// What cannot be covered, as sentences.
     pub(super) warnings: Vec<String>,
     /// Folders that were looked through, by where they really are, and from how deep.
@@ -237,12 +210,14 @@ pub(super) fn covered(
         }
     }
     covered.what_is_bulky();
+    covered.what_may_be_code();
     if let Some(launcher) = launchers.first().filter(|_| covered.files.is_empty()) {
         covered.warn(format!(
             "nothing of what `{launcher}` runs is covered: there is no code in the folder that it works in"
         ));
     }
     covered.what_runs_write();
+    covered.what_it_works_on();
     covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().map(|(_, value)| *value)));
     covered
 }
@@ -266,6 +241,9 @@ impl Covered {
             );
         }
         let mut has_script = false;
+        let is_of_the_checkout = command.contains('/') && named::inside(base, command).is_some();
+        // Of a program of the checkout, and behind a word that is code, a word may name what it works on as well as what it loads.
+        let mut may_work_on = is_of_the_checkout && !is_interpreter && !MODULE_RUNNERS.contains(&name);
         // `-m runpy server` runs another module, and so does `uvicorn server:app`.
         let mut runs_another = MODULE_RUNNERS.contains(&name);
         let mut runs_a_text = false;
@@ -279,16 +257,18 @@ impl Covered {
                 if is_behind_the_script || is_data {
                     if path.is_file() {
                         covered.warn(format!("{} is taken for data: changes of it ask nothing", path.display()));
+                        covered.worked_on.insert(path);
                     }
                     continue;
                 }
-                covered.name(&path);
+                covered.name_or_count(&path, may_work_on);
+                may_work_on |= is_code(&path) && !has_ending(&path, &DATA) && path.is_file();
                 if let Some(script) = is_node.then(|| without_ending(&path)).flatten() {
                     covered.name(&script);
                 }
             }
             if !has_script {
-                covered.within(arg, before, base, CONTAINERS.contains(&name));
+                covered.within(arg, before, base, CONTAINERS.contains(&name), may_work_on);
             }
             let is_of_an_option = before.is_some_and(takes_a_value);
             let joined = is_python.then(|| module_option(arg)).flatten().filter(|module| !module.is_empty());
@@ -320,7 +300,6 @@ impl Covered {
             has_script |=
                 (module.is_some() && !runs_another) || (!arg.starts_with('-') && !is_of_an_option && names_a_script());
         }
-        let is_of_the_checkout = command.contains('/') && named::inside(base, command).is_some();
         let is_known = (is_interpreter && (has_script || runs_a_text)) || (has_script && runs_another);
         is_known || is_of_the_checkout || is_followed(name)
     }
@@ -383,7 +362,7 @@ impl Covered {
     }
 
     /// What stands within a word: `-Ilib`, `-javaagent:x.jar`, `@arguments`, `EXEC:./x`, `./p:/p`.
-    fn within(&mut self, arg: &str, before: Option<&str>, base: &Path, is_container: bool) {
+    fn within(&mut self, arg: &str, before: Option<&str>, base: &Path, is_container: bool, may_work_on: bool) {
         let loads = |option: &str| LOADS_FROM.contains(&option);
         let loads_from = before.is_some_and(loads) || arg.starts_with("-I") || arg.split('=').next().is_some_and(loads);
         let shows = |option: &str| is_container && SHOWS.contains(&option);
@@ -394,7 +373,7 @@ impl Covered {
             } else if path.is_dir() && is_shown {
                 self.folder(&path, 0, Counts::Code);
             } else if path.is_file() && base.join(arg) != path && !has_ending(&path, &DATA) {
-                self.name(&path);
+                self.name_or_count(&path, may_work_on);
             }
         }
     }
@@ -421,6 +400,17 @@ impl Covered {
         }
     }
 
+    /// Files that words and variables name, and that may be code, with what lies beside them then. They come last, so that what counts anyway
+    /// is known without them.
+    fn what_may_be_code(&mut self) {
+        let certain = self.files.clone();
+        for path in std::mem::take(&mut self.may_be_code) {
+            self.count(&path);
+        }
+        self.what_is_bulky();
+        self.perhaps = self.files.difference(&certain).cloned().collect();
+    }
+
     /// The folder of a project that a launcher works in.
     fn project(&mut self, folder: &Path) {
         self.whole(folder);
@@ -436,7 +426,34 @@ impl Covered {
         }
     }
 
+    /// What a word names as a program, a script, or what is loaded.
     pub(super) fn name(&mut self, path: &Path) {
+        if path.is_file() {
+            self.named.insert(path.to_path_buf());
+        }
+        self.count(path);
+    }
+
+    /// What a word names that is run or loaded, unless it may also be what the program works on, and is no code.
+    fn name_or_count(&mut self, path: &Path, may_work_on: bool) {
+        if may_work_on {
+            self.may_be_code(path);
+        } else {
+            self.name(path);
+        }
+    }
+
+    /// What is named by a word or a variable that may be about code or about data.
+    pub(super) fn may_be_code(&mut self, path: &Path) {
+        if path.is_dir() || is_program_file(path) {
+            self.name(path);
+        } else {
+            self.may_be_code.push(path.to_path_buf());
+        }
+    }
+
+    /// What a word names, whatever for: a file with what lies beside it, a folder that is a program.
+    fn count(&mut self, path: &Path) {
         let Ok(meta) = fs::metadata(path) else { return };
         if meta.is_dir() {
             if ENTRIES.iter().any(|entry| path.join(entry).exists()) {
@@ -528,6 +545,22 @@ impl Covered {
         self.warn(format!("what runs write below {} is not covered", root.display()));
     }
 
+    /// Takes out what the words behind a script name as its data: it lies beside many a script without an ending, as code may, and a person was told
+    /// that a change of it asks nothing.
+    fn what_it_works_on(&mut self) {
+        // By the folder that it really is in, and not by where a link leads: another name of it may be code.
+        let place = |file: &Path| {
+            file.parent().and_then(|folder| folder.canonicalize().ok()).zip(file.file_name().map(OsStr::to_owned))
+        };
+        let worked_on: BTreeSet<_> =
+            std::mem::take(&mut self.worked_on).iter().filter_map(|file| place(file)).collect();
+        let named = &self.named;
+        self.files.retain(|file| {
+            let is_program = named.contains(file) || is_program_file(file) || is_map(file);
+            is_program || place(file).is_none_or(|place| !worked_on.contains(&place))
+        });
+    }
+
     /// Says what becomes of the files of `ua` that were met: what the server is told the name of, it may load.
     fn what_ua_reads<'w>(&mut self, words: impl Iterator<Item = &'w str>) {
         let found: Vec<PathBuf> =
@@ -556,7 +589,7 @@ impl Covered {
         if !left.is_empty() {
             let names: Vec<String> = left.iter().map(|file| file.display().to_string()).collect();
             self.warn(format!(
-                "jobs, policies and other files of ua beside it may change without a question, since nothing of it names them: {}",
+                "these jobs, policies and other files of ua beside it may change without a question, because neither its words nor its code name them: {}",
                 names.join(", ")
             ));
         }
@@ -632,15 +665,10 @@ impl Covered {
 /// How much of a script is looked through for the name of a folder.
 const LOOKED_THROUGH: u64 = 4 * 1024 * 1024;
 
-/// Files that tell a loader where names of code lead, though they have the ending of data.
-const MAPS: [&str; 7] =
-    ["bunfig.toml", "deno.json", "import_map.json", "jsconfig.json", "package.json", "pyproject.toml", "tsconfig.json"];
-
 /// Whether a file of code, or one that says where code is, has this name in it.
 fn says(file: &Path, name: &[u8]) -> bool {
-    let is_map = file.file_name().and_then(OsStr::to_str).is_some_and(|name| MAPS.contains(&name));
     let is_data = has_ending(file, &DATA) || has_ending(file, &["toml"]) || !(is_code(file) || is_script(file));
-    if is_data && !is_map {
+    if is_data && !is_map(file) {
         return false;
     }
     let mut text = Vec::new();
@@ -649,48 +677,9 @@ fn says(file: &Path, name: &[u8]) -> bool {
         || text.windows(name.len().max(1)).any(|part| part == name)
 }
 
-fn is_code(path: &Path) -> bool {
-    has_ending(path, &CODE)
-}
-
-/// Whether a file is a program or a part of one, and nothing that a server may keep beside its script.
-pub(super) fn is_program_file(path: &Path) -> bool {
-    (is_code(path) && !has_ending(path, &DATA)) || begins_with(path, *b"#!")
-}
-
-/// Whether nothing that works in the folder of a project can take a file there for code, or for what says which code there is.
-fn is_data_of_project(path: &Path) -> bool {
-    let says = path
-        .file_name()
-        .and_then(OsStr::to_str)
-        .is_some_and(|name| TEXTS_OF_LAUNCHERS.iter().any(|text| name.starts_with(text)));
-    !says && !is_code(path) && (has_ending(path, &DATA) || has_ending(path, &DATA_OF_PROJECTS))
-}
-
-pub(super) fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
-}
-
 /// Whether an interpreter may take what follows this argument for its value: of what is not known, it may.
 fn takes_a_value(arg: &str) -> bool {
     arg.starts_with('-') && !arg.contains('=') && !arg.starts_with("--no-") && !SWITCHES.contains(&arg)
-}
-
-fn begins_with(path: &Path, wanted: [u8; 2]) -> bool {
-    let mut head = [0; 2];
-    open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == wanted
-}
-
-/// Whether a file says which interpreter runs it, or has no ending that says that it is something else.
-fn is_script(path: &Path) -> bool {
-    begins_with(path, *b"#!") || (path.extension().is_none() && path.is_file() && !begins_with(path, *b"\x7fE"))
-}
-
-/// Opens a file of a checkout: a pipe there is not waited for.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    #[expect(clippy::cast_possible_wrap, reason = "flags of open(2) are a C int")]
-    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    OpenOptions::new().read(true).custom_flags(without_waiting).open(path)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::covered::{Covered, open};
+use super::covered::Covered;
+use super::kinds::open;
 use super::launchers::{name_of, words_of};
 
 /// A launcher among the words of a command line, and what it may fetch.

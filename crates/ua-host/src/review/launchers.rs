@@ -7,8 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::covered::has_ending;
 use super::env_words::without_split_strings;
+use super::kinds::has_ending;
 use super::named::inside;
 
 /// A command line and the folder that it runs in.

@@ -12,7 +12,7 @@ use ua_core::RunSpec;
 use ua_llm::Script;
 use ua_mcp::McpConfig;
 
-use super::covered::open;
+use super::kinds::open;
 use crate::job_file::MAX_JOB_BYTES;
 use crate::settings;
 use crate::trust::PROJECT_FILE;

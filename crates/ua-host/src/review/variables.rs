@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use super::covered::{Covered, has_ending};
+use super::covered::Covered;
+use super::kinds::has_ending;
 use super::named::{inside, pieces};
 
 /// Variables that decide what code a program loads.
@@ -99,8 +100,10 @@ impl Covered {
                     if path.is_dir() && loads {
                         self.whole(&path);
                         self.warn(format!("{name} names {}: all that is not data counts there", path.display()));
-                    } else if path.is_file() && (loads || !has_ending(&path, &DATA)) {
+                    } else if path.is_file() && loads {
                         self.name(&path);
+                    } else if path.is_file() && !has_ending(&path, &DATA) {
+                        self.may_be_code(&path);
                     }
                 }
                 for ending in ADDED.into_iter().filter(|_| loads) {
