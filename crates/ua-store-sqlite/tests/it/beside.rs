@@ -1,5 +1,7 @@
 //! What stands beside a database: the log of a process that was killed is the database's own at any moment, and nobody else's is.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
