@@ -126,13 +126,13 @@ impl Upstream {
             TaskStands::Works(place) => return Ok(continues(place)),
             TaskStands::Ended(outcome) => outcome,
             TaskStands::HasResult => self.result_of(&process, permit, task).await?,
-            TaskStands::Asks => match self.answer_task(&process, permit, handle, task, &state).await? {
-                Some(place) => return Ok(continues(place)),
-                None => {
-                    self.abandon(permit, handle).await;
-                    Outcome::Lost { why: "its task asked for something that nobody could answer".to_owned() }
+            TaskStands::Asks => {
+                if let Some(place) = self.answer_task(&process, permit, handle, task, &state).await? {
+                    return Ok(continues(place));
                 }
-            },
+                self.abandon(permit, handle).await;
+                Outcome::Lost { why: "its task asked for something that nobody could answer".to_owned() }
+            }
         };
         if let Some(data) = state.pointer("/error/data").filter(|_| is_new) {
             self.keep_error_data(&permit.call().call_id, data);
@@ -182,7 +182,7 @@ impl Upstream {
                 return Err(TaskUnanswered::NotNow(format!("it did not answer {method} in time")));
             }
         };
-        let mut answer = answer.map_err(TaskUnanswered::of)?;
+        let mut answer = answer.map_err(|why| TaskUnanswered::of(&why))?;
         match (answer.get_mut("result").map(Value::take), answer.get("error")) {
             (Some(result), _) => Ok(result),
             (None, Some(error)) if error["code"].as_i64().is_some_and(is_unknown_task) => {
@@ -267,7 +267,7 @@ enum TaskUnanswered {
 }
 
 impl TaskUnanswered {
-    fn of(why: Unanswered) -> Self {
+    fn of(why: &Unanswered) -> Self {
         match why {
             Unanswered::Refused { status: 400 | 404 | 405 | 410, of_session: false, .. } => {
                 Self::Unknown(why.to_string())
