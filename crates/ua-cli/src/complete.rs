@@ -62,22 +62,23 @@ pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
         let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
         let found = store.find_calls(&query).await.ok()?;
         if !found.is_empty() {
-            return Some(found.into_iter().map(named_call).collect());
+            return Some(found.iter().map(named_call).collect());
         }
         let query = CallQuery { limit: LIMIT, ..CallQuery::default() };
-        Some(as_shown(prefix, store.find_calls(&query).await.ok()?.into_iter().map(named_call)))
+        let newest = store.find_calls(&query).await.ok()?;
+        Some(as_shown(prefix, newest.iter().map(named_call)))
     })
 }
 
 /// Calls whose outcome nobody knows.
 pub(crate) fn unknown_calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
-        let found = store.unknown_calls().await.ok()?.into_iter().map(named_call);
-        Some(of_ids(prefix, found.collect()))
+        let found = store.unknown_calls().await.ok()?;
+        Some(of_ids(prefix, found.iter().map(named_call).collect()))
     })
 }
 
-fn named_call(call: CallRecord) -> (String, String) {
+fn named_call(call: &CallRecord) -> (String, String) {
     (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words()))
 }
 
