@@ -27,7 +27,21 @@ struct State {
     polls: u32,
     /// What the tool `order` is said to do.
     description: String,
+    /// What a task was handed that had asked for it.
+    handed: Vec<Value>,
+    /// Where the connection ends that brings it the first time.
+    cut: Option<Cut>,
 }
+
+/// Around what a task does with what it is handed.
+#[derive(Debug, Clone, Copy)]
+enum Cut {
+    Before,
+    Behind,
+}
+
+/// Instead of an answer the connection ends.
+const CUT: i64 = 0;
 
 struct Server {
     address: SocketAddr,
@@ -47,6 +61,7 @@ impl Server {
                 let Some((_, request)) = read(&stream) else { continue };
                 let answer = answer(&mut serving.lock().unwrap(), &request);
                 let (status, body) = match answer {
+                    Err(CUT) => continue,
                     Ok(mut result) => {
                         if result.get("resultType").is_none() {
                             result["resultType"] = json!("complete");
@@ -92,11 +107,13 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
     match request["method"].as_str().unwrap() {
         "server/discover" => Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "shop", "version": "1"}}})),
-        "tools/list" => Ok(json!({"tools": [tool("order", &state.description), tool("render", "Renders.")]})),
+        "tools/list" => Ok(
+            json!({"tools": [tool("order", &state.description), tool("render", "Renders."), tool("engrave", "Engraves.")]}),
+        ),
         "tools/call" => {
             state.calls.push(params.clone());
-            if params["name"] == "render" {
-                let task = format!("task-{}", state.calls.len());
+            if params["name"] != "order" {
+                let task = format!("{}-{}", params["name"].as_str().unwrap(), state.calls.len());
                 state.ordered.push(json!("rendered"));
                 return Ok(
                     json!({"resultType": "task", "taskId": task, "status": "working", "createdAt": "2026-01-01T00:00:00Z",
@@ -122,13 +139,26 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
             let polls = state.polls;
             let asked = state.asked.entry(task.clone()).or_default();
             *asked += 1;
-            let status = if *asked > polls { "completed" } else { "working" };
+            let status = match *asked > polls {
+                true if task.starts_with("engrave") && state.handed.is_empty() => "input_required",
+                true => "completed",
+                false => "working",
+            };
             Ok(
                 json!({"taskId": task, "status": status, "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
-                "ttlMs": null, "pollIntervalMs": 100, "statusMessage": "mixing colours",
+                "ttlMs": null, "pollIntervalMs": 100, "statusMessage": "mixing colours", "inputRequests": {"words": {
+                    "method": "elicitation/create", "params": {"message": "Which words?", "requestedSchema": {"type": "object",
+                    "required": ["words"], "properties": {"words": {"type": "string"}}}}}},
                 "result": {"content": [{"type": "text", "text": "a picture of a mug"}]}}),
             )
         }
+        "tasks/update" => match state.cut.take() {
+            Some(Cut::Before) => Err(CUT),
+            cut => {
+                state.handed.push(params["inputResponses"]["words"]["content"].clone());
+                if cut.is_some() { Err(CUT) } else { Ok(json!({})) }
+            }
+        },
         "tasks/cancel" => {
             state.cancelled.push(params["taskId"].as_str().unwrap().to_owned());
             Ok(json!({}))
@@ -222,6 +252,33 @@ fn a_task_is_asked_for_until_it_is_done_however_often_the_process_dies() {
     env.run(&["db", "check", "--invariants"]).code(0);
 }
 
+/// Whether its answer came back or not, and wherever the process died: what a person said reaches the task, and reaches it once.
+#[test]
+fn what_a_task_asked_for_is_handed_over_once_whatever_is_lost() {
+    for cut in [None, Some(Cut::Before), Some(Cut::Behind)] {
+        for point in ["", "after:tool.go_on:engrave", "before:store.keep_handle:engrave"] {
+            let what = format!("{cut:?} {point}");
+            let env = env();
+            let server = Server::start(0);
+            server.configure(&env);
+            let job = job(&env, "engrave", &json!({"text": "x", "expect": {"contains": ["a picture of a mug"]}}));
+            env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&["Which words?"]);
+            let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+            env.run(&["answer", &question, "accept", "--values", r#"{"words": "for Ada"}"#]).code(0);
+            server.state().cut = cut;
+            if !point.is_empty() {
+                env.run_killed_at(point, &["resume", "r"]);
+            }
+            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+            assert_eq!(server.state().handed, [json!({"words": "for Ada"})], "{what}");
+            assert_eq!(server.state().calls.len(), 1, "{what}");
+            assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1", "{what}");
+            assert_eq!(env.value("SELECT count(*) FROM questions"), "1", "{what}");
+            env.run(&["db", "check", "--invariants"]).code(0);
+        }
+    }
+}
+
 /// Another account has nothing of the task, and of the question that was answered: both wait until the configuration is put back.
 #[test]
 fn a_task_and_an_answer_wait_while_the_server_is_set_to_another_account() {
@@ -277,7 +334,7 @@ fn cancelling_a_run_cancels_its_task() {
     until("the task is asked for", || server.state().asked.values().any(|asked| *asked > 0));
     env.run(&["runs", "cancel", "r"]).code(0);
     live.wait().code(1);
-    assert_eq!(server.state().cancelled, ["task-1"]);
+    assert_eq!(server.state().cancelled, ["render-1"]);
     assert_eq!(env.value("SELECT status FROM tool_calls"), "unknown");
 }
 
@@ -287,7 +344,7 @@ fn a_tool_that_became_another_one_than_the_lock_says_is_refused_before_anything_
     let server = Server::start(0);
     server.configure(&env);
     env.run(&["tools", "lock", "--check"]).refused(1, &["mcp.lock is not there"]);
-    env.run(&["tools", "lock"]).code(0).says(&["2 tools of 1 server"]);
+    env.run(&["tools", "lock"]).code(0).says(&["3 tools of 1 server"]);
     env.run(&["tools", "lock", "--check"]).code(0);
     env.run(&["tools", "list"]).code(0).says(&["speaks MCP 2026-07-28"]);
     let job = job(&env, "order", &json!({"text": "Ordered."}));

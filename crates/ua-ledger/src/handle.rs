@@ -87,8 +87,9 @@ impl Ledger {
     ) -> Result<Admission, LedgerError> {
         let mut handle = attempt.handle.clone().unwrap_or_default();
         if handle.input.as_ref().is_some_and(|input| input.is_live || input.is_sent) {
-            // The connection on which it was asked is gone, or the answer may have arrived: the task says how it stands.
-            handle.input = None;
+            // The connection on which it was asked is gone, or the answer may have arrived: the task says how it stands. What may have arrived is
+            // kept with the handle: a task that still asks for it did not get it.
+            handle.input = handle.input.filter(|input| !input.is_live);
             self.close_elicitation(&call).await?;
         }
         match self.elicit(&call, handle).await? {

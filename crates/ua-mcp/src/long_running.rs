@@ -81,6 +81,14 @@ impl LiveCall {
     }
 }
 
+/// Whether a task still waits for what `input` answers: the same questions under the same names. What it got already it asks no more.
+fn still_asks(state: &Value, input: &Input) -> bool {
+    let waits = state.get("status").and_then(Value::as_str) == Some("input_required");
+    let Outcome::Continues(asked) = asked_for(state, None, input.round) else { return false };
+    let asked = asked.input.map(|asked| asked.requests).unwrap_or_default();
+    waits && input.answers.keys().all(|name| asked.contains_key(name) && asked.get(name) == input.requests.get(name))
+}
+
 impl McpTransport {
     /// Sends a request of a permitted attempt and waits until it ends, or until it asks for something, which is kept in the handle.
     pub(crate) async fn follow(
@@ -155,7 +163,14 @@ impl McpTransport {
         }
         match (&handle.task, &handle.input) {
             (Some(task), Some(input)) if !input.answers.is_empty() => {
-                self.update(server, &connection, handle, task, input).await
+                // Whether what was handed over arrived is not known where its answer was lost: the task knows.
+                match connection.ask("tasks/get", of_task(task, [])).await {
+                    Ok(state) if still_asks(&state, input) => {
+                        self.update(server, &connection, handle, task, input).await
+                    }
+                    Ok(_) => Ok(Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() }))),
+                    Err(why) => Self::no_state(server, &connection, task, why),
+                }
             }
             (Some(task), _) => self.poll(server, permit, &connection, handle, task).await,
             (None, Some(input)) => {
