@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 64] = [
+const MUTANTS: [Mutant; 66] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -481,6 +481,24 @@ const MUTANTS: [Mutant; 64] = [
             "--broken-rule",
             "retries-look-at-nobody",
         ],
+    ),
+    lane(
+        "–",
+        "a key under which something was done is used again where a person said that it did not happen",
+        &[
+            "explore",
+            "--scene",
+            "fork-behind-correction",
+            "--deviations",
+            "0",
+            "--broken-rule",
+            "corrected-keys-stay-good",
+        ],
+    ),
+    lane(
+        "–",
+        "what was accepted of a copy that was put back counts as never sent",
+        &["explore", "--scene", "restore-of-planned", "--deviations", "0", "--broken-rule", "accepted-as-unsent"],
     ),
 ];
 

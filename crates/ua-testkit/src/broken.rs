@@ -14,7 +14,7 @@ use ua_runner::ChildDriver;
 use ua_store::conformance::{StoreSeam, Undisturbed, Writes};
 use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLease, StartAttempt, Store, StoreError};
 
-use crate::broken_core::{AbortOfOneCall, Blind, RefusalEndsDoubt};
+use crate::broken_core::{AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, RefusalEndsDoubt};
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
 /// A rule that can be broken on purpose.
@@ -56,11 +56,15 @@ pub enum BrokenRule {
     JudgedBeforeWaiting,
     /// Where an attempt went is not stored: `DestinationsForgotten`.
     DestinationsForgotten,
+    /// A key under which something was done counts as unused once a person said that it did not happen: [`CorrectedKeysStayGood`].
+    CorrectedKeysStayGood,
+    /// What a person accepts of a copy that was put back is not learnt from `effects.log`: [`AcceptedAsUnsent`].
+    AcceptedAsUnsent,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -79,6 +83,8 @@ impl BrokenRule {
         Self::StartsUnguarded,
         Self::JudgedBeforeWaiting,
         Self::DestinationsForgotten,
+        Self::CorrectedKeysStayGood,
+        Self::AcceptedAsUnsent,
     ];
 
     /// Its name on a command line.
@@ -102,6 +108,8 @@ impl BrokenRule {
             Self::StartsUnguarded => "starts-unguarded",
             Self::JudgedBeforeWaiting => "judged-before-waiting",
             Self::DestinationsForgotten => "destinations-forgotten",
+            Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
+            Self::AcceptedAsUnsent => "accepted-as-unsent",
         }
     }
 
@@ -130,6 +138,8 @@ impl BrokenRule {
             | Self::HandoffForgotten
             | Self::RestoreLooksAtOneRun
             | Self::AbortOfOneCall
+            | Self::CorrectedKeysStayGood
+            | Self::AcceptedAsUnsent
             | Self::JudgedBeforeWaiting => None,
         }
     }
@@ -156,11 +166,29 @@ impl BrokenRule {
 
     /// The store as people write to it, with the rule broken, when it is about what they say.
     pub fn people(self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
-        if self == Self::AbortOfOneCall {
-            Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(Arc::new(AbortOfOneCall)))
-        } else {
-            inner
-        }
+        let writes: Arc<dyn Writes> = match self {
+            Self::AbortOfOneCall => Arc::new(AbortOfOneCall),
+            Self::CorrectedKeysStayGood => Arc::new(CorrectedKeysStayGood),
+            Self::AcceptedAsUnsent => Arc::new(AcceptedAsUnsent),
+            Self::RunningAfterDispatch
+            | Self::KeyWithoutPosition
+            | Self::NoFence
+            | Self::LostIsFailed
+            | Self::ForcedReplay
+            | Self::KeyOfThisProcess
+            | Self::NoEpochCheck
+            | Self::ProbeWithoutHorizon
+            | Self::ChildrenStartAgain
+            | Self::HandoffForgotten
+            | Self::RefusalEndsDoubt
+            | Self::SubAgentsUnseen
+            | Self::RestoreLooksAtOneRun
+            | Self::RetriesLookAtNobody
+            | Self::StartsUnguarded
+            | Self::JudgedBeforeWaiting
+            | Self::DestinationsForgotten => return inner,
+        };
+        Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(writes))
     }
 
     /// The policy file with the rule broken, when it is about policies: horizon and settle time of every probe shrink to nothing.
@@ -195,6 +223,8 @@ impl BrokenRule {
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
             | Self::JudgedBeforeWaiting
+            | Self::CorrectedKeysStayGood
+            | Self::AcceptedAsUnsent
             | Self::DestinationsForgotten => inner,
         }
     }

@@ -1,11 +1,11 @@
-//! Broken rules of the core: five ways in which an effect once happened twice without a person's word, or a person's word was lost.
+//! Broken rules of the core: ways in which an effect once happened twice or not at all without a person's word, or a person's word was lost.
 
 use async_trait::async_trait;
 use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
-    Related, RunStore as _, Store, StoreError, is_task,
+    Related, RowRef, RunStore as _, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -133,6 +133,34 @@ impl Writes for AbortOfOneCall {
                 let may_skip = inner.question(&answer.question_id).await?.choices.contains(&Choice::Skip);
                 answer.answer.choice = if may_skip { Choice::Skip } else { Choice::Continue };
             }
+        }
+        inner.commit(by, batch).await
+    }
+}
+
+/// Stores a person's word that something did not happen as one about a call in doubt, whose key stays good.
+pub struct CorrectedKeysStayGood;
+
+#[async_trait]
+impl Writes for CorrectedKeysStayGood {
+    async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
+        for change in batch.stands.iter_mut().chain(&mut batch.provided) {
+            let Change::Correct(correct) = change else { continue };
+            correct.correction.was = CallStatus::Unknown;
+        }
+        inner.commit(by, batch).await
+    }
+}
+
+/// Stores nothing of what lies beside a database that was put back.
+pub struct AcceptedAsUnsent;
+
+#[async_trait]
+impl Writes for AcceptedAsUnsent {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        if let Some(Change::Recall(recall)) = batch.stands.iter().find(|change| matches!(change, Change::Recall(_))) {
+            let row = RowRef::new("tool_calls", &recall.call_id);
+            return Err(StoreError::Conflict { row, why: "it counts as unsent".to_owned() });
         }
         inner.commit(by, batch).await
     }

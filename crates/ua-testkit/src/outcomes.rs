@@ -57,6 +57,8 @@ outcomes! {
         Accepts = "accepts",
         /// They raise the budgets.
         RaisesBudgets = "raises-budgets",
+        /// They see to it that what was done is not there any more, and put its record right.
+        PutsRight = "puts-right",
     }
 }
 

@@ -58,7 +58,8 @@ pub(crate) const fn not_of_person(outcome: PersonOutcome) -> Option<&'static str
         | PersonOutcome::Silent
         | PersonOutcome::Cancels
         | PersonOutcome::Accepts
-        | PersonOutcome::RaisesBudgets => {
+        | PersonOutcome::RaisesBudgets
+        | PersonOutcome::PutsRight => {
             Some("a cell asks one question at a time, and of somebody who looks; the simulation plays it")
         }
     }

@@ -46,7 +46,9 @@ impl Happening {
             Self::Write(..) | Self::Tool(..) | Self::Clock(_) | Self::MakeCopy | Self::GoBack => true,
             Self::Process(_, outcome) => *outcome != ProcessOutcome::SignalledTwice,
             Self::Answers(_, mind) => !matches!(mind, PersonOutcome::Looks),
-            Self::Person(outcome, _) => matches!(outcome, PersonOutcome::Forks | PersonOutcome::Cancels),
+            Self::Person(outcome, _) => {
+                matches!(outcome, PersonOutcome::Forks | PersonOutcome::Cancels | PersonOutcome::PutsRight)
+            }
         }
     }
 }
@@ -224,7 +226,7 @@ impl Stage {
                 continue;
             };
             let is_driven = self.is_driven(top);
-            self.people(may, top, run.status, is_driven, &of_top[top]);
+            self.people(may, top, run.status, is_driven, &of_top[top])?;
             if run.status.is_terminal() || is_driven {
                 continue;
             }
@@ -263,7 +265,14 @@ impl Stage {
     }
 
     /// What a person may do about a run.
-    fn people(&self, may: &mut Weighted, top: usize, status: RunStatus, is_driven: bool, open: &[&QuestionRecord]) {
+    fn people(
+        &self,
+        may: &mut Weighted,
+        top: usize,
+        status: RunStatus,
+        is_driven: bool,
+        open: &[&QuestionRecord],
+    ) -> Result<(), BoxError> {
         let is_over = status.is_terminal();
         let careless = 4 * usize::from(self.harm.is_careless);
         for outcome in PersonOutcome::ALL {
@@ -295,6 +304,11 @@ impl Stage {
                     may.push((weight * self.harm.forks.min(1), Happening::Person(*outcome, top)));
                     0
                 }
+                PersonOutcome::PutsRight => {
+                    let can = self.harm.corrections > 0 && !is_driven && self.undone_next(top)?.is_some();
+                    may.push((8 * usize::from(can), Happening::Person(*outcome, top)));
+                    0
+                }
             };
             if of_each > 0 && !is_over {
                 let is_claim = *outcome == PersonOutcome::ClaimsHappened;
@@ -302,6 +316,7 @@ impl Stage {
                 may.extend(open.iter().filter(fits).map(|one| (of_each, Happening::Answers((*one).clone(), *outcome))));
             }
         }
+        Ok(())
     }
 
     /// What happens next when nothing is left to chance but where processes die.

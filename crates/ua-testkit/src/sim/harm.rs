@@ -39,6 +39,8 @@ pub(super) struct Harm {
     pub(super) is_careless: bool,
     /// The run may ask for so few tool calls that it stops.
     pub(super) is_tight: bool,
+    /// Effects that a person undoes outside, and whose records they put right.
+    pub(super) corrections: usize,
 }
 
 impl Harm {
@@ -67,6 +69,7 @@ impl Harm {
             skips: if chance.one_in(4) { 1 + chance.below(2) } else { 0 },
             is_careless: chance.one_in(10),
             is_tight: chance.one_in(8),
+            corrections: now_and_then(6),
         }
     }
 }

@@ -22,7 +22,6 @@ use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
 
 use super::gates::{Gates, LifePlan};
 use super::job::POLICY;
-use super::mirror::Mirror;
 use super::model::{AskedBy, SimModel};
 use super::servers::{Reach, Servers};
 use crate::broken::BrokenRule;
@@ -43,7 +42,6 @@ pub(super) struct Life {
     pub(super) model: Arc<SimModel>,
     pub(super) servers: Arc<Servers>,
     pub(super) gates: Arc<Gates>,
-    pub(super) mirror: Arc<Mirror>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: StopSignal,
     pub(super) broken: Option<BrokenRule>,
@@ -53,11 +51,6 @@ pub(super) struct Life {
 const UPLOAD: &str = "a.txt";
 
 type Driven = Pin<Box<dyn Future<Output = Result<(Conclusion, RunRecord), SubAgentError>> + Send>>;
-
-/// The store has forgotten what this run sent.
-#[derive(Debug, thiserror::Error)]
-#[error("the database is an older copy: effects.log knows attempts of run {0} that it does not")]
-pub(super) struct Forgotten(RunId);
 
 /// The seams of one process: each crossing waits at its gates, and a broken rule stands behind them.
 struct Crossings {
@@ -99,9 +92,7 @@ impl ChildDriver for Life {
         workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
-        if child.end_mark().is_none() && !self.mirror.forgotten(self.store.as_ref(), &child.run_id).await?.is_empty() {
-            return Err(Box::new(Forgotten(child.run_id)));
-        }
+        PastKnown::of(self.store.as_ref(), &child).await?;
         let life = Self { stop: stop.clone(), ..self.clone() };
         life.drive_run(child.run_id, child.spec.objective.clone(), Some((above.clone(), workspace))).await
     }

@@ -1,16 +1,18 @@
 //! What `effects.log` is to a database: a line for each attempt that is not simply done again, for what came of it and for each word of a
 //! person, which a restored copy does not take back.
 //!
-//! The check before a run is driven (`PastKnown` of the runner, over `Store::forgotten`) asks the store, and the simulation's stores
-//! (`InRounds`) keep nothing beside themselves. The log is modelled here from its source, in one place, for both stores: a run is refused while the log has something about its family that the database does not have, unless a person said that the run
-//! is to end. What is left out: words of people that put a record right, which nobody says in the simulation, lines that a death between commit and append loses, cut lines, and lines of older versions, which do not
-//! say whose family they are of.
+//! The check before a run is driven (`PastKnown` of the runner) and what a person accepts (`ua_runner::accept_forgotten`) ask the store, over
+//! `Store::forgotten`. The simulation's stores (`InRounds`) ask here: the log is modelled from its source, in one place, for both stores. What is left
+//! out: words of people that put a record right, which nobody says in the simulation, lines that a death between commit and append loses, cut lines, and
+//! lines of older versions, which do not say whose family they are of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use ua_core::{CallId, CallStatus, QuestionId, RunId};
-use ua_store::{CallRecord, LedgerStore, QuestionsOf, RunStore, Store, StoreError};
+use ua_core::{CallId, CallStatus, QuestionId, RunId, Timestamp};
+use ua_store::{
+    AttemptRecord, CallRecord, Forgotten, LedgerStore, QuestionsOf, RunRecord, RunStore, Store, StoreError, stored_name,
+};
 
 use super::locked;
 
@@ -26,26 +28,54 @@ pub(super) struct Mirror {
 #[derive(Debug, Clone, Default)]
 struct Lines {
     root: Option<RunId>,
-    /// By call and number, whether it had come to an end.
-    attempts: BTreeMap<(CallId, u32), bool>,
+    /// By call and number, whether it had come to an end, and its line.
+    attempts: BTreeMap<(CallId, u32), (bool, Forgotten)>,
     /// The questions that were answered.
-    answered: BTreeSet<QuestionId>,
-    was_cancelled: bool,
+    answered: BTreeMap<QuestionId, Forgotten>,
+    cancelled: Option<Forgotten>,
 }
 
-/// What a store does not know of it.
-#[derive(Debug, Default)]
-pub(super) struct Forgotten {
-    /// Calls, of which it has less than there was.
-    pub(super) calls: BTreeSet<CallId>,
-    /// Whether words of people are among it.
-    words: bool,
+/// The line of an attempt as the log has it last.
+fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
+    let newest = attempt.attempt == call.attempt;
+    let status = match attempt.outcome.as_deref() {
+        _ if newest => call.status,
+        Some("not_sent") => CallStatus::FailedDefinite,
+        _ => CallStatus::Unknown,
+    };
+    Forgotten {
+        at: attempt.ended_at.unwrap_or(attempt.started_at).to_string(),
+        root: Some(call.root_run_id.to_string()),
+        tree: None,
+        run_id: call.run_id.to_string(),
+        tool_call_id: Some(call.call_id.to_string()),
+        attempt: attempt.attempt,
+        tool: call.name.raw.clone(),
+        idempotency_key: call.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
+        scope: call.scope.as_ref().map(|scope| scope.as_str().to_owned()),
+        status: status.as_str().to_owned(),
+        correction: None,
+        word: None,
+        question_id: None,
+    }
 }
 
-impl Forgotten {
-    /// Whether nothing is.
-    pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && !self.words
+/// The line of a word.
+fn said(run: &RunRecord, at: Timestamp, word: String, question: Option<&QuestionId>) -> Forgotten {
+    Forgotten {
+        at: at.to_string(),
+        root: Some(run.root_run_id.to_string()),
+        tree: None,
+        run_id: run.run_id.to_string(),
+        tool_call_id: None,
+        attempt: 0,
+        tool: String::new(),
+        idempotency_key: None,
+        scope: None,
+        status: String::new(),
+        correction: None,
+        word: Some(word),
+        question_id: question.map(ToString::to_string),
     }
 }
 
@@ -68,23 +98,40 @@ impl Mirror {
                 }
                 for attempt in store.attempts(&call.call_id).await? {
                     let has_ended = attempt.attempt < call.attempt || has_ended(&call);
-                    attempts.push(((call.call_id.clone(), attempt.attempt), has_ended));
+                    attempts.push(((call.call_id.clone(), attempt.attempt), (has_ended, line(&call, &attempt))));
                 }
             }
             let questions = store.questions_of(QuestionsOf::Run(run.run_id.clone())).await?;
-            let answered = questions.into_iter().filter(|question| question.answer.is_some());
+            let answered = questions.into_iter().filter_map(|question| {
+                let answer = question.answer.as_ref()?;
+                let line = said(
+                    &run,
+                    answer.answered_at,
+                    stored_name(&answer.choice).to_string(),
+                    Some(&question.question_id),
+                );
+                Some((question.question_id, line))
+            });
+            let answered: Vec<_> = answered.collect();
             let mut lines = locked(&self.lines);
             let of_run = lines.entry(run.run_id.clone()).or_default();
             of_run.root = Some(run.root_run_id.clone());
             of_run.attempts.extend(attempts);
-            of_run.answered.extend(answered.map(|question| question.question_id));
-            of_run.was_cancelled |= run.cancel_requested_at.is_some();
+            of_run.answered.extend(answered);
+            if let Some(at) = run.cancel_requested_at {
+                of_run.cancelled = Some(said(&run, at, "cancel".to_owned(), None));
+            }
         }
         Ok(())
     }
 
+    /// Whether it has nothing that a database could lack.
+    pub(super) fn is_empty(&self) -> bool {
+        locked(&self.lines).is_empty()
+    }
+
     /// What is known of this run's family that the store does not know.
-    pub(super) async fn forgotten(&self, store: &dyn Store, run: &RunId) -> Result<Forgotten, StoreError> {
+    pub(super) async fn forgotten(&self, store: &dyn Store, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         let root = store.run(run).await?.root_run_id;
         let is_asked = |of: &RunId, lines: &Lines| {
             if self.looks_at_one_run { of == run } else { lines.root.as_ref() == Some(&root) }
@@ -93,7 +140,7 @@ impl Mirror {
     }
 
     /// Everything that the store does not know, of whatever run.
-    pub(super) async fn all_forgotten(&self, store: &dyn Store) -> Result<Forgotten, StoreError> {
+    pub(super) async fn all_forgotten(&self, store: &dyn Store) -> Result<Vec<Forgotten>, StoreError> {
         self.unknown_to(store, |_, _| true).await
     }
 
@@ -101,15 +148,15 @@ impl Mirror {
         &self,
         store: &dyn Store,
         is_asked: impl Fn(&RunId, &Lines) -> bool,
-    ) -> Result<Forgotten, StoreError> {
+    ) -> Result<Vec<Forgotten>, StoreError> {
         let of_runs: Vec<(RunId, Lines)> = locked(&self.lines)
             .iter()
             .filter(|(run, lines)| is_asked(run, lines))
             .map(|(run, lines)| (run.clone(), lines.clone()))
             .collect();
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = Vec::new();
         for (run, lines) in of_runs {
-            for ((call, number), had_ended) in lines.attempts {
+            for ((call, number), (had_ended, line)) in lines.attempts {
                 let newest = store.attempts(&call).await?.into_iter().map(|attempt| attempt.attempt).max();
                 let is_known = match newest {
                     Some(newest) if newest == number => !had_ended || has_ended(&store.call(&call).await?),
@@ -117,18 +164,18 @@ impl Mirror {
                     None => false,
                 };
                 if !is_known {
-                    forgotten.calls.insert(call);
+                    forgotten.push(line);
                 }
             }
             let known = store.questions_of(QuestionsOf::Run(run.clone())).await?;
             let is_answered = |id: &QuestionId| known.iter().any(|one| one.question_id == *id && one.answer.is_some());
-            forgotten.words |= !lines.answered.iter().all(is_answered);
-            if lines.was_cancelled {
+            forgotten.extend(lines.answered.into_iter().filter(|(id, _)| !is_answered(id)).map(|(_, line)| line));
+            if let Some(line) = lines.cancelled {
                 let knows = store
                     .run(&run)
                     .await
                     .is_ok_and(|run| run.cancel_requested_at.is_some() || run.status.is_terminal());
-                forgotten.words |= !knows;
+                forgotten.extend((!knows).then_some(line));
             }
         }
         Ok(forgotten)
@@ -139,16 +186,14 @@ impl Mirror {
         std::mem::take(&mut *locked(&self.lines)).into_keys().collect()
     }
 
-    /// A person accepts what the log knows about the family of `root` until now; returns its runs.
-    pub(super) fn accept(&self, root: &RunId) -> Vec<RunId> {
-        let mut accepted = Vec::new();
-        locked(&self.lines).retain(|run, lines| {
-            let is_of_family = lines.root.as_ref() == Some(root);
-            if is_of_family {
-                accepted.push(run.clone());
-            }
-            !is_of_family
-        });
-        accepted
+    /// The runs of the family of `root` that the log knows.
+    pub(super) fn family_of(&self, root: &RunId) -> Vec<RunId> {
+        let lines = locked(&self.lines);
+        lines.iter().filter(|(_, lines)| lines.root.as_ref() == Some(root)).map(|(run, _)| run.clone()).collect()
+    }
+
+    /// A person accepts what the log knows about the family of `root` until now.
+    pub(super) fn accept(&self, root: &RunId) {
+        locked(&self.lines).retain(|_, lines| lines.root.as_ref() != Some(root));
     }
 }

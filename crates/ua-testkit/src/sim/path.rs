@@ -43,12 +43,16 @@ pub enum Scene {
     Restore,
     /// The store goes back to a copy that knows nothing of what a sub-agent sent before its process died.
     RestoreOfTasks,
+    /// The store goes back to a copy that has a call which was sent since, and does not know that it was.
+    RestoreOfPlanned,
     /// A person forks a run while its sub-agent sends, and the fork's sub-agent does the same.
     ForkBesideTasks,
     /// A call is turned away, its process dies, and a person forks the run.
     ForkBehindFailure,
     /// Each process behind the first one finds the tool servers set to another account, which knows nothing of what that one got.
     Moved,
+    /// A person undoes what a call did under a key, puts its record right, and forks the run so that it is done again.
+    ForkBehindCorrection,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -69,11 +73,12 @@ enum What {
     /// The fork begins to work.
     ForkStarts,
     TurnedAway,
+    PutRight,
 }
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -83,9 +88,11 @@ impl Scene {
         Self::Approved,
         Self::Restore,
         Self::RestoreOfTasks,
+        Self::RestoreOfPlanned,
         Self::ForkBesideTasks,
         Self::ForkBehindFailure,
         Self::Moved,
+        Self::ForkBehindCorrection,
     ];
 
     /// Its name on a command line.
@@ -100,9 +107,11 @@ impl Scene {
             Self::Approved => "approved",
             Self::Restore => "restore",
             Self::RestoreOfTasks => "restore-of-tasks",
+            Self::RestoreOfPlanned => "restore-of-planned",
             Self::ForkBesideTasks => "fork-beside-tasks",
             Self::ForkBehindFailure => "fork-behind-failure",
             Self::Moved => "moved",
+            Self::ForkBehindCorrection => "fork-behind-correction",
         }
     }
 
@@ -119,8 +128,10 @@ impl Scene {
             Self::ForkOfTasks => Intents::listed(&[&["order"]], &[&["post_comment"]]),
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
+            Self::RestoreOfPlanned => Intents::listed(&[&["order", "post_comment"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
+            Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
             Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
     }
@@ -143,6 +154,11 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("tool.invoke", Side::After)) },
                 anywhere(What::GoneBack),
             ],
+            Self::RestoreOfPlanned => vec![
+                Given { what: What::Copied, at: Some(("tool.invoke", Side::Before)) },
+                Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
+                anywhere(What::GoneBack),
+            ],
             Self::ForkBesideTasks => {
                 vec![Given { what: What::Forked, at: Some(("tool.invoke", Side::Before)) }, anywhere(What::ForkStarts)]
             }
@@ -151,7 +167,13 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("store.settle_attempt", Side::After)) },
                 anywhere(What::Forked),
             ],
+            Self::ForkBehindCorrection => vec![anywhere(What::PutRight), anywhere(What::Forked)],
         }
+    }
+
+    /// The turn at which a person forks; the newest when there is none.
+    pub(super) fn forks_at(self) -> Option<u32> {
+        (self == Self::ForkBehindCorrection).then_some(0)
     }
 
     /// What may go wrong, before deviations are counted.
@@ -170,6 +192,7 @@ impl Scene {
             restores: restores + usize::from(self == Self::Restore),
             aborts: with_people,
             skips: with_people,
+            corrections: of(|what| matches!(what, What::PutRight)),
             ..Harm::default()
         }
     }
@@ -244,9 +267,18 @@ impl Stage {
             | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft)) => stands(None),
             (What::Dies, Happening::Process(life, ProcessOutcome::Dies)) => stands(Some(*life)),
             (What::ForkStarts, Happening::Start(top)) => *top > 0,
-            (What::Copied | What::GoneBack | What::Forked | What::TurnedAway | What::Dies | What::ForkStarts, _) => {
-                false
-            }
+            // Behind the end of the run: before it the run itself does nothing again.
+            (What::PutRight, Happening::Person(PersonOutcome::PutsRight, _)) => true,
+            (
+                What::Copied
+                | What::GoneBack
+                | What::Forked
+                | What::TurnedAway
+                | What::Dies
+                | What::ForkStarts
+                | What::PutRight,
+                _,
+            ) => false,
         }
     }
 
@@ -295,7 +327,7 @@ impl Stage {
         words.push_str(&format!("{} {}\n{}\n", self.walked.deviations, self.walked.given, self.servers.account()));
         let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
         words.extend(said);
-        words.push_str(&format!("{:?} {:?}", self.forgotten, self.accepted));
+        words.push_str(&format!("{:?} {:?} {:?} {:?}", self.forgotten, self.gone, self.accepted, self.undone));
         let copied = self.copied.filter(|_| self.copied_at.is_some());
         Ok(sha256(format!("{} {copied:?}", canonical(&words))))
     }

@@ -57,7 +57,8 @@ fn choice(
         | PersonOutcome::Cancels
         | PersonOutcome::Forks
         | PersonOutcome::Accepts
-        | PersonOutcome::RaisesBudgets => return None,
+        | PersonOutcome::RaisesBudgets
+        | PersonOutcome::PutsRight => return None,
     };
     question.choices.contains(&chosen).then_some(chosen)
 }

@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, Store, StoreError, Turns,
+    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord, RunRecords,
+    RunsOf, Store, StoreError, TrailOf, Turns,
 };
 
 use super::locked;
+use super::mirror::Mirror;
 
 /// How many rounds are over, and who waits for the next end of one.
 #[derive(Debug, Default)]
@@ -72,9 +73,11 @@ impl<T: Unpin> Future for Answer<'_, T> {
     }
 }
 
-/// A store as a simulation has it: nothing lies beside it.
+/// A store as a simulation has it, with what lies beside it.
 pub(super) struct InRounds {
     pub(super) store: Arc<dyn Store>,
+    /// For both stores, and with its broken rules.
+    pub(super) beside: Arc<Mirror>,
     /// Lives learn at the end of a round what they asked for; people and the stage, at once.
     pub(super) rounds: Option<Arc<Rounds>>,
 }
@@ -129,11 +132,8 @@ impl Store for InRounds {
     ) -> Result<Around, StoreError> {
         self.answer(self.store.around(call, scope, key)).await
     }
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.answer(self.store.receipt(call)).await
-    }
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.answer(self.store.trail(call)).await
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
+        self.answer(self.store.trail(call, of)).await
     }
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
         self.answer(self.store.gateway_of(of)).await
@@ -145,12 +145,16 @@ impl Store for InRounds {
 
 #[async_trait]
 impl PastStore for InRounds {
-    /// What lies beside a database is played by `Mirror`, for both stores and with its broken rules.
-    async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        Ok(Vec::new())
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        // Most databases never went back, and nobody waits to learn that.
+        if self.beside.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.answer(self.beside.forgotten(self.store.as_ref(), run)).await
     }
 
-    async fn accept_forgotten(&self, _run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(&self, run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+        self.beside.accept(&self.store.run(run).await?.root_run_id);
         Ok(())
     }
 

@@ -116,6 +116,11 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// Whether it is one of this call.
+    pub(super) fn is_of(&self, call: &CallId) -> bool {
+        self.call == *call
+    }
+
     /// Whether it arrives after its caller gave it up, if it arrives.
     pub(super) fn is_late(&self) -> bool {
         self.given_up_at.is_some()
@@ -163,6 +168,8 @@ struct State {
     seen_keys: BTreeMap<String, (Value, Timestamp)>,
     sends: Vec<Send>,
     effects: Vec<Effect>,
+    /// How many of them were undone since.
+    undone: usize,
     /// The newest owner of each run that is known.
     owners: BTreeMap<RunId, usize>,
     /// Processes that were replaced between their last look at the epoch and so many sends; the fence is there for them.
@@ -246,6 +253,14 @@ impl Servers {
         locked(&self.state).effects.clone()
     }
 
+    /// What a call did is not there any more. Who did it knows its key all the same.
+    pub(super) fn undo(&self, call: &CallId) {
+        let mut state = locked(&self.state);
+        let before = state.effects.len();
+        state.effects.retain(|effect| effect.call != *call);
+        state.undone += before - state.effects.len();
+    }
+
     pub(super) fn sends(&self) -> Vec<Send> {
         locked(&self.state).sends.clone()
     }
@@ -303,7 +318,7 @@ impl Servers {
         let known_as = self.known_as(request.life, &request.key);
         let known = state.seen_keys.get(&known_as).filter(knows).map(|(answer, _)| answer.clone());
         let answer = known.unwrap_or_else(|| {
-            let number = state.effects.len() + 1;
+            let number = state.effects.len() + state.undone + 1;
             if tool.has_effect() || tool.kind == Kind::Replace {
                 let shown_from = now.plus(Duration::from_secs(SETTLE_SECONDS));
                 let Request { call, tag, arguments, send, .. } = request.clone();

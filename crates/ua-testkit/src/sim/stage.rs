@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ua_core::{Env, RunId, RunStatus, SeededEntropy, Sha256, Timestamp, sha256};
 use ua_dispatch::StopSignal;
-use ua_runner::top_of_tree;
+use ua_runner::{PastError, top_of_tree};
 use ua_store::{Choice, QuestionRecord, RunRecord, RunStore, StoreError};
 
 use super::chance::Chance;
@@ -21,7 +21,7 @@ use super::drawing::Happening;
 use super::gates::{Gate, Gates, Side};
 use super::harm::Harm;
 use super::job::{Intents, Shape};
-use super::life::{BoxError, Forgotten, words_of};
+use super::life::{BoxError, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
 use super::path::{Scene, Walked};
@@ -112,9 +112,13 @@ pub(super) struct Stage {
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
     pub(super) words: Vec<Word>,
-    /// Calls that a restored copy did not know, and those of them that a person accepted.
+    /// Calls of which a restored copy has less than there was, and those of them of which it has nothing.
     pub(super) forgotten: BTreeSet<ua_core::CallId>,
+    pub(super) gone: BTreeSet<ua_core::CallId>,
+    /// Runs of which a person accepted that.
     pub(super) accepted: BTreeSet<RunId>,
+    /// Intents whose effect a person undid.
+    pub(super) undone: BTreeSet<String>,
     /// When the copy was made that the store can go back to.
     pub(super) copied_at: Option<u64>,
     /// On a path: what state that copy has.
@@ -214,6 +218,7 @@ impl Stage {
         };
         let moves = options.path.as_ref().is_some_and(|path| path.scene == Scene::Moved);
         let servers = if moves { Servers::moving } else { Servers::new };
+        let mirror = Arc::new(Mirror::new(options.broken == Some(BrokenRule::RestoreLooksAtOneRun)));
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
@@ -229,8 +234,8 @@ impl Stage {
                 options.broken == Some(BrokenRule::JudgedBeforeWaiting),
             ),
             model: Arc::new(model),
-            store: StageStore::open(options.store, folder.path())?,
-            mirror: Arc::new(Mirror::new(options.broken == Some(BrokenRule::RestoreLooksAtOneRun))),
+            store: StageStore::open(options.store, folder.path(), Arc::clone(&mirror))?,
+            mirror,
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
             tops: vec![Top {
                 run: RunId::parse("run_sim")?,
@@ -251,6 +256,8 @@ impl Stage {
             trace: Vec::new(),
             words: Vec::new(),
             forgotten: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            undone: BTreeSet::new(),
             accepted: BTreeSet::new(),
             copied_at: None,
             copied: None,
@@ -312,7 +319,22 @@ impl Stage {
                 Some(_) | None => {}
             }
         }
-        Ok(true)
+        Ok(!self.is_looked_at_again()?)
+    }
+
+    /// Whether a person comes back to what has ended: there is something that they undo, or something undone that they have done again.
+    fn is_looked_at_again(&self) -> Result<bool, BoxError> {
+        if self.harm.forks > 0 && !self.undone.is_empty() {
+            return Ok(true);
+        }
+        if self.harm.corrections > 0 {
+            for top in 0..self.tops.len() {
+                if self.undone_next(top)?.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Draws until it is something that is not to be left out.
@@ -479,7 +501,7 @@ impl Stage {
 fn is_forgotten(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {
-        if error.is::<Forgotten>() {
+        if matches!(error.downcast_ref(), Some(PastError::Forgotten { .. })) {
             return true;
         }
         next = error.source();

@@ -8,6 +8,7 @@ use ua_core::{RunId, Timestamp};
 use ua_store::{MemStore, RunStore, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
+use super::mirror::Mirror;
 use super::rounds::{InRounds, Rounds};
 use super::task::block_on;
 
@@ -36,6 +37,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct StageStore {
     /// As the stage and people have it.
     pub(super) port: Arc<dyn Store>,
+    beside: Arc<Mirror>,
     rounds: Arc<Rounds>,
     behind: Behind,
 }
@@ -54,33 +56,34 @@ enum Behind {
     },
 }
 
-fn sqlite(database: &Path) -> Result<Arc<dyn Store>, StoreError> {
+fn sqlite(database: &Path, beside: &Arc<Mirror>) -> Result<Arc<dyn Store>, StoreError> {
     let config = SqliteConfig { effects_log: false, ..SqliteConfig::new(database) };
-    Ok(at_once(Arc::new(SqliteStore::open(config)?)))
+    Ok(at_once(Arc::new(SqliteStore::open(config)?), beside))
 }
 
 /// Whoever asks learns it at once. A database that was put back from a copy has a log beside it, which says what `Mirror` says for both stores.
-fn at_once(store: Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(InRounds { store, rounds: None })
+fn at_once(store: Arc<dyn Store>, beside: &Arc<Mirror>) -> Arc<dyn Store> {
+    Arc::new(InRounds { store, beside: Arc::clone(beside), rounds: None })
 }
 
 impl StageStore {
-    pub(super) fn open(kind: SimStore, folder: &Path) -> Result<Self, BoxError> {
+    pub(super) fn open(kind: SimStore, folder: &Path, beside: Arc<Mirror>) -> Result<Self, BoxError> {
         if kind == SimStore::Memory {
             let now = Arc::new(MemStore::default());
-            let (port, rounds) = (at_once(now.clone()), Arc::default());
-            return Ok(Self { port, rounds, behind: Behind::Memory { now, copy: None } });
+            let (port, rounds) = (at_once(now.clone(), &beside), Arc::default());
+            return Ok(Self { port, beside, rounds, behind: Behind::Memory { now, copy: None } });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
         let database = folder.join("runtime_state.db");
-        let (port, copy) = (sqlite(&database)?, folder.join("copy.db"));
+        let (port, copy) = (sqlite(&database, &beside)?, folder.join("copy.db"));
         let behind = Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, database, copy };
-        Ok(Self { port, rounds: Arc::default(), behind })
+        Ok(Self { port, beside, rounds: Arc::default(), behind })
     }
 
     /// The store as lives have it: they learn what they asked for when the store is at rest.
     pub(super) fn of_lives(&self) -> Arc<dyn Store> {
-        Arc::new(InRounds { store: Arc::clone(&self.port), rounds: Some(Arc::clone(&self.rounds)) })
+        let (store, beside) = (Arc::clone(&self.port), Arc::clone(&self.beside));
+        Arc::new(InRounds { store, beside, rounds: Some(Arc::clone(&self.rounds)) })
     }
 
     /// Makes the copy that [`go_back`](Self::go_back) goes back to.
@@ -102,13 +105,13 @@ impl StageStore {
         match &mut self.behind {
             Behind::Memory { now, copy } => {
                 *now = Arc::new(*copy.take().ok_or("no copy was made")?);
-                self.port = at_once(now.clone());
+                self.port = at_once(now.clone(), &self.beside);
             }
             Behind::Sqlite { runtime, database, copy, .. } => {
                 let _runtime = runtime.enter();
                 self.port = Arc::new(MemStore::default()); // lets go of the database
                 ua_store_sqlite::restore(copy, database, at)?;
-                self.port = sqlite(database)?;
+                self.port = sqlite(database, &self.beside)?;
             }
         }
         Ok(())

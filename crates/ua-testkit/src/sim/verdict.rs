@@ -146,9 +146,9 @@ impl Judge<'_> {
         })
     }
 
-    /// A person accepted that the database does not know what this call sent.
+    /// A person accepted that the database has nothing of this call. Of what it has it learns that it was sent, and a person is asked.
     fn was_accepted(&self, send: &Send) -> bool {
-        self.stage.forgotten.contains(&send.call) && self.stage.accepted.contains(&send.run)
+        self.stage.gone.contains(&send.call) && self.stage.accepted.contains(&send.run)
     }
 
     /// No call, and no intent, has its effect twice.
@@ -447,8 +447,10 @@ impl Judge<'_> {
                 let is_no = matches!(word.choice, Choice::Skip | Choice::Abort);
                 is_no && word.call.as_ref().is_some_and(|call| tag_of(&call.tool_use_id) == intent.tag)
             };
-            // A tool that says it failed is believed, and what was asked for often enough is given up.
-            let was_given_up = calls.iter().any(|call| call.status == CallStatus::FailedReported)
+            // A tool that says it failed is believed, and what was asked for often enough is given up. What a person undid is there again only if
+            // somebody was to do it behind that: whose record says that it did is held to it in `told`.
+            let was_given_up = self.stage.undone.contains(&intent.tag)
+                || calls.iter().any(|call| call.status == CallStatus::FailedReported)
                 || calls.len() >= MAX_ASKS
                 || self.stage.words.iter().any(gave_up);
             // A sub-agent that did not come to its end did not do everything.

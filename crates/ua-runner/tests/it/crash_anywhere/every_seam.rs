@@ -74,6 +74,9 @@ const fn of_person(outcome: PersonOutcome) -> Lane {
         PersonOutcome::RaisesBudgets => {
             Lane::Not("the job has no budget that it reaches; the simulation and `ua-e2e` play it")
         }
+        PersonOutcome::PutsRight => {
+            Lane::Not("the receivers here keep what they got; the simulation plays it, and `ua-e2e` the command")
+        }
     }
 }
 
@@ -341,7 +344,8 @@ async fn whatever_a_person_says_has_its_consequence_wherever_we_died() {
                 | PersonOutcome::Cancels
                 | PersonOutcome::Forks
                 | PersonOutcome::Accepts
-                | PersonOutcome::RaisesBudgets => unreachable!("it is not played here: `of_person`"),
+                | PersonOutcome::RaisesBudgets
+                | PersonOutcome::PutsRight => unreachable!("it is not played here: `of_person`"),
             };
             if let Some(choice) = choice {
                 scenario.say(&question, choice, words).await;

@@ -194,7 +194,6 @@ impl Stage {
             model: Arc::clone(&self.model),
             servers: Arc::clone(&self.servers),
             gates: Arc::clone(&self.gates),
-            mirror: Arc::clone(&self.mirror),
             clock: self.clock.clone(),
             stop: stop.clone(),
             broken: self.options.broken,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use ua_core::{Clock as _, RunId};
+use ua_core::{CallId, CallStatus, Clock as _, CorrectedTo, RunId};
 use ua_runner::{ForkError, ForkPlace, ForkPlan};
-use ua_store::{QuestionRecord, RunRecord, RunStore, StoreError};
+use ua_store::{CallRecord, Correction, LedgerStore as _, QuestionRecord, RunRecord, RunStore, StoreError};
 
-use super::super::job::tag_of;
+use super::super::job::{Kind, Tool, tag_of};
 use super::super::life::BoxError;
 use super::super::person;
 use super::super::task::block_on;
@@ -39,7 +39,8 @@ impl Stage {
             | PersonOutcome::Cancels
             | PersonOutcome::Forks
             | PersonOutcome::Accepts
-            | PersonOutcome::RaisesBudgets => {}
+            | PersonOutcome::RaisesBudgets
+            | PersonOutcome::PutsRight => {}
         }
         let about = word
             .call
@@ -81,10 +82,14 @@ impl Stage {
                 // They look at each line, and say that the runs may go on.
                 let runtime = self.store.enter();
                 let port = Arc::clone(&self.store.port);
+                let port = self.options.broken.map_or(Arc::clone(&port), |rule| rule.people(port));
                 let mut said = Vec::new();
                 for record in block_on(port.runs(u32::MAX))? {
-                    if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
-                        self.accepted.extend(self.mirror.accept(&record.root_run_id));
+                    let forgotten = block_on(port.forgotten(&record.run_id))?;
+                    if !forgotten.is_empty() {
+                        self.accepted.extend(self.mirror.family_of(&record.root_run_id));
+                        let now = self.clock.now();
+                        block_on(ua_runner::accept_forgotten(port.as_ref(), &record.run_id, &forgotten, now))?;
                         said.push(format!("a person accepts what the database forgot of {}", record.run_id));
                     }
                 }
@@ -99,6 +104,7 @@ impl Stage {
                 }
             }
             PersonOutcome::Forks => self.fork(top)?,
+            PersonOutcome::PutsRight => self.puts_right(top)?,
             // Answers have an event of their own, and who is silent does nothing.
             PersonOutcome::Looks
             | PersonOutcome::Remarks
@@ -116,9 +122,13 @@ impl Stage {
     pub(super) fn fork(&mut self, parent: usize) -> Result<(), BoxError> {
         self.harm.forks -= 1;
         let Some(record) = self.record(&self.tops[parent].run)? else { return Ok(()) };
-        let is_drawn = self.options.path.is_none();
-        let earlier = (is_drawn && self.chance.one_in(3))
-            .then(|| u32::try_from(self.chance.below(record.turn_index as usize + 1)).unwrap_or(0));
+        let earlier = match &self.options.path {
+            Some(path) => path.scene.forks_at(),
+            None if self.chance.one_in(3) => {
+                Some(u32::try_from(self.chance.below(record.turn_index as usize + 1)).unwrap_or(0))
+            }
+            None => None,
+        };
         let number = self.tops.len();
         let run = RunId::parse(&format!("run_fork_{number}"))?;
         let runtime = self.store.enter();
@@ -149,6 +159,52 @@ impl Stage {
         Ok(())
     }
 
+    /// The first call of the run whose effect is outside by its own doing, under a key, and which nothing under way could make again.
+    pub(in super::super) fn undone_next(&self, top: usize) -> Result<Option<CallRecord>, BoxError> {
+        let effects = self.servers.effects();
+        let flying = self.servers.requests();
+        let _runtime = self.store.enter();
+        let calls = block_on(self.store.port.calls(&self.tops[top].run, None))?;
+        Ok(calls.into_iter().find(|call| {
+            let is_keyed = Tool::named(&call.name.tool).is_some_and(|tool| tool.kind == Kind::Keyed);
+            let is_there = effects.iter().any(|effect| effect.call == call.call_id);
+            call.status == CallStatus::Succeeded
+                && is_keyed
+                && is_there
+                && !flying.iter().any(|request| request.is_of(&call.call_id))
+        }))
+    }
+
+    /// A person undoes outside what a call did, and says so of its record: whoever is to do it now does it anew.
+    fn puts_right(&mut self, top: usize) -> Result<(), BoxError> {
+        let Some(call) = self.undone_next(top)? else { return Ok(()) };
+        self.harm.corrections -= 1;
+        let correction = Correction {
+            outcome: CorrectedTo::NotHappened,
+            was: call.status,
+            reason: "I called it back".to_owned(),
+            proof: None,
+            by: "a person".to_owned(),
+            at: self.clock.now(),
+            of: None,
+        };
+        let runtime = self.store.enter();
+        let port = Arc::clone(&self.store.port);
+        let port = self.options.broken.map_or(Arc::clone(&port), |rule| rule.people(port));
+        let said = block_on(port.correct_call(ua_ledger::correct_call(&call, correction, true)));
+        drop(runtime);
+        match said {
+            Ok(_) => {
+                self.servers.undo(&call.call_id);
+                self.undone.insert(tag_of(&call.tool_use_id).to_owned());
+                self.say(format!("a person undoes {} {}", call.name.tool, tag_of(&call.tool_use_id)));
+            }
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
     /// The database goes back to its copy. The world does not, nor does the log of what was sent.
     pub(super) fn go_back(&mut self) -> Result<(), BoxError> {
         self.harm.restores -= 1;
@@ -166,8 +222,14 @@ impl Stage {
         self.store.go_back(self.clock.now())?;
         let runtime = self.store.enter();
         let forgotten = block_on(self.mirror.all_forgotten(self.store.port.as_ref()))?;
+        for call in forgotten.iter().filter_map(|known| known.tool_call_id.as_deref()) {
+            let call = CallId::parse(call)?;
+            if matches!(block_on(self.store.port.call(&call)), Err(StoreError::NotFound { .. })) {
+                self.gone.insert(call.clone());
+            }
+            self.forgotten.insert(call);
+        }
         drop(runtime);
-        self.forgotten.extend(forgotten.calls);
         self.words.retain(|word| word.step < copied_at);
         self.was_restored = true;
         for top in 0..self.tops.len() {
