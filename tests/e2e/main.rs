@@ -79,6 +79,7 @@ mod timeline;
 mod tool_server;
 mod trust;
 mod usage;
+mod went_back;
 mod wires;
 mod wrong_inputs;
 

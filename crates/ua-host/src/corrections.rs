@@ -94,6 +94,8 @@ pub async fn correct(
     call: &CallRecord,
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
+    // Whatever is decided here, that it was sent is true.
+    let call = &ua_runner::recall_one(store, &call.call_id).await.map_err(|e| recall_failed(&e))?;
     check(call, &said)?;
     let env = host.env();
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
@@ -145,6 +147,18 @@ pub async fn correct(
     };
     let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
     Ok((Taken::Recorded(Box::new(corrected)), then))
+}
+
+/// A call as it is by all that is known, also beside a database that went back in time: what was sent is not called unsent.
+///
+/// # Errors
+/// The database, or what lies beside it, cannot be read.
+pub async fn as_known(store: &dyn Store, call: CallRecord) -> Result<CallRecord, HostError> {
+    ua_runner::recalled(store, call).await.map_err(|e| recall_failed(&e))
+}
+
+fn recall_failed(error: &StoreError) -> HostError {
+    HostError::store("compare the database with effects.log", error)
 }
 
 /// The answer to a call that was kept beside the database and says what came of it.

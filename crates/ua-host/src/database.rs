@@ -7,8 +7,8 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
     FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore, QuestionRecord,
-    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns,
+    QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, TrailOf,
+    Turns,
 };
 #[cfg(feature = "postgres")]
 use ua_store_postgres::PostgresStore;
@@ -202,12 +202,8 @@ impl Store for Database {
         self.port().around(call, scope, key).await
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.port().receipt(call).await
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.port().trail(call).await
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
+        self.port().trail(call, of).await
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {

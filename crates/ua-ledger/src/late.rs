@@ -43,6 +43,12 @@ pub fn said(reply: &RawReply) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Whether an answer is one to an attempt that this database has: one that is older than the attempt of its number was given to another, of before
+/// the database was put back.
+pub fn is_of_attempt(attempts: &[AttemptRecord], late: &LateReply) -> bool {
+    attempts.iter().any(|attempt| attempt.attempt == late.attempt && attempt.started_at <= late.at)
+}
+
 /// The answer that says what came of a call in doubt: that of its newest attempt, which came after the attempt began, and says what
 /// happened. An answer that is older belongs to a database that was put back since. That the newest attempt did nothing says nothing about
 /// an earlier one that is in doubt, and that a request was turned away unread is no proof that is good for ever: a person is asked then.
@@ -59,7 +65,7 @@ pub(crate) fn answer_beside<'l>(
         late.tool_call_id == call.call_id
             && late.run_id == call.run_id
             && late.attempt == newest.attempt
-            && late.at >= newest.started_at
+            && is_of_attempt(attempts, late)
     };
     if newest.outcome.as_deref() != Some("lost") {
         return None;
@@ -82,7 +88,7 @@ pub fn kept_answer<'l>(call: &CallRecord, attempts: &[AttemptRecord], late: &'l 
         late.tool_call_id == call.call_id
             && late.run_id == call.run_id
             && late.attempt == newest.attempt
-            && late.at >= newest.started_at
+            && is_of_attempt(attempts, late)
             && !late.reply.turns_away()
             && interpret(&late.reply, &call.policy).status != CallStatus::Unknown
     })

@@ -25,8 +25,8 @@ use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timesta
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
     Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, PastStore, QuestionRecord,
-    QuestionsOf, ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt,
-    StartAttempt, Store, StoreError, Turns,
+    QuestionsOf, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
+    StoreError, TrailOf, Turns,
 };
 
 use crate::late::{LateReplies, NoLateReplies, late_reply};
@@ -472,14 +472,9 @@ impl Store for Outbox {
         self.store.around(call, scope, key).await
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
         self.flush().await?;
-        self.store.receipt(call).await
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.flush().await?;
-        self.store.trail(call).await
+        self.store.trail(call, of).await
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {

@@ -139,6 +139,9 @@ async fn end_one(
         .map_err(RunError::at("charge the requests that were never answered"))?;
     let why = "the process that sent it ended before an answer was stored";
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
+    // What effects.log knows as sent is not told as never sent.
+    let recalled = crate::past::recall(store, &lease.run_id, Some(&lease.run_id)).await;
+    recalled.map_err(RunError::at("compare the database with effects.log"))?;
     apply_words(store, lease, now).await?;
     let mut records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
     settle_tasks(store, lease, &records, env).await?;

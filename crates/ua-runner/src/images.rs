@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use ua_core::{Block, Message, RawReply};
 use ua_llm::image_block;
-use ua_store::{CallRecord, RunRecord, Store, whole_reply};
+use ua_store::{CallRecord, LedgerStore as _, RunRecord, Store, whole_reply};
 
 use crate::compose::calls_of;
 use crate::error::RunError;

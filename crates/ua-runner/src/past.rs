@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{FailureClass, RunId};
-use ua_store::{Forgotten, RunRecord, Store, StoreError};
+use ua_core::{CallId, FailureClass, RunId, Timestamp};
+use ua_store::{CallRecord, Forgotten, LedgerStore as _, RunRecord, Store, StoreError, recall_of, rules};
 
 /// Proof that the database was compared with what is known beside it, and lacks nothing about the family of one run; or that the run is to
 /// end, and sends nothing more.
@@ -26,6 +26,7 @@ impl PastKnown {
     pub async fn of(store: &dyn Store, run: &RunRecord) -> Result<Self, PastError> {
         let known = Self { run: run.run_id.clone() };
         if run.end_mark().is_some() {
+            recall(store, &run.run_id, Some(&run.run_id)).await.map_err(PastError::Store)?;
             return Ok(known);
         }
         refuse_forgotten(store, &run.run_id).await?;
@@ -36,6 +37,67 @@ impl PastKnown {
     pub(crate) fn run(&self) -> &RunId {
         &self.run
     }
+}
+
+/// Has the database learn what lies beside it about calls of the family of `run` that it has, or about those of one run alone: a call of which it is
+/// known that it was sent is in doubt, not one that was never sent. What it does not know of is told all the same until a person accepts it.
+pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>) -> Result<(), StoreError> {
+    let forgotten = store.forgotten(run).await?;
+    let calls: BTreeSet<&str> = forgotten
+        .iter()
+        .filter(|known| only.is_none_or(|only| known.run_id == only.as_str()))
+        .filter_map(|known| known.tool_call_id.as_deref())
+        .collect();
+    for id in calls.into_iter().filter_map(|id| CallId::parse(id).ok()) {
+        let call = match store.call(&id).await {
+            Ok(call) => call,
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(recall) = recall_of(&call, &forgotten) else { continue };
+        match store.recall_call(recall).await {
+            // Its record, or that of the call that has its key, speaks against a repeat as it is.
+            Ok(_) | Err(StoreError::Conflict { .. } | StoreError::KeyTaken { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What is known of `call` beside its database as well.
+///
+/// # Errors
+/// Those of the store.
+pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord, StoreError> {
+    let (forgotten, current) = (store.forgotten(&call.run_id).await?, call.attempt.checked_sub(1));
+    let Some(recall) = recall_of(&call, &forgotten) else { return Ok(call) };
+    let attempts = if current.is_some() { store.attempts(&call.call_id).await? } else { Vec::new() };
+    let epoch = store.run(&call.run_id).await?.lease_epoch;
+    let seen = rules::call_recalled(call.clone(), attempts.into_iter().next_back(), &recall, epoch);
+    Ok(seen.ok().and_then(|mut seen| seen.steps.pop()).map_or(call, |last| last.call))
+}
+
+/// Stores what is known of a call beside its database; the call as it is then.
+///
+/// # Errors
+/// Those of the store.
+pub async fn recall_one(store: &dyn Store, call: &CallId) -> Result<CallRecord, StoreError> {
+    let call = store.call(call).await?;
+    let forgotten = store.forgotten(&call.run_id).await?;
+    match recall_of(&call, &forgotten) {
+        Some(recall) => store.recall_call(recall).await,
+        None => Ok(call),
+    }
+}
+
+/// Notes that a person looked at what was forgotten of `run` and its family, and accepts it. Of the calls that the database has it learns first that
+/// they were sent: they are decided like any that nobody knows the end of. What it does not have may be done again.
+///
+/// # Errors
+/// Those of the store.
+pub async fn accept(store: &dyn Store, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+    recall(store, run, None).await?;
+    store.accept_forgotten(run, forgotten, at).await
 }
 
 /// Refuses a run about whose family more is known than the database has.

@@ -328,14 +328,14 @@ impl Runs {
         self.store.unnoted()
     }
 
-    /// Notes that a person looked what became of all that, and lets the run be driven: what the database does not know of is done again when the
-    /// model asks for it. The same as `ua db accept`.
+    /// Notes that a person looked what became of all that, and lets the run be driven. A call that the database has is in doubt then, and is decided
+    /// as after a crash; what it does not have is done again when the model asks for it. The same as `ua db accept`.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::Store`].
     pub async fn accept_forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
         let forgotten = self.forgotten(id).await?;
-        let noted = self.store.accept_forgotten(&run_id(id)?, &forgotten, self.env.now()).await;
+        let noted = ua_runner::accept_forgotten(&*self.store, &run_id(id)?, &forgotten, self.env.now()).await;
         noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
     }
 

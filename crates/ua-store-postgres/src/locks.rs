@@ -124,6 +124,7 @@ impl Plan {
             Change::Override(change) => self.run(&change.run_id),
             Change::RequestCancel { run, .. } | Change::Acquire { run, .. } => self.run(run),
             Change::ResolveLate { call, .. } => self.call(call),
+            Change::Recall(recall) => self.call(&recall.call_id),
             Change::Correct(correct) => self.call(&correct.call_id),
             Change::Delete(deletion) => self.run(&deletion.run_id),
             Change::StartAttempt(start) => start.child.iter().for_each(|child| self.new_run(child)),

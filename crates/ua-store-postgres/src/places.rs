@@ -115,6 +115,7 @@ impl Db {
                     self.is_here(place, OF_RUN, "runs", parent)?;
                 }
                 Change::Delete(deletion) => self.is_here(place, OF_RUN, "runs", deletion.run_id.as_str())?,
+                Change::Recall(recall) => self.is_here(place, OF_CALL, "tool_calls", recall.call_id.as_str())?,
                 Change::Correct(correct) => self.is_here(place, OF_CALL, "tool_calls", correct.call_id.as_str())?,
                 Change::ResolveLate { call, .. } => self.is_here(place, OF_CALL, "tool_calls", call.as_str())?,
                 // Written by the owner of a run, who took it here; or of no consequence to what was sent.

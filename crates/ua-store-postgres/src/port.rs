@@ -8,8 +8,8 @@ use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
     FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
-    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RowRef, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, Store, StoreError, Turns, apply, apply_fleet,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RowRef, RunHead, RunQuery, RunRecord, RunRecords, RunsOf,
+    Store, StoreError, TrailOf, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -119,14 +119,15 @@ impl Store for PostgresStore {
         self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref())).await
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
         let call = call.clone();
-        self.read(move |db| db.newest_receipt(&call)).await
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        let call = call.clone();
-        self.read(move |db| Ok(CallTrail { attempts: db.attempts_of(&call)?, events: db.events_of(&call)? })).await
+        self.read(move |db| match of {
+            TrailOf::Changes => {
+                Ok(CallTrail { attempts: db.attempts_of(&call)?, events: db.events_of(&call)?, receipt: None })
+            }
+            TrailOf::Receipt => Ok(CallTrail { receipt: db.newest_receipt(&call)?, ..CallTrail::default() }),
+        })
+        .await
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {

@@ -437,6 +437,7 @@ fn asked_by(lease: &RunLease, batch: &Batch) -> Vec<(&'static str, &'static str,
             | Change::Acquire { .. }
             | Change::ResolveLate { .. }
             | Change::Correct(_)
+            | Change::Recall(_)
             | Change::Delete(_)
             | Change::PruneBlobs(_)
             | Change::NoteAlive { .. }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Scope, Timestamp};
 use ua_store::{CallRecord, Correction, QuestionRecord};
 
 use crate::column::json;
@@ -40,6 +40,8 @@ struct CallTail<'l> {
     lease_epoch: u64,
     root: &'l RunId,
     run_id: &'l RunId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'l Scope>,
     status: CallStatus,
     tool: &'l str,
     tool_call_id: &'l CallId,
@@ -80,6 +82,7 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         lease_epoch: epoch,
         root: &call.root_run_id,
         run_id: &call.run_id,
+        scope: call.scope.as_ref(),
         status: call.status,
         tool: &call.name.raw,
         tool_call_id: &call.call_id,

@@ -246,6 +246,7 @@ fn words(db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
             attempt: 0,
             tool: String::new(),
             idempotency_key: None,
+            scope: None,
             status: String::new(),
             correction: None,
             word: row.get(4)?,

@@ -9,8 +9,8 @@ use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
     FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
-    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords,
-    RunsOf, Store, StoreError, Turns, apply, apply_fleet,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, TrailOf, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -132,12 +132,14 @@ impl Store for SqliteStore {
         self.look(|db| around(db, call, scope, key)).await
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.look(|db| db.newest_receipt(call)).await
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.look(|db| Ok(CallTrail { attempts: db.attempts_of(call)?, events: db.events_of(call)? })).await
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
+        self.look(|db| match of {
+            TrailOf::Changes => {
+                Ok(CallTrail { attempts: db.attempts_of(call)?, events: db.events_of(call)?, receipt: None })
+            }
+            TrailOf::Receipt => Ok(CallTrail { receipt: db.newest_receipt(call)?, ..CallTrail::default() }),
+        })
+        .await
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
@@ -169,7 +171,10 @@ impl PastStore for SqliteStore {
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
         let (of, known) = (run.clone(), forgotten.to_vec());
         let accepted = self.read(move |db| mirror::accepted_for(db, &of, known)).await?;
-        mirror::accept(&self.effects_log(), self.db_uuid(), &accepted, at)
+        mirror::accept(&self.effects_log(), self.db_uuid(), &accepted, at)?;
+        // What the database learned of it meanwhile counts again for one that is put back later.
+        let (log, id) = (self.effects_log(), self.db_uuid().to_owned());
+        self.read(move |db| mirror::catch_up(&log, &id, db)).await
     }
 
     fn unnoted(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
 use crate::change::{Author, Batch, Change, Committed, Done};
 use crate::commit::{
-    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,
+    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RecallCall,
     RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
     UnknownResolution,
 };
@@ -76,6 +76,7 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::Acquire { run, owner, at } => acquire(rows, by, &run, &owner, at),
         Change::ResolveLate { call, resolution, question, at } => resolve_late(rows, &call, resolution, &question, at),
         Change::Correct(correct) => correct_call(rows, correct),
+        Change::Recall(recall) => recall_call(rows, &recall),
         Change::OpenSession(new) => open_session(rows, *new).map(run_done),
         Change::PruneBlobs(prune) => prune_blobs(rows, &prune),
         Change::Delete(deletion) => delete_run(rows, &deletion),
@@ -294,6 +295,36 @@ fn resolve_late<R: Rows>(
     let (attempt, threshold) = (rows.current_attempt(&call)?, run.spec.settings.blob_threshold_bytes);
     let resolved = rules::call_resolved(call, attempt, resolution, question, threshold, at)?;
     put_resolved(rows, resolved, run.lease_epoch, at).map(Done::Call)
+}
+
+fn recall_call<R: Rows>(rows: &R, recall: &RecallCall) -> Result<Done, R::Error> {
+    let call = rows.call(&recall.call_id)?;
+    let epoch = rows.run(&call.run_id)?.lease_epoch;
+    let recalled = rules::call_recalled(call.clone(), rows.current_attempt(&call)?, recall, epoch)?;
+    let Some(last) = recalled.steps.last() else { return Ok(Done::Call(call)) };
+    let (call, at) = (last.call.clone(), last.call.updated_at);
+    for step in &recalled.steps {
+        if let Some(key) = step.call.idempotency_key.as_ref().filter(|_| step.call.status.claims_key())
+            && let Some(holder) = rows.key_holder(key)?.filter(|holder| holder.call_id != call.call_id)
+        {
+            let (by, status) = (holder.call_id, holder.status);
+            return Err(StoreError::KeyTaken { call: call.call_id, by, status }.into());
+        }
+        rows.update_call(&step.call, epoch)?;
+        match &step.attempt {
+            attempt if step.is_new => rows.insert_attempt(attempt)?,
+            attempt => rows.end_attempt(attempt)?,
+        }
+    }
+    // Whatever was asked about it was asked before, and about less.
+    if let Some(question) = rows.waiting_question(&call.call_id)? {
+        let closed = rules::question_closed(question, &call.run_id, at)?;
+        let because = "effects.log knows that its call was sent since".to_owned();
+        rows.update_question(&QuestionRecord { closed_because: Some(because), ..closed })?;
+    }
+    let run = Arc::new(rows.run(&call.run_id)?);
+    put_taint(rows, run, Taint::of(&call.policy))?;
+    Ok(Done::Call(call))
 }
 
 fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Error> {

@@ -14,8 +14,8 @@ use crate::Durability;
 use crate::archive_store::{DeletedRun, RunDeletion};
 use crate::blob_store::{BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
-    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
+    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RecallCall,
+    RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
     UnknownResolution,
 };
 use crate::error::StoreError;
@@ -84,6 +84,8 @@ pub enum Change {
     },
     /// A person's word that puts a record right (synced).
     Correct(CorrectCall),
+    /// Attempts of a call that are known beside the database alone (synced).
+    Recall(RecallCall),
     /// A session of a client at the gateway, with its run (synced).
     OpenSession(Box<NewSession>),
     /// The content of blobs goes (synced).
@@ -246,6 +248,7 @@ impl Change {
             Self::Acquire { .. } => "store.acquire_run",
             Self::ResolveLate { .. } => "store.resolve_late",
             Self::Correct(_) => "store.correct_call",
+            Self::Recall(_) => "store.recall_call",
             Self::OpenSession(_) => "store.open_session",
             Self::PruneBlobs(_) => "store.prune_blobs",
             Self::Delete(_) => "store.delete_run",
@@ -294,6 +297,7 @@ impl Change {
             | Self::Acquire { .. }
             | Self::ResolveLate { .. }
             | Self::Correct(_)
+            | Self::Recall(_)
             | Self::OpenSession(_)
             | Self::PruneBlobs(_)
             | Self::Delete(_)
@@ -339,6 +343,7 @@ impl Change {
             Self::KeepHandle(keep) => Some(&keep.call_id),
             Self::SettleAttempt(settle) => Some(&settle.call_id),
             Self::Correct(correct) => Some(&correct.call_id),
+            Self::Recall(recall) => Some(&recall.call_id),
             Self::ResolveLate { call, .. }
             | Self::InterpretReceipt { call, .. }
             | Self::Deduplicate { call, .. }

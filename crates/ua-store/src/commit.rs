@@ -392,6 +392,32 @@ pub struct CorrectCall {
     pub is_idle: bool,
 }
 
+/// What is known beside the database about a call that the database has and of whose newest attempts it does not know; needs no lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecallCall {
+    /// Which call.
+    pub call_id: CallId,
+    /// Its attempts by number, lowest first; those that the database has change nothing.
+    pub attempts: Vec<RecalledAttempt>,
+}
+
+/// An attempt of which the database does not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecalledAttempt {
+    /// Its number.
+    pub attempt: u32,
+    /// The key it was sent under.
+    pub key: IdempotencyKey,
+    /// What it touched, if that is known.
+    pub scope: Option<Scope>,
+    /// When something was noted of it last.
+    pub at: Timestamp,
+    /// What was noted of it, in words.
+    pub said: String,
+    /// Whether it provably did nothing.
+    pub did_nothing: bool,
+}
+
 /// A question for a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewQuestion {

@@ -26,6 +26,7 @@ pub mod lost_answers;
 pub mod overrides;
 pub mod ownership;
 pub mod questions;
+pub mod recalled;
 pub mod related;
 pub mod samples;
 mod scene;
@@ -162,6 +163,10 @@ macro_rules! conformance_tests {
             corrections::a_duplicate_is_corrected_with_its_twin,
             corrections::a_correction_does_not_take_a_key_that_another_call_holds,
             corrections::a_correction_closes_the_question,
+            recalled::a_call_that_was_sent_is_in_doubt,
+            recalled::a_settled_call_is_not_recalled,
+            recalled::a_recalled_call_is_asked_about_anew,
+            recalled::a_recalled_call_takes_no_key_that_another_holds,
             questions::a_call_has_one_question_at_a_time,
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,

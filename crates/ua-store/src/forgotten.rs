@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Correction;
+use ua_core::{CallStatus, IdempotencyKey, Scope, Timestamp};
+
+use crate::commit::{RecallCall, RecalledAttempt};
+use crate::record::{CallRecord, Correction};
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,9 @@ pub struct Forgotten {
     pub tool: String,
     /// The key it was sent under.
     pub idempotency_key: Option<String>,
+    /// What it touched; lines of older versions, and of what has none, have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The last status that the log has for it; empty for a word.
     #[serde(default)]
     pub status: String,
@@ -53,6 +59,28 @@ impl Forgotten {
             (None, _, call) => format!("{}/{}", call.as_deref().unwrap_or_default(), self.attempt),
         }
     }
+}
+
+/// What is known of `call` beside its database and not in it; `None` when that is nothing.
+pub fn recall_of(call: &CallRecord, forgotten: &[Forgotten]) -> Option<RecallCall> {
+    let of_call = |known: &&Forgotten| {
+        known.attempt > call.attempt && known.tool_call_id.as_deref() == Some(call.call_id.as_str())
+    };
+    let mut attempts: Vec<RecalledAttempt> = forgotten.iter().filter(of_call).filter_map(recalled).collect();
+    attempts.sort_by_key(|attempt| attempt.attempt);
+    (!attempts.is_empty()).then(|| RecallCall { call_id: call.call_id.clone(), attempts })
+}
+
+/// An attempt as a line has it. That a person says that it did not happen is a word that is lost with its record, and is asked for again.
+fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
+    Some(RecalledAttempt {
+        attempt: known.attempt,
+        key: IdempotencyKey::from_stored(known.idempotency_key.clone()?),
+        scope: known.scope.clone().map(Scope::from_stored),
+        at: Timestamp::parse(&known.at)?,
+        said: known.status.clone(),
+        did_nothing: known.status == CallStatus::FailedDefinite.as_str() && known.correction.is_none(),
+    })
 }
 
 impl fmt::Display for Forgotten {

@@ -174,7 +174,9 @@ fn not_done(records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]
         let status = receipt.and_then(|receipt| receipt.settlement.as_ref()).map(|settlement| settlement.status);
         status == Some(CallStatus::FailedDefinite)
     };
-    attempts.iter().filter(|attempt| attempt.outcome.as_deref() == Some("not_sent") || refused(attempt)).count()
+    let is_nobodys = |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("not_sent") || refused(attempt);
+    // What went with the rows that say why it was sent.
+    attempts.iter().filter(|attempt| is_nobodys(attempt) || crate::rules::is_recalled(attempt)).count()
 }
 
 /// A receipt belongs to an attempt, once, and so does evidence that was found later; what succeeded has one, or says why not.

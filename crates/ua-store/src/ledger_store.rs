@@ -4,11 +4,11 @@ use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Time
 
 use crate::Durability;
 use crate::change::{Author, Batch, Change, one};
-use crate::commit::{CallCancel, CorrectCall, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{CallCancel, CorrectCall, KeepHandle, RecallCall, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
-use crate::record::{AttemptRecord, CallRecord, EventRecord, ReplayStatus, RunLease};
+use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
 use crate::relations::Relations;
-use crate::store::{CallsOf, Store, only};
+use crate::store::{CallsOf, Store, TrailOf, only};
 
 /// Tool calls, attempts and receipts: single changes and reads of a [`Store`] (Durable Jobs v1 spec §8.3; Context Storage & Durability §4).
 pub trait LedgerStore: Store {
@@ -137,6 +137,13 @@ pub trait LedgerStore: Store {
         async move { Ok(one(self, by, batch).await?.into_call()) }
     }
 
+    /// Stores attempts of a call that are known beside the database alone (synced): what nobody knows the end of is `unknown`. Needs no lease:
+    /// no owner can lack what it wrote itself.
+    fn recall_call(&self, recall: RecallCall) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Command, Batch::of([Change::Recall(recall)]));
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
+
     /// Notes what a resume did with a call (relaxed).
     fn note_replay(
         &self,
@@ -189,12 +196,17 @@ pub trait LedgerStore: Store {
 
     /// The attempts of a call, oldest first.
     fn attempts(&self, call: &CallId) -> impl Future<Output = Result<Vec<AttemptRecord>, StoreError>> + Send {
-        async move { Ok(self.trail(call).await?.attempts) }
+        async move { Ok(self.trail(call, TrailOf::Changes).await?.attempts) }
+    }
+
+    /// The newest receipt of a call.
+    fn receipt(&self, call: &CallId) -> impl Future<Output = Result<Option<ReceiptRecord>, StoreError>> + Send {
+        async move { Ok(self.trail(call, TrailOf::Receipt).await?.receipt) }
     }
 
     /// The status changes of a call, oldest first.
     fn events(&self, call: &CallId) -> impl Future<Output = Result<Vec<EventRecord>, StoreError>> + Send {
-        async move { Ok(self.trail(call).await?.events) }
+        async move { Ok(self.trail(call, TrailOf::Changes).await?.events) }
     }
 }
 

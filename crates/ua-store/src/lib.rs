@@ -53,8 +53,8 @@ pub use cell::Cell;
 pub use change::{Author, Batch, Change, Committed, Done};
 pub use commit::{
     Answer, AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun,
-    NewStep, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit,
-    TurnDraft, UnknownResolution,
+    NewStep, RecallCall, RecalledAttempt, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd,
+    StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
@@ -62,7 +62,7 @@ pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
     QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet,
 };
-pub use forgotten::Forgotten;
+pub use forgotten::{Forgotten, recall_of};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession, SameCall,
     SessionRecord, SessionsOf, is_gateway,
@@ -86,7 +86,7 @@ pub use run_store::RunStore;
 pub use standing::{
     CallSum, Keep, LeftOut, RequestSum, TELLING_TOKENS, first_kept, message_bytes, step_of, still_counts,
 };
-pub use store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
+pub use store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, TrailOf, Turns};
 pub use stored_name::stored_name;
 pub use taint::Taint;
 

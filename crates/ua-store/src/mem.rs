@@ -27,11 +27,11 @@ use crate::error::StoreError;
 use crate::forgotten::Forgotten;
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::lineage::LineageRecords;
-use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
+use crate::record::{CallRecord, MessageRecord, QuestionRecord, RunRecord, RunRecords};
 use crate::relations::Around;
 use crate::rows::around;
 use crate::rules;
-use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
+use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, TrailOf, Turns};
 use lineage::oldest_first;
 use model::Model;
 
@@ -200,15 +200,15 @@ impl Store for MemStore {
         around(&Transaction::of(&mut self.model()), call, scope, key)
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        Ok(self.model().receipts_of(call).last().cloned())
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
         let model = self.model();
-        Ok(CallTrail {
-            attempts: model.attempts_of(call).cloned().collect(),
-            events: model.events.iter().filter(|event| event.call_id == *call).cloned().collect(),
+        Ok(match of {
+            TrailOf::Changes => CallTrail {
+                attempts: model.attempts_of(call).cloned().collect(),
+                events: model.events.iter().filter(|event| event.call_id == *call).cloned().collect(),
+                receipt: None,
+            },
+            TrailOf::Receipt => CallTrail { receipt: model.receipts_of(call).last().cloned(), ..CallTrail::default() },
         })
     }
 

@@ -75,9 +75,20 @@ impl Turns {
     pub const NONE: Self = Self::Range(1, 0);
 }
 
-/// What happened to a call, oldest first.
+/// What of a call's past is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrailOf {
+    /// Its attempts and its changes of status.
+    Changes,
+    /// What came back last.
+    Receipt,
+}
+
+/// What happened to a call, oldest first: what was asked for of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallTrail {
+    /// Its newest receipt.
+    pub receipt: Option<ReceiptRecord>,
     /// Its attempts.
     pub attempts: Vec<AttemptRecord>,
     /// Its changes of status.
@@ -145,11 +156,8 @@ pub trait Store: PastStore {
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError>;
 
-    /// The newest receipt of a call.
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;
-
-    /// What happened to a call.
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError>;
+    /// What happened to a call, or its newest receipt.
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError>;
 
     /// What the gateway stored.
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError>;

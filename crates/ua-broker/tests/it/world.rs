@@ -254,7 +254,7 @@ impl GatewayWorld {
     pub(crate) fn receipt(&self, call: &CallRecord) -> Option<Value> {
         let (store, runtime) = self.store();
         runtime.block_on(async {
-            let receipt = ua_store::Store::receipt(&store, &call.call_id).await.unwrap()?;
+            let receipt = ua_store::LedgerStore::receipt(&store, &call.call_id).await.unwrap()?;
             let reply = ua_store::whole_reply(&store, &receipt).await.unwrap();
             let RawReply::ToolResult { result } = reply else { panic!("{reply:?}") };
             Some(result)

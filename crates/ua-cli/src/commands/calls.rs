@@ -311,8 +311,13 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
     }
     let is_stored = |late: &LateReply| receipt.as_ref().is_some_and(|receipt| receipt.attempt == late.attempt);
     for late in LateFile::at(home.late_replies()).about(&call.call_id).iter().filter(|late| !is_stored(late)) {
+        let whose = if ua_ledger::is_of_attempt(&attempts, late) {
+            "which the database did not take then"
+        } else {
+            "made before the database was put back"
+        };
         out.push_str(&format!(
-            "  kept answer    to attempt {} at {}, which the database did not take then: {}\n",
+            "  kept answer    to attempt {} at {}, {whose}: {}\n",
             late.attempt,
             moment::local(late.at, now),
             field(&ua_ledger::said(&late.reply), 400)
@@ -440,6 +445,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
 async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Result<u8, HostError> {
     let look = host.home().open_read_only()?;
     let seen = find::call(&look, &args.call).await?;
+    let seen = corrections::as_known(&look, seen).await?;
     corrections::check(&seen, &said)?;
     if !args.yes {
         if !is_attended() {
@@ -505,7 +511,8 @@ async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) ->
         None => "`ua calls list --unknown` shows the calls whose outcome is unknown, `ua questions` what waits for an answer".to_owned(),
         Some(outcome) => {
             let said = NewCorrection { outcome, reason: "TEXT".to_owned(), proof: None };
-            match corrections::check(call, &said) {
+            let known = corrections::as_known(store, call.clone()).await?;
+            match corrections::check(&known, &said) {
                 Ok(()) => format!(
                     "`ua calls resolve {} --as {outcome} --reason TEXT` records it; `ua calls show {}` has what is known",
                     call.call_id, call.call_id

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
-use ua_core::RunId;
+use ua_core::{CallId, CallStatus, RunId};
 use ua_host::Database;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
-use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _};
+use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _, StoreError};
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
@@ -268,9 +268,10 @@ async fn forgotten_of(store: &Database, run: &RunId) -> Result<Vec<Forgotten>, H
 }
 
 async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
-    let store = home.open_read_only()?;
-    let run = run_of(&store, name).await?;
-    let forgotten = forgotten_of(&store, &run).await?;
+    let look = home.open_read_only()?;
+    let run = run_of(&look, name).await?;
+    let forgotten = forgotten_of(&look, &run).await?;
+    ua_host::home::close(look);
     if crate::terminal::is_json() {
         let accepted = forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbAccepted { run_id: run.to_string(), accepted })?;
@@ -280,7 +281,11 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    store.accept_forgotten(&run, &forgotten, now).await.map_err(|e| HostError::store("write effects.log", &e))?;
+    let store = home.open()?;
+    let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
+    accepted.map_err(|e| HostError::store("write effects.log", &e))?;
+    let in_doubt = in_doubt(&store, &forgotten).await?;
+    ua_host::home::close(store);
     for attempt in &forgotten {
         tell(format!("accepted: {attempt}"));
     }
@@ -289,8 +294,31 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             "for run {run} and its family; what runs sent that are not in the database any more still counts for others"
         ));
     }
+    if !in_doubt.is_empty() {
+        tell(format!(
+            "of {} the database does not know what came of it: {}; {} records what you found out, and a resume decides about the others as after \
+             a crash",
+            if in_doubt.len() == 1 { "one call" } else { "these calls" },
+            in_doubt.join(", "),
+            ua_resume::correct_by_hand("CALL")
+        ));
+    }
     tell(format!("run {run} may be resumed: `ua resume {run}`"));
     Ok(OK)
+}
+
+/// The calls among what was accepted that the database has and whose end it does not know.
+async fn in_doubt(store: &Database, accepted: &[Forgotten]) -> Result<Vec<String>, HostError> {
+    let ids: BTreeSet<&str> = accepted.iter().filter_map(|known| known.tool_call_id.as_deref()).collect();
+    let mut found = Vec::new();
+    for id in ids.into_iter().filter_map(|id| CallId::parse(id).ok()) {
+        match store.call(&id).await {
+            Ok(call) if call.status == CallStatus::Unknown => found.push(id.to_string()),
+            Ok(_) | Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(HostError::store("read a call", &error)),
+        }
+    }
+    Ok(found)
 }
 
 async fn migrate(home: &Home) -> Result<u8, HostError> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ua_core::{CallId, CallStatus, Message, Origin, PlannedCall};
 use ua_dispatch::answer_for;
 use ua_llm::Conversation;
-use ua_store::{CallRecord, LedgerStore, ReplayStatus, RunRecords, RunStore, Store};
+use ua_store::{CallRecord, LedgerStore, ReplayStatus, RunRecords, RunStore};
 
 use super::Driver;
 use crate::error::{ResumeError, RunError};

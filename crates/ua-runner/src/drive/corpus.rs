@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 use ua_core::{CallStatus, RawReply, Sha256, SideEffectClass};
-use ua_store::{CallRecord, CorpusRef, Store, whole_reply};
+use ua_store::{CallRecord, CorpusRef, LedgerStore as _, whole_reply};
 
 use super::Driver;
 use crate::error::RunError;

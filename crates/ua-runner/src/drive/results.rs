@@ -6,7 +6,7 @@
 use ua_core::{Block, ToolContent};
 use ua_dispatch::{answer_for, answer_together};
 use ua_ledger::Ledger;
-use ua_store::{CallRecord, Store, whole_text};
+use ua_store::{CallRecord, LedgerStore as _, Store, whole_text};
 
 use crate::error::RunError;
 

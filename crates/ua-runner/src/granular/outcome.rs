@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
-use ua_store::{QuestionRecord, RunRecords, Store, StoreError};
+use ua_store::{QuestionRecord, RunRecords, Store, StoreError, TrailOf};
 
 use crate::budget::NOT_ENFORCED;
 use crate::machine::Conclusion;
@@ -86,7 +86,7 @@ pub async fn question_of_a_program(
     mut question: QuestionRecord,
 ) -> Result<QuestionRecord, StoreError> {
     let Some(call) = &question.call_id else { return Ok(question) };
-    let said = store.trail(call).await?.attempts.pop().and_then(|attempt| attempt.detail);
+    let said = store.trail(call, TrailOf::Changes).await?.attempts.pop().and_then(|attempt| attempt.detail);
     if let Some(said) = said.filter(|said| !said.is_empty() && !question.text.contains(said.as_str())) {
         question.text = format!("{}\nIts last attempt said: {said}", question.text.trim_end());
     }

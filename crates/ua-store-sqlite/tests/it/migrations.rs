@@ -8,7 +8,7 @@ use ua_core::{
 };
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    CallQuery, Choice, LedgerStore as _, NewRun, RunRecord, RunStore as _, StartAttempt, Store, StoreError,
+    CallQuery, Choice, LedgerStore as _, NewRun, RunRecord, RunStore as _, StartAttempt, Store, StoreError, TrailOf,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -206,7 +206,7 @@ async fn a_database_of_schema_16_keeps_every_row_of_its_runs() {
             }
         }
         let call = samples::call_id(&format!("{run}_call_1"));
-        wanted.push((scene.records().await, store.trail(&call).await.unwrap()));
+        wanted.push((scene.records().await, store.trail(&call, TrailOf::Changes).await.unwrap()));
     }
     store.close().unwrap();
     of_schema_16(&path, &made).unwrap();
@@ -226,7 +226,7 @@ async fn a_database_of_schema_16_keeps_every_row_of_its_runs() {
             records.turns.len() == 3 && records.attempts.len() == 3 && records.checkpoints.len() >= 2,
             "{records:?}"
         );
-        assert_eq!(store.trail(&samples::call_id(&format!("{run}_call_1"))).await.unwrap(), trail);
+        assert_eq!(store.trail(&samples::call_id(&format!("{run}_call_1")), TrailOf::Changes).await.unwrap(), trail);
     }
     // It goes on behind what was there.
     let run = samples::run_id("run_1");

@@ -6,7 +6,7 @@ use ua_core::{
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
-use super::{Scene, cancel};
+use super::{Scene, cancel, recalled};
 use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::overrides::OverrideKind;
@@ -152,6 +152,7 @@ enum Write {
     Happened { call: String, question: Option<QuestionId> },
     Skip { call: String, question: Option<QuestionId> },
     Correct { call: String, outcome: CorrectedTo, is_idle: bool },
+    Recall { call: String, attempts: u32, did_nothing: bool },
     Replay { call: String },
     Ask { name: String, call: Option<String> },
     Answer { question: String, choice: Choice },
@@ -243,6 +244,11 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
     };
     let stale = dice.one_in(10);
     match dice.below(32) {
+        0 if dice.one_in(4) => Write::Recall {
+            call: call_name(&[CallStatus::Prepared, CallStatus::Running, CallStatus::Unknown]),
+            attempts: u32::try_from(1 + dice.below(3)).unwrap(),
+            did_nothing: dice.one_in(4),
+        },
         0 => Write::Acquire,
         1 if dice.one_in(3) => Write::Park {
             status: *dice.pick(&[RunStatus::Stopped, RunStatus::WaitingForHuman, RunStatus::Running]).unwrap(),
@@ -436,6 +442,11 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             let Some(call) = records.call(&call_id(call)) else { return String::new() };
             let correct = CorrectCall { is_idle: *is_idle, ..samples::correct(call, *outcome, 100) };
             told(store.correct_call(correct).await)
+        }
+        Write::Recall { call, attempts, did_nothing } => {
+            let Some(call) = records.call(&call_id(call)) else { return String::new() };
+            let line = recalled::line(call, *attempts, *did_nothing);
+            told(store.recall_call(recalled::recall(call, vec![line])).await)
         }
         Write::Replay { call } => told(store.note_replay(&newest, &call_id(call), ReplayStatus::Held, now).await),
         Write::Ask { name, call } => {

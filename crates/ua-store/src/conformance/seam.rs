@@ -13,9 +13,9 @@ use crate::error::{Retry, StoreError};
 use crate::forgotten::Forgotten;
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::ledger_store::LedgerStore;
-use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
+use crate::record::{CallRecord, MessageRecord, QuestionRecord, RunRecord, RunRecords};
 use crate::relations::Around;
-use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
+use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, TrailOf, Turns};
 
 /// An enum whose members are listed once, with the words they are called by.
 #[macro_export]
@@ -335,11 +335,8 @@ impl Store for StoreSeam<'_> {
     ) -> Result<Around, StoreError> {
         self.writes.around(self.inner(), call, scope, key).await
     }
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.inner().receipt(call).await
-    }
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.inner().trail(call).await
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
+        self.inner().trail(call, of).await
     }
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
         self.inner().gateway_of(of).await

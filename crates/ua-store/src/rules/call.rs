@@ -24,7 +24,7 @@ pub fn owned_call(call: CallRecord, lease: &RunLease) -> Result<CallRecord, Stor
     if call.run_id == lease.run_id { Ok(call) } else { Err(not_found("tool_calls", &call.call_id)) }
 }
 
-fn moved(mut call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
+pub(super) fn moved(mut call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
     call.status =
         call.status.on(event).map_err(|illegal| conflict("tool_calls", &call.call_id, illegal.to_string()))?;
     call.updated_at = at;
@@ -115,7 +115,7 @@ pub fn call_begun(call: CallRecord, start: StartAttempt, epoch: u64) -> Result<C
 }
 
 /// The rows of a start, of a call that has moved from `before` to RUNNING.
-fn begun(
+pub(super) fn begun(
     mut call: CallRecord,
     before: CallStatus,
     is_approved: bool,

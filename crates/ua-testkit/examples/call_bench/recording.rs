@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, Store, StoreError, Turns,
+    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord, RunRecords,
+    RunsOf, Store, StoreError, TrailOf, Turns,
 };
 
 /// What was committed, in order.
@@ -91,12 +91,8 @@ impl Store for Recording {
         self.inner.around(call, scope, key).await
     }
 
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.inner.receipt(call).await
-    }
-
-    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.inner.trail(call).await
+    async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
+        self.inner.trail(call, of).await
     }
 
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {

@@ -14,7 +14,7 @@ use ua_ledger::{
 };
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
-use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, Store, StoreError};
+use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, StoreError};
 
 use super::member::{FIRST, Member, OTHER_WORDS, in_database};
 

@@ -1,0 +1,106 @@
+//! What is known beside the database of calls that it has: they were sent, and nobody has what came back.
+
+use ua_core::{CallStatus, CorrectedTo};
+
+use super::Scene;
+use super::samples::{self, at, call_id, key};
+use crate::commit::{CorrectCall, RecallCall, RecalledAttempt};
+use crate::error::StoreError;
+use crate::record::{AttemptRecord, CallRecord, QuestionStatus};
+use crate::rules::may_have_happened;
+use crate::{LedgerStore, RunStore, Store};
+
+pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> RecalledAttempt {
+    RecalledAttempt {
+        attempt,
+        key: call.idempotency_key.clone().unwrap_or_else(|| key(call.call_id.as_str())),
+        scope: call.scope.clone(),
+        at: at(60 + i64::from(attempt)),
+        said: "succeeded".to_owned(),
+        did_nothing,
+    }
+}
+
+pub(super) fn recall(call: &CallRecord, attempts: Vec<RecalledAttempt>) -> RecallCall {
+    RecallCall { call_id: call.call_id.clone(), attempts }
+}
+
+fn is_ended(attempt: &AttemptRecord) -> bool {
+    attempt.ended_at.is_some()
+}
+
+/// Whatever the database has of a call that may be sent: with one or two attempts more it is in doubt, or failed for sure where the last of them did
+/// nothing; each attempt has its row and its end, and a second time nothing changes.
+pub async fn a_call_that_was_sent_is_in_doubt(store: &dyn Store) {
+    for from in [CallStatus::Prepared, CallStatus::Running, CallStatus::Unknown, CallStatus::FailedDefinite] {
+        for more in 1..=2 {
+            for did_nothing in [false, true] {
+                let what = format!("{from}, {more} more, did_nothing: {did_nothing}");
+                let scene = Scene::begin(store, &format!("run_{from}_{more}_{did_nothing}")).await;
+                let call = scene.call_that_is(&format!("call_{from}_{more}_{did_nothing}"), from).await;
+                let last = call.attempt + more;
+                // The first of two lines may have been cut: of that attempt no more is known than that there was one.
+                let known = recall(&call, vec![line(&call, last, did_nothing)]);
+                let recalled = store.recall_call(known.clone()).await.unwrap();
+                let expected = if did_nothing { CallStatus::FailedDefinite } else { CallStatus::Unknown };
+                assert_eq!((recalled.status, recalled.attempt), (expected, last), "{what}");
+                let was_in_doubt = more == 2 || matches!(from, CallStatus::Running | CallStatus::Unknown);
+                assert_eq!(may_have_happened(&recalled), !did_nothing || was_in_doubt, "{what}");
+                let attempts = store.attempts(&call.call_id).await.unwrap();
+                let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
+                assert_eq!(numbers, Vec::from_iter(1..=last), "{what}");
+                assert!(attempts.iter().all(is_ended), "{what}");
+                let holder = store.key_holder(scene.run_id(), &line(&call, last, false).key).await.unwrap();
+                assert_eq!(holder.is_some(), recalled.status.claims_key(), "{what}");
+                assert_eq!(scene.records().await.call(&call.call_id), Some(&recalled), "{what}");
+
+                let events = store.events(&call.call_id).await.unwrap();
+                assert_eq!(store.recall_call(known).await.unwrap(), recalled, "{what}");
+                assert_eq!(store.events(&call.call_id).await.unwrap(), events, "{what}");
+                // It is a call like any other: a person can put its record right.
+                if recalled.status == CallStatus::Unknown {
+                    let word = samples::correct(&recalled, CorrectedTo::Happened, 90);
+                    let word = CorrectCall { is_idle: true, ..word };
+                    assert_eq!(store.correct_call(word).await.unwrap().status, CallStatus::Succeeded, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// A record that says what came of a call, or that no person lets it be sent, is not overwritten by a line beside it.
+pub async fn a_settled_call_is_not_recalled(store: &dyn Store) {
+    for from in [CallStatus::Succeeded, CallStatus::FailedReported, CallStatus::Cancelled] {
+        let scene = Scene::begin(store, &format!("run_{from}")).await;
+        let call = scene.call_that_is(&format!("call_{from}"), from).await;
+        let known = recall(&call, vec![line(&call, call.attempt + 1, false)]);
+        let refused = store.recall_call(known).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Conflict { .. }), "{from}: {refused}");
+        assert_eq!(store.call(&call.call_id).await.unwrap(), call, "{from}");
+    }
+}
+
+/// What was asked about a call before it was sent is no question any more.
+pub async fn a_recalled_call_is_asked_about_anew(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let call = scene.call_that_is("call_1", CallStatus::Prepared).await;
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    store.recall_call(recall(&call, vec![line(&call, 1, false)])).await.unwrap();
+    let question = store.question(&samples::question_id("q_1")).await.unwrap();
+    assert_eq!(question.status, QuestionStatus::Closed);
+    assert!(question.closed_because.unwrap().contains("was sent since"));
+    assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Unknown);
+}
+
+/// A key that another call took since stays with it.
+pub async fn a_recalled_call_takes_no_key_that_another_holds(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    let call = scene.bring("call_1", CallStatus::Prepared).await;
+    let other = scene.bring("call_2", CallStatus::Succeeded).await;
+    let mut known = line(&call, 1, false);
+    known.key = other.idempotency_key.clone().unwrap();
+    let refused = store.recall_call(recall(&call, vec![known])).await.unwrap_err();
+    assert!(matches!(refused, StoreError::KeyTaken { .. }), "{refused}");
+    assert_eq!(store.call(&call.call_id).await.unwrap(), call);
+}

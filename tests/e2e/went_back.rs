@@ -1,0 +1,147 @@
+//! A database that went back in time, and a call of it of which `effects.log` knows that it was sent: whatever the copy has of the call, and
+//! whatever a person does about it, nothing goes out again unasked and nothing is told that is not so.
+
+use serde_json::json;
+use ua_e2e::TestEnv;
+
+use super::env;
+
+/// What the copy has of the call that was sent after it was made.
+const KNOWN: [&str; 3] = ["a question whether it may be sent", "its plan", "its start"];
+
+/// A run whose comment was posted, and whose database is from before that.
+fn went_back(known: &str) -> TestEnv {
+    let env = env().with_forum();
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"text": "Done."},
+    ]);
+    let asks = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let plain = json!({"tools": {"builtin": false}});
+    let copy = env.arg("copy.db");
+    if known == KNOWN[0] {
+        env.run(&["job", &env.job(&asks, &turns), "--run-id", "r"]).code(75);
+        env.run(&["db", "backup", &copy]).code(0);
+        env.run(&["answer", &env.value("SELECT question_id FROM questions"), "approve"]).code(0);
+        env.run(&["resume", "r"]).code(0);
+    } else {
+        // The comment was posted by the process that died behind the copy, as its next life found out from a person.
+        let point = if known == KNOWN[1] {
+            "before:store.start_attempt:post_comment"
+        } else {
+            "before:tool.invoke:post_comment"
+        };
+        env.run_killed_at(point, &["job", &env.job(&plain, &turns), "--run-id", "r"]);
+        env.run(&["db", "backup", &copy]).code(0);
+        let output = env.run(&["resume", "r"]);
+        if known == KNOWN[2] {
+            let output = output.code(75);
+            output.shows(&["post_comment"]);
+            env.run(&["answer", &env.value("SELECT question_id FROM questions"), "retry"]).code(0);
+            env.run(&["resume", "r"]).code(0);
+        } else {
+            output.code(0);
+        }
+    }
+    assert_eq!(env.comments().len(), 1, "{known}");
+    env.run(&["db", "restore", &copy]).code(0);
+    assert_ne!(status(&env), "succeeded", "{known}: the copy does not know");
+    env
+}
+
+fn call(env: &TestEnv) -> String {
+    env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'r'")
+}
+
+fn status(env: &TestEnv) -> String {
+    env.value("SELECT status FROM tool_calls WHERE run_id = 'r'")
+}
+
+fn put_right(env: &TestEnv, what: &str) {
+    env.run(&["calls", "resolve", &call(env), "--as", what, "--reason", "I looked at the forum", "--yes"])
+        .code(0)
+        .says(&["is recorded as", what]);
+}
+
+fn is_sound(env: &TestEnv, comments: usize, what: &str) {
+    assert_eq!(env.comments().len(), comments, "{what}");
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+#[test]
+fn a_person_says_that_it_happened_before_the_copy_is_accepted_or_after() {
+    for known in KNOWN {
+        for says_first in [true, false] {
+            let env = went_back(known);
+            if says_first {
+                put_right(&env, "happened");
+            }
+            env.run(&["db", "accept", "r"]).code(0);
+            if !says_first {
+                assert_eq!(status(&env), "unknown", "{known}: nobody has what came back");
+                put_right(&env, "happened");
+            }
+            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+            is_sound(&env, 1, known);
+        }
+    }
+}
+
+#[test]
+fn what_was_accepted_is_asked_about_and_not_done_again() {
+    for known in KNOWN {
+        let env = went_back(known);
+        env.run(&["resume", "r"]).refused(74, &["is an older copy"]);
+        env.run(&["db", "accept", "r"])
+            .code(0)
+            .says(&["the database does not know what came of it", "ua calls resolve"]);
+        env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+        is_sound(&env, 1, known);
+        let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+        env.run(&["answer", &question, "happened"]).code(0);
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        is_sound(&env, 1, known);
+    }
+}
+
+#[test]
+fn a_fork_behind_the_acceptance_asks_before_it_does_it_as_well() {
+    for known in KNOWN {
+        let env = went_back(known);
+        env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).refused(74, &["is an older copy"]);
+        env.run(&["db", "accept", "r"]).code(0);
+        env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(75).shows(&["post_comment"]);
+        is_sound(&env, 1, known);
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_tells_that_it_may_have_happened() {
+    for known in KNOWN {
+        for end in ["cancel", "abort"] {
+            let env = went_back(known);
+            if end == "cancel" {
+                env.run(&["runs", "cancel", "r"]).code(0);
+            } else {
+                env.run(&["db", "accept", "r"]).code(0);
+                env.run(&["resume", "r"]).code(75);
+                let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+                env.run(&["answer", &question, "abort"]).code(0);
+                env.run(&["resume", "r"]).code(1);
+            }
+            let what = format!("{known}, {end}");
+            assert_eq!(status(&env), "unknown", "{what}");
+            let folder = std::path::PathBuf::from(env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'"));
+            let completion = std::fs::read_to_string(folder.join("job_completion_r.md")).unwrap_or_default();
+            assert!(!completion.to_lowercase().contains("not sent"), "{what}: {completion}");
+            assert!(
+                completion.contains("post_comment") && completion.to_lowercase().contains("unknown"),
+                "{what}: {completion}"
+            );
+            // And its record can still be put right.
+            put_right(&env, "happened");
+            env.run(&["db", "accept", "r"]).code(0);
+            is_sound(&env, 1, &what);
+        }
+    }
+}
