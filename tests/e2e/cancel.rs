@@ -1,5 +1,7 @@
 //! `ua runs cancel`, wherever the run stands: it ends without a resume unless a process drives it, and nothing more is sent.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use serde_json::json;
 use ua_e2e::TestEnv;
 
@@ -33,7 +35,7 @@ fn is_over_with(env: &TestEnv, calls: &[&str], said: &[&str]) {
     for (log, end) in
         [("run.log", "cancelled: not needed any more"), ("trace.jsonl", "\"status\":\"cancelled\",\"stop_reason\"")]
     {
-        let text = std::fs::read_to_string(env.workspace().join(log)).expect("a log");
+        let text = std::fs::read_to_string(env.workspace().join(log)).unwrap();
         let last = text.lines().last().unwrap_or_default();
         assert!(last.contains(end) && text.matches(end).count() == 1, "{log}: {text}");
     }

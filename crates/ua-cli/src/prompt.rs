@@ -451,7 +451,7 @@ mod tests {
         assert_eq!((pick("re", &doubt), pick("ab", &doubt)), (Picked::One(1), Picked::One(3)));
         let refused = |typed, words: &[&str]| match pick(typed, words) {
             Picked::Unclear(why) => why,
-            other => panic!("{other:?}"),
+            other @ (Picked::One(_) | Picked::Nothing) => panic!("{other:?}"),
         };
         assert_eq!(
             refused("r", &doubt),

@@ -227,15 +227,12 @@ fn write_where_the_whole_is(page: &mut Page, call: &CallRecord, content: &ToolTe
         return;
     }
     let (id, bytes) = (&call.call_id, content.whole_size());
-    match (content.blob(), place.blobs) {
-        (Some(blob), Some(folder)) => page.block(&format!(
-            "The whole result has {bytes} bytes: [{folder}/{name}.txt]({folder}/{name}.txt).",
-            name = blob.blob_id
-        )),
-        (Some(_), None) | (None, _) => {
-            let how = format!("The whole result has {bytes} bytes: `ua calls show {id} --full` prints it.");
-            page.block(&place.commands.complete(&how));
-        }
+    if let (Some(blob), Some(folder)) = (content.blob(), place.blobs) {
+        let name = &blob.blob_id;
+        page.block(&format!("The whole result has {bytes} bytes: [{folder}/{name}.txt]({folder}/{name}.txt)."));
+    } else {
+        let how = format!("The whole result has {bytes} bytes: `ua calls show {id} --full` prints it.");
+        page.block(&place.commands.complete(&how));
     }
 }
 

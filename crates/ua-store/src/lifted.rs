@@ -6,6 +6,7 @@
 //! from JSON pointers to references, stored beside the reply, says which markers are real.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -180,12 +181,12 @@ impl Lifting {
     }
 
     fn value(&mut self, value: &mut Value, pointer: &str, depth: usize) -> Rest {
-        if value.is_array() || value.is_object() {
-            if let Some(marker) = self.whole(value, pointer, depth) {
-                let bytes = marker.len() as u64 + 2;
-                *value = Value::String(marker);
-                return Rest { bytes, depth: 0 };
-            }
+        if (value.is_array() || value.is_object())
+            && let Some(marker) = self.whole(value, pointer, depth)
+        {
+            let bytes = marker.len() as u64 + 2;
+            *value = Value::String(marker);
+            return Rest { bytes, depth: 0 };
         }
         let mut rest = Rest { bytes: 8, depth: 0 };
         let mut add = |inner: Rest, name: usize| {
@@ -244,10 +245,10 @@ pub async fn whole_reply(blobs: &dyn Store, receipt: &ReceiptRecord) -> Result<R
 ///
 /// # Errors
 /// `Corrupt`, naming what cannot be put back.
-pub fn put_back(
+pub fn put_back<S: BuildHasher>(
     raw: &RawReply,
     lifted: &BTreeMap<String, Lifted>,
-    texts: &HashMap<BlobRef, String>,
+    texts: &HashMap<BlobRef, String, S>,
 ) -> Result<RawReply, StoreError> {
     let mut raw = raw.clone();
     let text_of = |blob: &BlobRef| texts.get(blob).map(String::as_str);
@@ -301,7 +302,7 @@ mod tests {
 
     /// Puts back what was lifted, from the blobs themselves.
     fn restored(raw: &RawReply, lifted: &BTreeMap<String, Lifted>, blobs: &[NewBlob]) -> Value {
-        let texts = blobs.iter().map(|new| (new.blob.clone(), new.content.clone())).collect();
+        let texts: HashMap<_, _> = blobs.iter().map(|new| (new.blob.clone(), new.content.clone())).collect();
         let RawReply::ToolResult { result } = put_back(raw, lifted, &texts).unwrap() else { panic!("{raw:?}") };
         result
     }

@@ -34,6 +34,7 @@ const OF_JSON: [View; 3] = [View::Compact, View::Plain, View::Parts];
 const OF_TEXT: [View; 2] = [View::Plain, View::Escaped];
 
 impl View {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
     fn is_plain(&self) -> bool {
         *self == Self::Plain
     }
@@ -299,7 +300,9 @@ mod tests {
             "\"quoted\" \\ and\nlines\n",
             "日本語の文字列です。",
         ];
-        let long = |seed: usize| (0..200).map(|n| format!("{}{n} ", words[(n * 7 + seed) % 4])).collect::<String>();
+        let long = |seed: usize| {
+            (0..200).fold(String::new(), |text, n| text + words[(n * 7 + seed) % 4] + &n.to_string() + " ")
+        };
         for seed in 0..8 {
             let base = NewBlob::new(long(seed));
             let bases = [Base::new(&base)];

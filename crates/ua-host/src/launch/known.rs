@@ -282,7 +282,7 @@ mod tests {
                     let args: Vec<String> = words.iter().map(|word| (*word).to_owned()).chain(word).collect();
                     let env = BTreeMap::from([("STATE_FILE".to_owned(), format!("srv/{kind}"))]);
                     // What has the ending of code is code where a word names it.
-                    let is_code = kind.ends_with(".pyc");
+                    let is_code = Path::new(kind).extension().is_some_and(|ending| ending == "pyc");
                     if is_code && named.is_some() {
                         continue;
                     }

@@ -16,6 +16,7 @@ const PLACE: &str = "UA_TEST_KILLED_AT";
 /// Not a test of its own: the process that is killed.
 #[tokio::test]
 async fn the_process_that_is_killed() {
+    #[expect(clippy::disallowed_methods, reason = "the process that is to be killed is told so by its environment")]
     let Ok(said) = std::env::var(PLACE) else { return };
     let [name, runs, path] = said.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
     let path = PathBuf::from(path);

@@ -50,7 +50,7 @@ pub async fn a_call_that_was_sent_is_in_doubt(store: &dyn Store) {
                 assert_eq!(may_have_happened(&recalled), !is_refuted, "{what}");
                 let attempts = store.attempts(&call.call_id).await.unwrap();
                 let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
-                assert_eq!(numbers, Vec::from_iter(1..=last), "{what}");
+                assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "{what}");
                 assert!(attempts.iter().all(is_ended), "{what}");
                 let holder = store.key_holder(scene.run_id(), &line(&call, last, false).key).await.unwrap();
                 assert_eq!(holder.is_some(), recalled.status.claims_key(), "{what}");
