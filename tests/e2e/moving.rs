@@ -190,6 +190,20 @@ fn a_move_that_is_killed_anywhere_is_taken_back_unless_it_arrived() {
     }
 }
 
+/// What lies beside the file is not moved, so what it says is heard before.
+#[test]
+fn a_database_that_went_back_in_time_is_not_moved_before_somebody_looked() {
+    let Some(mut world) = World::new("gone_back") else { return };
+    world.env.run(&["job", &comment_job(&world.env), "--new", "--run-id", "later"]).code(0);
+    let (_, url) = world.begin();
+    let refused = world.env.run(&["db", "copy", "--database-url", &url]);
+    refused.refused(2, &["is an older copy", "effects.log knows", "ua db accept", "nothing was changed"]);
+    assert!(world.is_in_file() && !world.is_on_server(&url));
+    world.env.run(&["db", "accept", "later"]).code(0);
+    world.env.run(&["db", "copy", "--database-url", &url]).code(0);
+    assert!(world.is_on_server(&url) && !world.is_in_file());
+}
+
 /// Another server knows nothing of it, and says neither that it arrived nor that it did not.
 #[test]
 fn a_move_that_was_killed_asks_the_server_that_it_went_to() {

@@ -115,6 +115,34 @@ fn a_fork_behind_the_acceptance_asks_before_it_does_it_as_well() {
     }
 }
 
+/// Restored forth and back: the copy has a call as cancelled that was sent beside it. Nobody makes it again, and nothing says that it was not sent.
+#[test]
+fn a_copy_that_has_another_end_of_a_call_is_not_accepted() {
+    let env = env().with_forum();
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"text": "Done."},
+    ]);
+    let asks = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    env.run(&["job", &env.job(&asks, &turns), "--run-id", "r"]).code(75);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["runs", "cancel", "r"]).code(0);
+    env.run(&["db", "backup", &env.arg("cancelled.db")]).code(0);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+    env.run(&["db", "accept", "r"]).code(0);
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+
+    env.run(&["db", "restore", &env.arg("cancelled.db")]).code(0);
+    assert_eq!(status(&env), "cancelled");
+    let said = ["calls", "resolve", &call(&env), "--as", "happened", "--reason", "I looked", "--yes"];
+    env.run(&said).refused(2, &["effects.log knows", "was sent", "another end of it"]);
+    env.run(&["db", "accept", "r"]).refused(2, &["another end of it", "put back a newer copy"]);
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).refused(74, &["is an older copy"]);
+    assert_eq!(env.comments().len(), 1);
+}
+
 #[test]
 fn a_run_that_is_ended_tells_that_it_may_have_happened() {
     for known in KNOWN {

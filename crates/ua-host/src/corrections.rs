@@ -157,8 +157,17 @@ pub async fn as_known(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
     ua_runner::recalled(store, call).await.map_err(|e| recall_failed(&e))
 }
 
-fn recall_failed(error: &StoreError) -> HostError {
-    HostError::store("compare the database with effects.log", error)
+/// That the database does not learn what lies beside it, as an error with what to do about it.
+pub fn recall_failed(error: &StoreError) -> HostError {
+    let StoreError::Conflict { row, why } = error else {
+        return HostError::store("compare the database with effects.log", error);
+    };
+    let what =
+        format!("effects.log knows that {row} was sent, and this copy of the database has another end of it: {why}");
+    HostError::usage(what).hint(
+        "put back a newer copy of the database (`ua db restore`); with this one no run of its family is driven, and `ua runs cancel` ends those that \
+         are open",
+    )
 }
 
 /// The answer to a call that was kept beside the database and says what came of it.

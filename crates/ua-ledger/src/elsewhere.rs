@@ -4,6 +4,7 @@
 //! [`Enquiry`](crate::Enquiry) cannot be made.
 
 use ua_core::Destination;
+use ua_store::rules::is_recalled;
 use ua_store::{AttemptRecord, CallRecord};
 
 use crate::rules::never_left;
@@ -27,6 +28,13 @@ fn may_have_had_it(call: &CallRecord, attempts: &[AttemptRecord], attempt: &Atte
 /// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
 /// nobody knows where it went.
 fn went_elsewhere(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
+    if call.policy.class.has_effect() && is_recalled(attempt) {
+        return Some(format!(
+            "attempt {} is known from effects.log alone, since an older copy of the database was put back, and not where it went; so a repeat might not \
+             be known as one, and a look would prove nothing",
+            attempt.attempt
+        ));
+    }
     let place = another_place(call, attempt, now)?;
     Some(format!("{place}, so a repeat there would not be known as one, and a look there would prove nothing"))
 }

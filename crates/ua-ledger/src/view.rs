@@ -16,7 +16,6 @@ use crate::alike::alike;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
-use crate::late::is_of_attempt;
 use crate::ledger::Ledger;
 use crate::people::Named;
 use crate::related::RelatedCalls;
@@ -129,7 +128,6 @@ impl Ledger {
                     view.alike = alike.map_err(LedgerError::at("look for calls that resemble", id))?;
                 }
                 view.late = self.store.late_replies(id);
-                view.late.retain(|late| is_of_attempt(&view.attempts, late));
             }
             CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
                 view.questions = self.questions_about(&view.call).await?;

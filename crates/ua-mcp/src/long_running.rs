@@ -81,12 +81,17 @@ impl LiveCall {
     }
 }
 
-/// Whether a task still waits for what `input` answers: the same questions under the same names. What it got already it asks no more.
-fn still_asks(state: &Value, input: &Input) -> bool {
+/// The answers that a task still asks for, by their names, which are those of one question each. What it got already it asks no more.
+fn still_asked(state: &Value, input: &Input) -> BTreeMap<String, Value> {
     let waits = state.get("status").and_then(Value::as_str) == Some("input_required");
-    let Outcome::Continues(asked) = asked_for(state, None, input.round) else { return false };
-    let asked = asked.input.map(|asked| asked.requests).unwrap_or_default();
-    waits && input.answers.keys().all(|name| asked.contains_key(name) && asked.get(name) == input.requests.get(name))
+    let asked = state.get("inputRequests").and_then(Value::as_object).filter(|_| waits);
+    let is_asked = |name: &str| asked.is_some_and(|asked| asked.contains_key(name));
+    input
+        .answers
+        .iter()
+        .filter(|(name, _)| is_asked(name))
+        .map(|(name, answer)| (name.clone(), answer.clone()))
+        .collect()
 }
 
 impl McpTransport {
@@ -165,10 +170,12 @@ impl McpTransport {
             (Some(task), Some(input)) if !input.answers.is_empty() => {
                 // Whether what was handed over arrived is not known where its answer was lost: the task knows.
                 match connection.ask("tasks/get", of_task(task, [])).await {
-                    Ok(state) if still_asks(&state, input) => {
-                        self.update(server, &connection, handle, task, input).await
-                    }
-                    Ok(_) => Ok(Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() }))),
+                    Ok(state) => match still_asked(&state, input) {
+                        answers if answers.is_empty() => {
+                            Ok(Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() })))
+                        }
+                        answers => self.update(server, &connection, handle, task, &answers).await,
+                    },
                     Err(why) => Self::no_state(server, &connection, task, why),
                 }
             }
@@ -235,9 +242,9 @@ impl McpTransport {
         connection: &Connection,
         handle: &Handle,
         task: &str,
-        input: &Input,
+        answers: &BTreeMap<String, Value>,
     ) -> Result<Outcome, TransportError> {
-        let params = of_task(task, [("inputResponses", json!(input.answers))]);
+        let params = of_task(task, [("inputResponses", json!(answers))]);
         let behind = || Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() }));
         match connection.ask("tasks/update", params).await {
             Ok(_) => Ok(behind()),

@@ -40,8 +40,10 @@ impl PastKnown {
 }
 
 /// Has the database learn what lies beside it about calls of the family of `run` that it has, or about those of one run alone: a call of which it is
-/// known that it was sent is in doubt, not one that was never sent. What it does not know of is told all the same until a person accepts it.
+/// known that it was sent is in doubt, not one that was never sent. What it does not know of is told all the same until a person accepts it. A call
+/// of which the database has an end that speaks against nothing, as one that was cancelled, refuses; of one run alone, which is to end, it does not.
 pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>) -> Result<(), StoreError> {
+    let is_to_end = only.is_some();
     let forgotten = store.forgotten(run).await?;
     let calls: BTreeSet<&str> = forgotten
         .iter()
@@ -56,12 +58,23 @@ pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>)
         };
         let Some(recall) = recall_of(&call, &forgotten) else { continue };
         match store.recall_call(recall).await {
-            // Its record, or that of the call that has its key, speaks against a repeat as it is.
-            Ok(_) | Err(StoreError::Conflict { .. } | StoreError::KeyTaken { .. }) => {}
+            // The record of the call that has its key speaks against a repeat.
+            Ok(_) | Err(StoreError::KeyTaken { .. }) => {}
+            Err(error @ StoreError::Conflict { .. }) => {
+                let may_be_repeated = !speaks_against_a_repeat(&store.call(&id).await?);
+                if may_be_repeated && !is_to_end {
+                    return Err(error);
+                }
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Whether the record of a call keeps it, and what is the same in its family, from being sent without a question.
+fn speaks_against_a_repeat(call: &CallRecord) -> bool {
+    rules::may_have_happened(call) || call.deduplicated_from.is_some()
 }
 
 /// What is known of `call` beside its database as well.
@@ -73,8 +86,11 @@ pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
     let Some(recall) = recall_of(&call, &forgotten) else { return Ok(call) };
     let attempts = if current.is_some() { store.attempts(&call.call_id).await? } else { Vec::new() };
     let epoch = store.run(&call.run_id).await?.lease_epoch;
-    let seen = rules::call_recalled(call.clone(), attempts.into_iter().next_back(), &recall, epoch);
-    Ok(seen.ok().and_then(|mut seen| seen.steps.pop()).map_or(call, |last| last.call))
+    match rules::call_recalled(call.clone(), attempts.into_iter().next_back(), &recall, epoch) {
+        Ok(mut seen) => Ok(seen.steps.pop().map_or(call, |last| last.call)),
+        Err(_) if speaks_against_a_repeat(&call) => Ok(call),
+        Err(error) => Err(error),
+    }
 }
 
 /// Stores what is known of a call beside its database; the call as it is then.
@@ -84,9 +100,11 @@ pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
 pub async fn recall_one(store: &dyn Store, call: &CallId) -> Result<CallRecord, StoreError> {
     let call = store.call(call).await?;
     let forgotten = store.forgotten(&call.run_id).await?;
-    match recall_of(&call, &forgotten) {
-        Some(recall) => store.recall_call(recall).await,
-        None => Ok(call),
+    let Some(recall) = recall_of(&call, &forgotten) else { return Ok(call) };
+    match store.recall_call(recall).await {
+        Err(StoreError::KeyTaken { .. }) => Ok(call),
+        Err(StoreError::Conflict { .. }) if speaks_against_a_repeat(&call) => Ok(call),
+        recalled => recalled,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::gateway::{NewArrival, NewSession};
 use crate::overrides::NewOverride;
 use crate::record::{
-    CallRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId, RequestRecord, RunLease,
+    CallRecord, Choice, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId, RequestRecord, RunLease,
     RunRecord, StepRecord,
 };
 use crate::relations::Relations;
@@ -316,8 +316,15 @@ fn recall_call<R: Rows>(rows: &R, recall: &RecallCall) -> Result<Done, R::Error>
             attempt => rows.end_attempt(attempt)?,
         }
     }
-    // Whatever was asked about it was asked before, and about less.
-    if let Some(question) = rows.waiting_question(&call.call_id)? {
+    // Whatever was asked about it was asked before, and about less; what lets it be sent is no answer to that. That it happened, is left or ends the
+    // run stays true.
+    let stays = |question: &QuestionRecord| {
+        question.answer.as_ref().is_some_and(|answer| match answer.choice {
+            Choice::Happened | Choice::Skip | Choice::Abort => true,
+            Choice::Execute | Choice::Continue => false,
+        })
+    };
+    if let Some(question) = rows.waiting_question(&call.call_id)?.filter(|question| !stays(question)) {
         let closed = rules::question_closed(question, &call.run_id, at)?;
         let because = "effects.log knows that its call was sent since".to_owned();
         rows.update_question(&QuestionRecord { closed_because: Some(because), ..closed })?;

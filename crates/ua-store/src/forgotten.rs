@@ -68,6 +68,8 @@ pub fn recall_of(call: &CallRecord, forgotten: &[Forgotten]) -> Option<RecallCal
     };
     let mut attempts: Vec<RecalledAttempt> = forgotten.iter().filter(of_call).filter_map(recalled).collect();
     attempts.sort_by_key(|attempt| attempt.attempt);
+    // What did nothing changes nothing: a call of which no more is known stays as the copy has it, with what was asked about it.
+    attempts.truncate(attempts.iter().rposition(|attempt| !attempt.did_nothing).map_or(0, |last| last + 1));
     (!attempts.is_empty()).then(|| RecallCall { call_id: call.call_id.clone(), attempts })
 }
 

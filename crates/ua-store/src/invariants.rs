@@ -238,7 +238,7 @@ fn questions(found: &mut Violations, records: &RunRecords) {
     }
     for call in records.calls.iter().filter(|call| call.status == CallStatus::Unknown && call.resolution.is_none()) {
         let asked = records.questions.iter().any(|q| q.call_id.as_ref() == Some(&call.call_id));
-        if waits && !asked && call.policy.on_unknown == OnUnknown::Hold && pending == 0 {
+        if waits && !asked && call.policy.on_unknown == OnUnknown::Hold && pending == 0 && !is_settled {
             found.add("waiting_has_a_question", &call.call_id, "its outcome is unknown and nobody is asked");
         }
     }

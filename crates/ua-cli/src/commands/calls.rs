@@ -314,7 +314,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         let whose = if ua_ledger::is_of_attempt(&attempts, late) {
             "which the database did not take then"
         } else {
-            "made before the database was put back"
+            "whose time is before that of the attempt (an older copy of the database was put back, or the clock was set back)"
         };
         out.push_str(&format!(
             "  kept answer    to attempt {} at {}, {whose}: {}\n",

@@ -283,7 +283,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let now = ua_core::system::env().now();
     let store = home.open()?;
     let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
-    accepted.map_err(|e| HostError::store("write effects.log", &e))?;
+    accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
     let in_doubt = in_doubt(&store, &forgotten).await?;
     ua_host::home::close(store);
     for attempt in &forgotten {
@@ -393,6 +393,22 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     }
     refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)
+}
+
+/// Refuses where effects.log knows more than the database: nothing beside a server says so any more.
+async fn refuse_older_copy(home: &Home) -> Result<(), HostError> {
+    let store = home.open_file()?;
+    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    drop(store);
+    let refused = refused_runs(home, &health.forgotten).await?;
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(HostError::usage(format!(
+        "the database is an older copy: effects.log knows {} that it does not, and is not moved with it",
+        ua_core::counted(health.forgotten.len(), "thing")
+    ))
+    .hint(format!("{}; nothing was changed", refused.join("; "))))
 }
 
 /// Refuses while a run is driven, or a worker waits for one.

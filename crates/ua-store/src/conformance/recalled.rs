@@ -3,10 +3,10 @@
 use ua_core::{CallStatus, CorrectedTo};
 
 use super::Scene;
-use super::samples::{self, at, call_id, key};
+use super::samples::{self, at, key};
 use crate::commit::{CorrectCall, RecallCall, RecalledAttempt};
 use crate::error::StoreError;
-use crate::record::{AttemptRecord, CallRecord, QuestionStatus};
+use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
 use crate::rules::may_have_happened;
 use crate::{LedgerStore, RunStore, Store};
 
@@ -82,16 +82,24 @@ pub async fn a_settled_call_is_not_recalled(store: &dyn Store) {
     }
 }
 
-/// What was asked about a call before it was sent is no question any more.
+/// What was asked about a call before it was sent is no question any more, also when the answer let it be sent. Other answers stay true.
 pub async fn a_recalled_call_is_asked_about_anew(store: &dyn Store) {
-    let scene = Scene::begin(store, "run_1").await;
-    let call = scene.call_that_is("call_1", CallStatus::Prepared).await;
-    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
-    store.recall_call(recall(&call, vec![line(&call, 1, false)])).await.unwrap();
-    let question = store.question(&samples::question_id("q_1")).await.unwrap();
-    assert_eq!(question.status, QuestionStatus::Closed);
-    assert!(question.closed_because.unwrap().contains("was sent since"));
-    assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Unknown);
+    for answer in [None, Some(Choice::Execute), Some(Choice::Happened), Some(Choice::Skip)] {
+        let name = answer.map_or("none".to_owned(), |choice| format!("{choice:?}").to_lowercase());
+        let (run, id, asked) = (format!("run_{name}"), format!("call_{name}"), format!("q_{name}"));
+        let scene = Scene::begin(store, &run).await;
+        let call = scene.call_that_is(&id, CallStatus::Prepared).await;
+        store.raise_question(&scene.lease, samples::question(&asked, Some(&id))).await.unwrap();
+        if let Some(choice) = answer {
+            store.insert_answer(samples::answer(&asked, choice)).await.unwrap();
+        }
+        store.recall_call(recall(&call, vec![line(&call, 1, false)])).await.unwrap();
+        let question = store.question(&samples::question_id(&asked)).await.unwrap();
+        let stays = matches!(answer, Some(Choice::Happened | Choice::Skip));
+        assert_eq!(question.status == QuestionStatus::Closed, !stays, "{name}");
+        assert_eq!(question.closed_because.is_some_and(|why| why.contains("was sent since")), !stays, "{name}");
+        assert_eq!(store.call(&call.call_id).await.unwrap().status, CallStatus::Unknown, "{name}");
+    }
 }
 
 /// A key that another call took since stays with it.

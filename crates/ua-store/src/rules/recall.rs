@@ -90,6 +90,6 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
 }
 
 /// Whether an attempt is known from beside the database alone.
-pub(crate) fn is_recalled(attempt: &AttemptRecord) -> bool {
+pub fn is_recalled(attempt: &AttemptRecord) -> bool {
     attempt.detail.as_deref().is_some_and(|detail| detail.starts_with(RECALLED))
 }

@@ -3,7 +3,7 @@
 //!
 //! The check before a run is driven (`PastKnown` of the runner) and what a person accepts (`ua_runner::accept_forgotten`) ask the store, over
 //! `Store::forgotten`. The simulation's stores (`InRounds`) ask here: the log is modelled from its source, in one place, for both stores. What is left
-//! out: words of people that put a record right, which nobody says in the simulation, lines that a death between commit and append loses, cut lines, and
+//! out: that a person put a record right (what is corrected here counts as refuted there), where attempts went, lines that a death between commit and append loses, cut lines, and
 //! lines of older versions, which do not say whose family they are of.
 
 use std::collections::BTreeMap;

@@ -30,7 +30,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, Hos
         Standing::Leaving(copy) | Standing::Left(Some(copy)) if filling.has(&copy.id) => {
             return finished(server, departure.under_way(copy), 0);
         }
-        Standing::Here => {}
+        Standing::Here => super::refuse_older_copy(home).await?,
         // Whoever killed that copy took the transaction with it: nothing of it will ever arrive here.
         Standing::Leaving(copy) if filling.database() == copy.to => {}
         Standing::Leaving(Copying { shown, .. }) => {
