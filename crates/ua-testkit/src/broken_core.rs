@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
-    Related, RowRef, RunStore as _, Store, StoreError, is_task,
+    Related, RunStore as _, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -159,8 +159,9 @@ pub struct AcceptedAsUnsent;
 impl Writes for AcceptedAsUnsent {
     async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         if let Some(Change::Recall(recall)) = batch.stands.iter().find(|change| matches!(change, Change::Recall(_))) {
-            let row = RowRef::new("tool_calls", &recall.call_id);
-            return Err(StoreError::Conflict { row, why: "it counts as unsent".to_owned() });
+            // As where another call stands for it.
+            let (call, by) = (recall.call_id.clone(), recall.call_id.clone());
+            return Err(StoreError::KeyTaken { call, by, status: CallStatus::Succeeded });
         }
         inner.commit(by, batch).await
     }

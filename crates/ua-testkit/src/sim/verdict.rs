@@ -360,7 +360,9 @@ impl Judge<'_> {
                 went_on.then(|| format!("call {} was never sent", call.call_id))
             }
             Choice::Happened => {
-                let call = call.filter(|call| call.status != CallStatus::Succeeded && !was_asked_again(call))?;
+                let is_undone = |call: &CallRecord| self.stage.undone.contains(tag_of(&call.tool_use_id));
+                let stands = |call: &&CallRecord| call.status != CallStatus::Succeeded && !was_asked_again(call);
+                let call = call.filter(stands).filter(|call| !is_undone(call))?;
                 (status == RunStatus::Succeeded).then(|| format!("call {} is {}", call.call_id, call.status))
             }
             Choice::Skip => {
