@@ -21,6 +21,13 @@ fn marking(env: &TestEnv) -> Value {
     json!({"command": "/bin/sh", "args": ["-c", script]})
 }
 
+/// Whether files have attributes where the tests are, by which a database knows its own log.
+fn keeps_marks(env: &TestEnv) -> bool {
+    let scratch = env.path("scratch");
+    std::fs::write(&scratch, "").is_ok()
+        && rustix::fs::lsetxattr(&scratch, "user.ua.scratch", b"x", rustix::fs::XattrFlags::empty()).is_ok()
+}
+
 #[test]
 fn s9_nothing_of_a_project_is_started_or_reached_before_it_is_let_in() {
     let env = env();
@@ -191,7 +198,8 @@ fn s9_what_somebody_puts_into_a_trusted_folder_of_runs_needs_a_word_of_its_own()
             rows.as_array().unwrap().iter().find(is_it).map(|row| row["state"].clone())
         };
         // Where this file system keeps no marks, a log is believed.
-        if !suffix.is_empty() && state() == Some(json!("trusted")) {
+        if !suffix.is_empty() && !keeps_marks(&env) {
+            eprintln!("SKIPPED: files here have no attributes, so a log beside a database is believed");
             continue;
         }
         assert_eq!(state(), Some(json!("changed")), "{suffix}");

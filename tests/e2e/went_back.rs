@@ -115,6 +115,38 @@ fn a_fork_behind_the_acceptance_asks_before_it_does_it_as_well() {
     }
 }
 
+/// The other side knows the key of what it answered, also where the copy does not: what is to be done in its place has another one.
+#[test]
+fn what_a_person_undid_is_made_anew_under_another_key() {
+    for known in &KNOWN[1..] {
+        for says_first in [true, false] {
+            let env = went_back(known);
+            let sent = sent_under(&env);
+            if says_first {
+                put_right(&env, "not_happened");
+            }
+            env.run(&["db", "accept", "r"]).code(0);
+            if !says_first {
+                env.run(&["resume", "r"]).code(75);
+                put_right(&env, "not_happened");
+            }
+            env.run(&["resume", "r"]).code(0);
+            env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(0);
+            let key = env.value("SELECT idempotency_key FROM tool_calls WHERE run_id = 'f'");
+            assert_ne!(key, sent, "{known}, {says_first}");
+            is_sound(&env, 2, known);
+        }
+    }
+}
+
+/// The key under which the call of `r` was answered, as the log has it.
+fn sent_under(env: &TestEnv) -> String {
+    let log = std::fs::read_to_string(env.root().join("effects.log")).unwrap_or_default();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let last = lines.filter(|line| line["status"] == "succeeded").last().unwrap_or_default();
+    last["idempotency_key"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Restored forth and back: the copy has a call as cancelled that was sent beside it. Nobody makes it again, and nothing says that it was not sent.
 #[test]
 fn a_copy_that_has_another_end_of_a_call_is_not_accepted() {

@@ -349,6 +349,8 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
             }
             None => return error(-32602),
         },
+        // An answer that it does not take, once.
+        "tasks/update" if fs::remove_file(folder.join("refuse_update")).is_ok() => return error(-32602),
         "tasks/update" if follows_tasks(params) => {
             append(&folder.join("updated"), &params["inputResponses"].to_string());
             let size = params["inputResponses"]["size"]["content"]["size"].as_str().unwrap_or("none");

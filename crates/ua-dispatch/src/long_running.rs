@@ -162,6 +162,8 @@ impl Dispatcher {
                 biased;
                 went = self.transport.go_on(&permit, &handle) => went,
                 () = given_up, if !answers => return Ok(LongCallOutcome::Stopped),
+                // However long one step takes: a result that never comes, a poll that is far off.
+                () = self.until_overdue(&permit, started_at) => continue,
                 () = stop.stopping_at_once() => {
                     let why = "the run was interrupted before the tool answered".to_owned();
                     return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
@@ -196,6 +198,17 @@ impl Dispatcher {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits until the call has taken as long as its policy lets it; for ever if it may take any time.
+    async fn until_overdue(&self, permit: &Permit, started_at: Timestamp) {
+        match permit.call().policy.timeout {
+            Some(timeout) => {
+                let env = self.ledger.env();
+                env.clock.sleep(started_at.plus(timeout).since(env.now())).await;
+            }
+            None => std::future::pending().await,
         }
     }
 

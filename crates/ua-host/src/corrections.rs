@@ -10,6 +10,7 @@ use ua_core::{CallStatus, CorrectedTo, Trace, on_one_line};
 use ua_dispatch::{Fence, ToolTransport};
 use ua_ledger::LateReplies as _;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
+use ua_store::rules::was_answered_beside;
 use ua_store::{
     Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, RunQuery, RunRecord,
     RunStore as _, Store, StoreError,
@@ -127,6 +128,9 @@ pub async fn correct(
             crate::restart::how_to_resume(store, &top).await?
         )));
     }
+    // What was answered before an older copy was put back counted as done: the other side knows its key, and would do nothing under it again.
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+    let was_answered = call.status == CallStatus::Unknown && attempts.last().is_some_and(was_answered_beside);
     let correction = Correction {
         outcome: said.outcome,
         was: call.status,
@@ -135,6 +139,7 @@ pub async fn correct(
         by: host.settings().user(),
         at: env.now(),
         of: None,
+        was_answered,
     };
     let write = ua_ledger::correct_call(call, correction, lock.is_some());
     let corrected = store.correct_call(write).await.map_err(|error| refused(call, &top, &error))?;

@@ -20,6 +20,9 @@ const LAST_POLL: Duration = Duration::from_secs(30);
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_mins(5);
 
+/// When a task was made, as the other side has it: names may come again behind a restart, and then it is another task.
+const MADE: &str = "createdAt";
+
 /// How a task stands that was asked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskStands {
@@ -44,7 +47,10 @@ pub fn task_begun(result: &Value) -> Option<Outcome> {
     };
     Some(match name_of(task) {
         Some(name) => {
-            let place = poll_place(task, wish);
+            let mut place = poll_place(task, wish);
+            if let Some(made) = task.get(MADE) {
+                place[MADE] = made.clone();
+            }
             Outcome::Continues(Box::new(Handle { task: Some(name), place, ..Handle::default() }))
         }
         None => Outcome::Lost { why: "the tool continued in a task without a name".to_owned() },
@@ -54,6 +60,13 @@ pub fn task_begun(result: &Value) -> Option<Outcome> {
 /// Reads the answer to `tasks/get`. `is_new`: whether the server is asked as revision 2026-07-28 has it.
 pub fn task_stands(state: &Value, place: &Value, is_new: bool) -> TaskStands {
     let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
+    if let (Some(then), Some(now)) = (place.get(MADE), state.get(MADE))
+        && then != now
+    {
+        return TaskStands::Ended(Outcome::Lost {
+            why: "the other side has another task under this name now, so nobody knows what became of the one of this call".to_owned(),
+        });
+    }
     match status {
         "completed" if is_new => TaskStands::Ended(task_result(state.get("result").cloned().unwrap_or_default())),
         "failed" if is_new => TaskStands::Ended(failed(state)),
@@ -160,6 +173,31 @@ mod tests {
         let failed = |code: i64| super::failed(&json!({"error": {"code": code, "message": "m"}}));
         let rpc = |code| Outcome::Raw(RawReply::RpcError { code, message: "m".into() });
         assert_eq!((failed(-32601), failed(-32602), failed(-32000)), (rpc(-32603), rpc(-32603), rpc(-32000)));
+    }
+
+    /// Whatever the one says that has the name now: it is no answer to the call of another.
+    #[test]
+    fn a_task_that_was_made_at_another_time_is_another_task() {
+        let begun = json!({"resultType": "task", "taskId": "1", "createdAt": "2026-01-01T00:00:00Z"});
+        let Some(Outcome::Continues(handle)) = task_begun(&begun) else { panic!() };
+        for status in ["working", "completed", "failed", "cancelled", "input_required"] {
+            for is_new in [true, false] {
+                let state = |made: Option<&str>| {
+                    let mut state = json!({"taskId": "1", "status": status, "result": {"content": []}});
+                    if let Some(made) = made {
+                        state["createdAt"] = json!(made);
+                    }
+                    task_stands(&state, &handle.place, is_new)
+                };
+                let is_another = |stands: TaskStands| matches!(stands, TaskStands::Ended(Outcome::Lost { why }) if why.contains("another task"));
+                assert!(is_another(state(Some("2026-01-02T00:00:00Z"))), "{status}");
+                assert!(!is_another(state(Some("2026-01-01T00:00:00Z"))) && !is_another(state(None)), "{status}");
+            }
+        }
+        // It is kept as long as the task is followed.
+        let working = json!({"taskId": "1", "status": "working"});
+        let TaskStands::Works(place) = task_stands(&working, &handle.place, true) else { panic!() };
+        assert_eq!(place["createdAt"], json!("2026-01-01T00:00:00Z"));
     }
 
     /// Over all that a task can say of itself, in both eras: only an end with a result, or with an error, is an answer to the call.

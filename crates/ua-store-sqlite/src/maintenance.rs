@@ -286,10 +286,13 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     };
     // The copy is complete beside the old file before anything old is touched.
     let fresh = beside(".restoring");
-    fs::remove_file(&fresh).or_else(missing_is_fine).map_err(failed(&fresh))?;
+    // What an earlier one left that was killed is no part of this copy.
+    for left in [".restoring-wal", ".restoring-shm", ".restoring-journal", ".restoring"].map(beside) {
+        fs::remove_file(&left).or_else(missing_is_fine).map_err(failed(&left))?;
+    }
     let mut target =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed(&fresh))?;
-    let mut source = File::open(from).map_err(failed(from))?;
+    let mut source = open::regular(OpenOptions::new().read(true), from).map_err(failed(from))?;
     io::copy(&mut source, &mut target).and_then(|_| target.sync_all()).map_err(failed(&fresh))?;
     whole(&fresh)?;
     // A copy comes without a log of its own; every other command expects one.

@@ -240,17 +240,11 @@ fn words(db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
         Ok(Forgotten {
             at: row.get(0)?,
             root: row.get(1)?,
-            tree: None,
             run_id: row.get(2)?,
             tool_call_id: row.get(3)?,
-            attempt: 0,
-            tool: String::new(),
-            idempotency_key: None,
-            scope: None,
-            status: String::new(),
-            correction: None,
             word: row.get(4)?,
             question_id: row.get(5)?,
+            ..Forgotten::default()
         })
     })?;
     Ok(said.collect::<Result<_, _>>()?)

@@ -10,7 +10,7 @@ use crate::commit::{RecallCall, RecalledAttempt};
 use crate::record::{CallRecord, Correction};
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
     /// When it was sent, answered or said, as the log has it.
     pub at: String,

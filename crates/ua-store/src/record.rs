@@ -372,6 +372,9 @@ pub struct Correction {
     /// The call whose record was put right, when this one is answered by that call's receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<CallId>,
+    /// Whether the other side had answered that it did it, though the database, which was put back from an older copy, has that from `effects.log` alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_answered: bool,
 }
 
 impl CallRecord {

@@ -40,6 +40,7 @@ fn nothing_happened(call: &CallRecord) -> CorrectCall {
         by: "a broken rule".to_owned(),
         at: call.updated_at,
         of: None,
+        was_answered: false,
     };
     let seen = (call.status, call.attempt);
     CorrectCall { call_id: call.call_id.clone(), seen, correction, receipt: None, is_idle: true }

@@ -21,8 +21,10 @@ use super::transport::MOST_ROUNDS;
 use super::{PATIENCE, Upstream, lock};
 use crate::era::{self, CAPABILITIES};
 
-/// Where a handle keeps which requests of a task were answered.
+/// Where a handle keeps which requests of a task were answered, to which process of the tool server, and how often a task took no answer.
 const ANSWERED: &str = "answered";
+const ANSWERED_TO: &str = "answered_to";
+const REFUSED: &str = "refused";
 
 /// The methods by which a client would speak of tasks.
 pub(crate) fn is_about_tasks(method: &str) -> bool {
@@ -231,14 +233,18 @@ impl Upstream {
         state: &Value,
     ) -> Result<Option<Value>, TransportError> {
         let mut place = handle.place.clone();
-        let mut known: Vec<Value> = place[ANSWERED].as_array().cloned().unwrap_or_default();
+        // What another process of the tool server was told may have ended with it: that one says again that it asks.
+        let process_now = json!(self.generation_of(process));
+        let was_told = place[ANSWERED_TO] == process_now;
+        let mut known: Vec<Value> = place[ANSWERED].as_array().filter(|_| was_told).cloned().unwrap_or_default();
         let mut open = era::requests_of(state);
         // Until it has read the answers it says that it asks.
         open.retain(|name, _| !known.iter().any(|known| known == name));
         if open.is_empty() {
             return Ok(Some(place));
         }
-        if known.len() >= MOST_ROUNDS as usize {
+        let refused = place[REFUSED].as_u64().unwrap_or_default();
+        if known.len() as u64 + refused >= u64::from(MOST_ROUNDS) {
             return Ok(None);
         }
         let live = lock(&self.live).get(&permit.call().call_id).cloned();
@@ -247,13 +253,18 @@ impl Upstream {
         let Some(answers) = live.ask_for(open, &self.env).await else { return Ok(None) };
         match self.ask_task(process, "tasks/update", of_task(task, [("inputResponses", Value::Object(answers))])).await
         {
-            Ok(_) => {}
-            // It says itself how it stands.
-            Err(TaskUnanswered::Unknown(why)) => tracing::info!(task, why, "a task did not take what it had asked for"),
+            Ok(_) => {
+                known.extend(names);
+                place[ANSWERED] = Value::Array(known);
+                place[ANSWERED_TO] = process_now;
+            }
+            // It says itself how it stands, and asks again if it wants another answer.
+            Err(TaskUnanswered::Unknown(why)) => {
+                tracing::info!(task, why, "a task did not take what it had asked for");
+                place[REFUSED] = json!(refused + 1);
+            }
             Err(TaskUnanswered::NotNow(why)) => return Err(self.not_reached(why)),
         }
-        known.extend(names);
-        place[ANSWERED] = Value::Array(known);
         Ok(Some(place))
     }
 }

@@ -250,6 +250,26 @@ fn what_a_task_asks_for_is_its_clients_to_answer() {
     }
 }
 
+/// An answer that the task did not take is no answer: it says itself that it still asks, and its client is asked again.
+#[test]
+fn what_a_task_did_not_take_is_asked_for_again() {
+    let world = world("newer");
+    state(&world, "input_required");
+    world.behave("refuse_update");
+    let mut client = world.client().greet();
+    let id = client.call("append_line", &json!({"text": "x"}));
+    for size in ["enormous", "large"] {
+        let asked = client.hear("the task's question", |message| message["method"] == "elicitation/create");
+        let content = json!({"action": "accept", "content": {"size": size}});
+        client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": content}));
+    }
+    let answer = client.answer(id);
+    assert_eq!(text(&answer["result"]), "large", "{answer}");
+    client.done();
+    assert_eq!((world.effects().len(), world.lines("updated").len()), (1, 1));
+    world.check();
+}
+
 /// A broker that is told to end leaves the task to the next one, and whoever waits has its answer.
 #[test]
 fn a_task_outlives_a_broker_that_ends() {

@@ -342,7 +342,17 @@ mod tests {
         let before = now("target/debug/server", &[]);
         write("target/debug/server", "#!/bin/sh\ntrue\n");
         assert_eq!(before.changes(&now("target/debug/server", &[])).len(), 1);
-        // A folder that only calls itself one counts.
+        // A folder that only calls itself one counts, whatever it says.
+        for (folder, tag) in [
+            ("lib", "Signature: 0"),
+            ("src/requests", "Signature: 8a477f597d28d172789f06886806bc55"),
+            ("src/target", "Signature: 8a477f597d28d172789f06886806bc55"),
+        ] {
+            let before = now("cargo", &["run"]);
+            write(&format!("{folder}/CACHEDIR.TAG"), tag);
+            write(&format!("{folder}/__init__.py"), "x");
+            assert_eq!(before.changes(&now("cargo", &["run"])).len(), 1, "{folder}");
+        }
         write("lib/CACHEDIR.TAG", "Signature: 0");
         write("lib/a.rs", "x");
         let before = now("cargo", &["run"]);

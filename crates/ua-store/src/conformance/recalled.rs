@@ -7,7 +7,7 @@ use super::samples::{self, at, key};
 use crate::commit::{CorrectCall, RecallCall, RecalledAttempt};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
-use crate::rules::may_have_happened;
+use crate::rules::{self, may_have_happened};
 use crate::{LedgerStore, RunStore, Store};
 
 pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> RecalledAttempt {
@@ -16,7 +16,7 @@ pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> Recall
         key: call.idempotency_key.clone().unwrap_or_else(|| key(call.call_id.as_str())),
         scope: call.scope.clone(),
         at: at(60 + i64::from(attempt)),
-        said: "succeeded".to_owned(),
+        said: (if did_nothing { CallStatus::FailedDefinite } else { CallStatus::Succeeded }).to_string(),
         did_nothing,
     }
 }
@@ -49,6 +49,8 @@ pub async fn a_call_that_was_sent_is_in_doubt(store: &dyn Store) {
                 assert_eq!((recalled.status, recalled.attempt), (expected, last), "{what}");
                 assert_eq!(may_have_happened(&recalled), !is_refuted, "{what}");
                 let attempts = store.attempts(&call.call_id).await.unwrap();
+                let is_answered = attempts.last().is_some_and(rules::was_answered_beside);
+                assert_eq!(is_answered, !did_nothing, "{what}");
                 let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
                 assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "{what}");
                 assert!(attempts.iter().all(is_ended), "{what}");

@@ -348,6 +348,7 @@ pub fn correct(call: &CallRecord, outcome: CorrectedTo, seconds: i64) -> Correct
             by: "ada".to_owned(),
             at: at(seconds),
             of: None,
+            was_answered: false,
         },
         is_idle: false,
     }

@@ -681,8 +681,8 @@ pub fn replay_noted(mut call: CallRecord, status: ReplayStatus, at: Timestamp) -
 /// under that key what is to be done instead. The key of a call in doubt stays good: if the person errs it is what keeps it to one.
 pub fn used_up_its_key(call: &CallRecord) -> bool {
     call.correction.as_ref().is_some_and(|correction| {
-        correction.outcome == CorrectedTo::NotHappened
-            && !matches!(correction.was, CallStatus::Unknown | CallStatus::Running)
+        let was_done = correction.was_answered || !matches!(correction.was, CallStatus::Unknown | CallStatus::Running);
+        correction.outcome == CorrectedTo::NotHappened && was_done
     })
 }
 

@@ -89,6 +89,14 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
     }
 }
 
+/// Whether the line beside the database says of an attempt of which the database did not know that it was answered, in whatever way.
+pub fn was_answered_beside(attempt: &AttemptRecord) -> bool {
+    let said = attempt.detail.as_deref().and_then(|detail| detail.strip_prefix(RECALLED)?.strip_prefix(": "));
+    said.is_some_and(|said| {
+        [CallStatus::Succeeded, CallStatus::FailedReported].iter().any(|status| status.as_str() == said)
+    })
+}
+
 /// Whether an attempt is known from beside the database alone.
 pub fn is_recalled(attempt: &AttemptRecord) -> bool {
     attempt.detail.as_deref().is_some_and(|detail| detail.starts_with(RECALLED))

@@ -46,7 +46,6 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
     Forgotten {
         at: attempt.ended_at.unwrap_or(attempt.started_at).to_string(),
         root: Some(call.root_run_id.to_string()),
-        tree: None,
         run_id: call.run_id.to_string(),
         tool_call_id: Some(call.call_id.to_string()),
         attempt: attempt.attempt,
@@ -54,9 +53,7 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
         idempotency_key: call.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         scope: call.scope.as_ref().map(|scope| scope.as_str().to_owned()),
         status: status.as_str().to_owned(),
-        correction: None,
-        word: None,
-        question_id: None,
+        ..Forgotten::default()
     }
 }
 
@@ -65,17 +62,10 @@ fn said(run: &RunRecord, at: Timestamp, word: String, question: Option<&Question
     Forgotten {
         at: at.to_string(),
         root: Some(run.root_run_id.to_string()),
-        tree: None,
         run_id: run.run_id.to_string(),
-        tool_call_id: None,
-        attempt: 0,
-        tool: String::new(),
-        idempotency_key: None,
-        scope: None,
-        status: String::new(),
-        correction: None,
         word: Some(word),
         question_id: question.map(ToString::to_string),
+        ..Forgotten::default()
     }
 }
 

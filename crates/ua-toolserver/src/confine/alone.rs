@@ -62,7 +62,7 @@ fn pass_on_mounting() -> rustix::io::Result<()> {
 fn keep_mounting() -> rustix::io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     sets.inheritable.remove(CapabilitySet::SYS_ADMIN);
-    rustix::thread::clear_ambient_capability_set()?;
+    super::rights::clear_ambient()?;
     rustix::thread::set_capabilities(None, sets)?;
     // Root has by `exec` whatever is not taken from it for good. Everybody else has nothing, and may take nothing. What is left of the others
     // goes before the program is there ([`super::rights`]).

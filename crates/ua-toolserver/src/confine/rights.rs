@@ -18,10 +18,18 @@ pub(super) fn give_up() -> Result<(), String> {
     take_away().map_err(|error| format!("its capabilities cannot be taken away: {error}"))
 }
 
+/// Takes from this thread what `exec` would hand on beside that; a kernel that knows no such set has nothing in it.
+pub(super) fn clear_ambient() -> rustix::io::Result<()> {
+    match rustix::thread::clear_ambient_capability_set() {
+        Err(rustix::io::Errno::INVAL) => Ok(()),
+        done => done,
+    }
+}
+
 fn take_away() -> rustix::io::Result<()> {
     let has = rustix::thread::capabilities(None)?;
     let kept = if rustix::process::geteuid().is_root() { KEPT } else { CapabilitySet::empty() };
-    rustix::thread::clear_ambient_capability_set()?;
+    clear_ambient()?;
     // What a program gets by `exec`. Who may not change it has little in it, and keeps by `no_new_privs` no more than it has.
     if has.effective.contains(CapabilitySet::SETPCAP) {
         for one in (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number)) {

@@ -187,6 +187,7 @@ impl Stage {
             by: "a person".to_owned(),
             at: self.clock.now(),
             of: None,
+            was_answered: false,
         };
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
