@@ -149,6 +149,11 @@ impl fmt::Display for Explanation {
                 (false, _) => "each call is a separate effect",
             };
             writeln!(f, "  effect         {} ({identity})", effect.as_str())?;
+        } else if policy.is_by_content() {
+            writeln!(
+                f,
+                "  effect         makes a thing, by its name (many services keep one of a name, so it has no kind): the same content again is a question in a job, and returns the first answer at the gateway; `creates` in a rule decides it"
+            )?;
         }
         if let Some(composite) = &policy.composite {
             writeln!(

@@ -81,6 +81,11 @@ pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
     creates::made_by(&words(&tool.tool), &words(&tool.server))
 }
 
+/// Whether the name of a tool says that it makes a thing of which only its server knows if a second one in the same words is one more.
+pub(crate) fn makes_named(tool: &ToolName) -> bool {
+    creates::makes_named(&words(&tool.tool), &words(&tool.server))
+}
+
 /// Whether a declared kind, read as a name is, says that each call makes something: verbs are one list for names and kinds.
 pub(crate) fn made_by_kind(kind: &EffectKind) -> bool {
     creates::made_by_kind(kind)

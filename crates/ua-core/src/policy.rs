@@ -226,6 +226,24 @@ const ELSE: [&str; 16] = [
 
 /// Whether a tool of this name may tell somebody something.
 fn may_tell(tool: &str) -> bool {
+    let words = words_of(tool);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    let begins = words.first().is_some_and(|word| TOLD.contains(&word.as_str()));
+    has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)))
+}
+
+/// Whether the name of a tool that makes a thing has the object of this effect in it, and the effect is that it is made.
+fn names_what_is_made(tool: &str, effect: &str) -> bool {
+    let Some((object, verb)) = effect.split_once('.') else { return false };
+    let words = words_of(tool);
+    EffectKind::CREATING.contains(&verb)
+        && object
+            .split('_')
+            .all(|part| words.iter().any(|word| word.strip_prefix(part).is_some_and(|end| end.len() < 3)))
+}
+
+/// The words of a tool's name, in lower case.
+fn words_of(tool: &str) -> Vec<String> {
     let (mut words, mut is_small) = (vec![String::new()], false);
     for c in tool.chars() {
         if !c.is_alphanumeric() || (is_small && c.is_uppercase()) {
@@ -236,9 +254,7 @@ fn may_tell(tool: &str) -> bool {
             word.extend(c.to_lowercase());
         }
     }
-    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    let begins = words.first().is_some_and(|word| TOLD.contains(&word.as_str()));
-    has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)))
+    words
 }
 
 /// Whether calls of a tool have an effect.
@@ -308,7 +324,8 @@ pub struct CallPolicy {
     /// words mean. A repeat in the same words may be meant, so a person is asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kind_is_guessed: bool,
-    /// Each call makes something, whatever the verb of the kind: a rule says so, or the tool's name does beside a kind whose verb does not.
+    /// Each call makes something, whatever the verb of the kind: a rule says so, or the tool's name does beside a kind whose verb does not. Without
+    /// a kind: the name says that a thing is made, and leaves open whether a second one in the same words is one more (`create_folder`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub makes_anew: bool,
     /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`).
@@ -416,6 +433,7 @@ impl CallPolicy {
             _ if is_of_the_run => false,
             Some(kind) if self.kind_is_guessed => kind.is_like(effect) || tells(),
             Some(_) => false,
+            None if self.makes_anew && names_what_is_made(tool, effect) => true,
             None => is_unknown || self.may_make || (self.class_source == ClassSource::Name && tells()),
         };
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
@@ -428,7 +446,7 @@ impl CallPolicy {
 
     /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb, or one that makes something all the same).
     pub fn is_by_content(&self) -> bool {
-        self.effect_kind.as_ref().is_some_and(|kind| kind.is_creating() || self.makes_anew)
+        self.makes_anew || self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)
     }
 }
 
@@ -469,6 +487,15 @@ mod tests {
             ("create_page", Some("page.create")),
         ] {
             assert_eq!(named(tool, kind), Makes::No, "{tool}");
+        }
+        let thing = CallPolicy { makes_anew: true, ..of(None, true, ClassSource::Name) };
+        for (effect, makes) in [
+            ("folder.create", Makes::Perhaps),
+            ("drive_folder.create", Makes::Perhaps),
+            ("folder.delete", Makes::No),
+            ("issue.create", Makes::No),
+        ] {
+            assert_eq!(thing.makes("drive_create_folders", effect), makes, "{effect}");
         }
         assert_eq!(of(None, false, ClassSource::Shipped).makes("share_document", "email.send"), Makes::No);
         let makes = |kind, guessed, source| of(kind, guessed, source).makes("do_it", "email.send");

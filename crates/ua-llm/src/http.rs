@@ -221,11 +221,13 @@ impl HttpClient {
         if let Some(events) = assembler.refused_as_events(&body).or_else(|| reject::withheld(status, &body)) {
             return read_whole(&events, model, assembler, observer);
         }
-        // Where replies came from, a page that knows nothing stands in for a server that is being started.
-        if status == 404 && self.has_answered.load(Ordering::Relaxed) && !reject::is_of_an_api(&body) {
-            return Err(LlmError::NotAReply { what: "a page in its place (HTTP 404)".to_owned() });
+        let by_status = reject::by_status(status, retry_after, &body, model);
+        // Where replies came from, a page or what knows nothing of the address stands in for a server that is being put in another's place.
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        if let Some(error) = reject::stands_in(status, &body, &by_status).filter(|_| has_answered) {
+            return Err(reject::as_advised(error, status, retry_after, should_retry));
         }
-        let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));
+        let error = assembler.refused(status, &body, by_status);
         Err(reject::as_advised(error, status, retry_after, should_retry))
     }
 

@@ -13,7 +13,7 @@ use ua_core::{
 use super::Classifier;
 use super::opinion::{Believed, Opinion};
 use crate::job;
-use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word};
+use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word, makes_named};
 use crate::rule::{MarkerSetting, Settings};
 
 /// All opinions, and what follows from them.
@@ -100,14 +100,16 @@ impl Classifier {
                 // A word about what it is called takes nothing away that its name says, unless it says that nothing is made.
                 let says = picker.first("creates", |settings| settings.creates);
                 let is_foreign = class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local;
-                let by_name =
-                    says.is_none() && is_foreign && (made_by_name(&tool.name).is_some() || made_by_kind(kind));
+                let makes = made_by_name(&tool.name).is_some() || makes_named(&tool.name) || made_by_kind(kind);
+                let by_name = says.is_none() && is_foreign && makes;
                 policy.makes_anew = !kind.is_creating() && (says == Some(true) || by_name);
                 policy.kind_is_guessed = policy.makes_anew && by_name;
             } else {
                 let is_believed = self.believed(&tool.name.server) != Believed::Untrusted;
                 policy.effect_kind = picker.made(tool, class, decided.source, is_believed);
-                policy.kind_is_guessed = policy.effect_kind.is_some();
+                policy.makes_anew =
+                    policy.effect_kind.is_none() && picker.makes_named(tool, class, decided.source, is_believed);
+                policy.kind_is_guessed = policy.effect_kind.is_some() || policy.makes_anew;
                 policy.may_make = policy.effect_kind.is_none()
                     && class == SideEffectClass::External
                     && decided.source == ClassSource::Name
@@ -212,11 +214,7 @@ impl Picker<'_> {
         if let Some(creates) = self.first("creates", |settings| settings.creates) {
             return if creates { made_by_word(&tool.name) } else { None };
         }
-        let is_guess = matches!(
-            decided_by,
-            ClassSource::List | ClassSource::Annotation | ClassSource::Name | ClassSource::Default
-        );
-        if !is_guess || class != SideEffectClass::External || tool.name.namespace == ToolNamespace::Local {
+        if !is_for_its_name(tool, class, decided_by) {
             return None;
         }
         let hints = &tool.annotations;
@@ -229,11 +227,42 @@ impl Picker<'_> {
             return Some(kind);
         }
         let kind = made_by_name(&tool.name)?;
+        self.note_name();
+        Some(kind)
+    }
+
+    /// Whether the tool makes a thing of which only its server knows if a second one is one more, as far as anybody says: no rule does, and a
+    /// server that is believed does not say that a repeat changes nothing.
+    fn makes_named(
+        &mut self,
+        tool: &ToolSpec,
+        class: SideEffectClass,
+        decided_by: ClassSource,
+        is_believed: bool,
+    ) -> bool {
+        let says =
+            self.opinions.iter().any(|opinion| opinion.settings.as_ref().is_some_and(|own| own.creates.is_some()));
+        let is_same = is_believed && tool.annotations.idempotent == Some(true);
+        let makes = !says && !is_same && is_for_its_name(tool, class, decided_by) && makes_named(&tool.name);
+        if makes {
+            self.note_name();
+        }
+        makes
+    }
+
+    /// Notes that the name says what a call makes.
+    fn note_name(&mut self) {
         if let Some(name) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Name) {
             self.used[name].push("effect_kind");
         }
-        Some(kind)
     }
+}
+
+/// Whether what a call makes is for the tool's name to say: no rule decided its class, and so knows the tool better than its name does.
+fn is_for_its_name(tool: &ToolSpec, class: SideEffectClass, decided_by: ClassSource) -> bool {
+    let is_guess =
+        matches!(decided_by, ClassSource::List | ClassSource::Annotation | ClassSource::Name | ClassSource::Default);
+    is_guess && class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local
 }
 
 /// What happens to a lost call when no rule says it.

@@ -167,24 +167,43 @@ pub(super) fn is_said_of(verb: &str) -> bool {
     KINDS.contains(&verb)
 }
 
+/// What a name says that a call makes.
+enum Made {
+    /// One more of this kind each time.
+    Anew(EffectKind),
+    /// A thing of which many services keep one under each name, and many do not: a second folder of one name is refused, is the same one, or is
+    /// another one.
+    Named,
+}
+
 /// What a call of a tool of this name makes, when the name says it; `words` are the name's.
 pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind> {
+    parts_made(words, server).find_map(|made| match made {
+        Made::Anew(kind) => Some(kind),
+        Made::Named => None,
+    })
+}
+
+/// Whether a tool of this name makes a thing of which only its server knows if a second one in the same words is one more.
+pub(super) fn makes_named(words: &[String], server: &[String]) -> bool {
+    made_by(words, server).is_none() && parts_made(words, server).next().is_some()
+}
+
+/// What the parts of a name make. `create_and_send_campaign`: what is done last says what it is; if nothing is made there, what is done before.
+fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made> {
     let rest = without_prefix(words, server);
-    if rest.iter().any(|word| word == "or" || UNMAKING.contains(&word.as_str())) {
-        return None;
-    }
-    // `create_and_send_campaign`: what is done last says what it is; if nothing is made there, what is done before.
-    let mut parts = rest.rsplit(|word| has(JOINS, word));
-    parts.find_map(|part| made_by_part(part, words))
+    let leaves_out = rest.iter().any(|word| word == "or" || UNMAKING.contains(&word.as_str()));
+    let parts = rest.rsplit(|word| has(JOINS, word)).filter(move |_| !leaves_out);
+    parts.filter_map(|part| made_by_part(part, words))
 }
 
 /// What one part of a name makes; `words` are those of the whole name.
-fn made_by_part(rest: &[String], words: &[String]) -> Option<EffectKind> {
+fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
     if is_looking(rest.first()?) {
         return None;
     }
     if let Some(kind) = made_by_beginning(rest) {
-        return Some(kind);
+        return Some(Made::Anew(kind));
     }
     let makes = |word: &str| VERBS.iter().find(|(verb, _)| *verb == word).map(|(_, makes)| *makes);
     let at = rest.iter().position(|word| has(EFFECTS, word) || makes(word).is_some())?;
@@ -205,10 +224,10 @@ fn made_by_part(rest: &[String], words: &[String]) -> Option<EffectKind> {
     let is_mail = words.iter().any(|word| MAILS.contains(&word.as_str()));
     let named = |object: &str, verb: &str| kind(if object.is_empty() { "item" } else { object }, verb);
     let whole = thing.join("_");
-    match makes {
+    let made = match makes {
         Makes::Always(verb @ ("send" | "reply")) if is_mail => kind("email", verb),
         Makes::Always(verb) => kind(if whole.is_empty() { "message" } else { &whole }, verb),
-        Makes::Unnamed if has(NAMED_ONCE, head) => None,
+        Makes::Unnamed if has(NAMED_ONCE, head) => return Some(Made::Named),
         Makes::Unnamed => named(&whole, "create"),
         // `quick_add` is how a calendar calls the making of an event from a sentence.
         Makes::Added if after.is_empty() && at > 0 && rest[at - 1] == "quick" => kind("item", "create"),
@@ -243,7 +262,8 @@ fn made_by_part(rest: &[String], words: &[String]) -> Option<EffectKind> {
         | Makes::Moved
         | Makes::Produced
         | Makes::Forwarded => None,
-    }
+    };
+    made.map(Made::Anew)
 }
 
 /// Whether a name leaves open if each call makes something, so that it is for its server to say: it has no verb that is known, or one that is

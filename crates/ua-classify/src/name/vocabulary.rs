@@ -685,7 +685,8 @@ pub(super) const PREPOSITIONS: &[&str] = &["as", "at", "by", "for", "from", "in"
 /// Words that say nothing about which thing it is.
 pub(super) const FILLERS: &[&str] = &["a", "an", "batch", "bulk", "my", "new", "the"];
 
-/// Things that a provider keeps one of under each name: asked for twice they are refused, or are the same.
+/// Things that many providers keep one of under each name: asked for twice they are refused, or are the same. Others make two, so the kind of
+/// what is made is left open, and a repeat in the same words is a question.
 pub(super) const NAMED_ONCE: &[&str] = &[
     "branch",
     "bucket",

@@ -105,8 +105,28 @@ fn is_about_what_was_asked(body: &str, message: &str) -> bool {
         || ["country", "flagged", "moderation"].iter().any(|word| said.contains(word))
 }
 
+/// What a refusal is where replies came from before, if it is none of the API that gave them: a page, whatever its status says (a server that shows
+/// one to a POST while it is kept up says 405), or what knows nothing of the address. What is too long, too much at once or not signed in to a proxy
+/// is that, page or not; and a bare word with a 400 may be all that a small server says of a request.
+pub(crate) fn stands_in(status: u16, body: &str, error: &LlmError) -> Option<LlmError> {
+    let is_open = matches!(status, 400..=499) && !matches!(status, 407 | 408 | 413 | 425 | 429);
+    if !is_open || matches!(error, LlmError::TooLong { .. }) {
+        return None;
+    }
+    let what = if is_page(body) {
+        "an HTML page in its place"
+    } else if matches!(error, LlmError::NoEndpoint { .. }) {
+        "an answer that knows nothing of this address"
+    } else if is_of_an_api(body) || matches!(status, 400 | 401 | 403 | 422) {
+        return None;
+    } else {
+        "something else in its place"
+    };
+    Some(LlmError::NotAReply { what: format!("{what} (HTTP {status})") })
+}
+
 /// Whether an answer is one of an API, and not a page of something in front of it.
-pub(crate) fn is_of_an_api(body: &str) -> bool {
+fn is_of_an_api(body: &str) -> bool {
     serde_json::from_str::<Value>(&alone(body)).is_ok_and(|body| body.is_object())
 }
 
@@ -241,7 +261,10 @@ fn message_in(body: &str) -> String {
         (Some(message), Some(id)) => format!("{message} (request {id})"),
         (Some(message), None) => message.to_owned(),
         (None, _) if body.trim().is_empty() => "no explanation was given".to_owned(),
-        (None, _) => body.trim().chars().take(SHOWN).collect(),
+        (None, _) => {
+            let words: Vec<&str> = body.split_whitespace().collect();
+            words.join(" ").chars().take(SHOWN).collect()
+        }
     }
 }
 

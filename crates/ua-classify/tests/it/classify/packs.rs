@@ -135,7 +135,7 @@ fn a_declared_kind_takes_no_protection_away() {
         let text = format!("[[rule]]\nid = \"r\"\nname = \"{name}\"\n{says}");
         super::with_policy(&text).classify(&super::foreign(name), None)
     };
-    for name in ["place_order", "create_issue", "send_invoice", "do_it", "update_row"] {
+    for name in ["place_order", "create_issue", "create_folder", "send_invoice", "do_it", "update_row"] {
         let plain = super::plain().classify(&super::foreign(name), None);
         for verb in ua_core::EffectKind::CREATING {
             let declared = rule(name, &format!("effect_kind = \"parcel.{verb}\""));
@@ -150,6 +150,37 @@ fn a_declared_kind_takes_no_protection_away() {
             assert!(said.is_by_content() && !said.kind_is_guessed, "{name} {verb}");
             assert!(!rule(name, &format!("{kind}\ncreates = false")).is_by_content(), "{name} {verb}");
         }
+    }
+}
+
+/// A second folder of one name is refused, is the same one, or is another one: nobody gives it a kind for its name, and a repeat in the same words
+/// is a question, until somebody who knows the service says what it does.
+#[test]
+fn a_thing_that_may_be_kept_once_under_its_name_is_asked_about() {
+    for thing in ["contact", "folder", "list", "group", "label", "database", "release", "collection", "team", "user"] {
+        for name in [
+            format!("create_{thing}"),
+            format!("new_{thing}"),
+            format!("insert_{thing}s"),
+            format!("drive_create_{thing}"),
+            format!("{thing}s_create"),
+            format!("get_report_and_create_{thing}"),
+        ] {
+            let tool = super::foreign(&name);
+            let policy = super::plain().classify(&tool, None);
+            assert_eq!(policy.effect_kind, None, "{name}");
+            assert!(policy.is_by_content() && policy.kind_is_guessed, "{name}");
+            let rule = |says: &str| {
+                let text = format!("[[rule]]\nid = \"r\"\nname = \"{name}\"\n{says}");
+                super::with_policy(&text).classify(&tool, None)
+            };
+            assert!(!rule("creates = false").is_by_content(), "{name}");
+            assert!(rule("creates = true").effect_kind.is_some(), "{name}");
+            assert!(rule("timeout = \"9s\"").kind_is_guessed, "{name}");
+        }
+    }
+    for name in ["get_or_create_folder", "update_folder", "delete_list", "list_groups", "add_label"] {
+        assert!(!super::plain().classify(&super::foreign(name), None).is_by_content(), "{name}");
     }
 }
 

@@ -363,25 +363,56 @@ fn with_body(status: &str, body: &str) -> String {
     format!("{head}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// What stands in the place of a server that is being started is an outage where it has answered before, and a wrong address where it never did.
+/// What stands in the place of a server that is being started or put in another's place is an outage where it has answered before, whatever
+/// status it has; where it never did, it is a wrong address, or a refusal.
 #[tokio::test]
 async fn a_page_that_knows_nothing_is_an_outage_once_there_was_a_reply() {
+    const PAGE: &str = "<html>\r\n<head><title>One moment</title></head>\r\n</html>";
+    const OWN: &str = r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}"#;
     let reply = r#"{"type":"message","model":"m","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn"}"#;
-    for page in ["404 page not found", "default backend - 404", "<html>Not Found</html>", ""] {
-        let before = canned_error(with_body("404 Not Found", page)).await;
-        assert!(matches!(before, LlmError::NoEndpoint { .. }), "{page}: {before:?}");
-        let url = one_by_one(vec![with_body("200 OK", reply), with_body("404 Not Found", page)]).await;
+    let behind_a_reply = async |status: &str, body: &str| {
+        let url = one_by_one(vec![with_body("200 OK", reply), with_body(status, body)]).await;
         let client = provider(&url, &Env::simulated(1));
         client.complete(&request(prompt()), &Silent).await.unwrap();
-        let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
-        assert!(error.may_retry() && error.was_refused(), "{page}: {error:?}");
+        client.complete(&request(prompt()), &Silent).await.unwrap_err()
+    };
+    let mut outages = Vec::new();
+    for status in
+        ["400 Bad", "401 No", "403 No", "404 Not", "405 Not", "410 Gone", "418 Tea", "421 Not", "431 No", "451 No"]
+    {
+        outages.push((status, PAGE));
     }
-    let own = r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}"#;
-    let url = one_by_one(vec![with_body("200 OK", reply), with_body("404 Not Found", own)]).await;
-    let client = provider(&url, &Env::simulated(1));
-    client.complete(&request(prompt()), &Silent).await.unwrap();
-    let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
-    assert!(error.is_final(), "{error:?}");
+    let unknown = [
+        "404 page not found",
+        "default backend - 404",
+        "",
+        r#"{"message":"no Route matched with those values"}"#,
+        r#"{"timestamp":"2026","status":404,"error":"Not Found","path":"/v1/messages"}"#,
+        r#"{"detail":"Not Found"}"#,
+    ];
+    outages.extend(unknown.map(|body| ("404 Not Found", body)));
+    outages.extend(["", "not now"].map(|body| ("405 Not Allowed", body)));
+    for (status, body) in outages {
+        if status.starts_with("404") {
+            let before = canned_error(with_body(status, body)).await;
+            assert!(matches!(before, LlmError::NoEndpoint { .. }), "{body}: {before:?}");
+        }
+        let error = behind_a_reply(status, body).await;
+        assert!(error.may_retry() && error.was_refused(), "{status}, {body}: {error:?}");
+    }
+    let too_long = r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
+    let refusals = [
+        ("404 Not Found", OWN),
+        ("413 Too Large", PAGE),
+        ("400 Bad", too_long),
+        ("400 Bad", ""),
+        ("400 Bad", OWN),
+        ("401 No", ""),
+    ];
+    for (status, body) in refusals {
+        let error = behind_a_reply(status, body).await;
+        assert!(!matches!(error, LlmError::NotAReply { .. }), "{status}, {body}: {error:?}");
+    }
 }
 
 /// A filter that says so by an error withheld a reply, as one that says so by how the reply ends.
