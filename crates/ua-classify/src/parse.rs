@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 28] = [
     "id",
     "name",
     "patterns",
@@ -33,6 +33,7 @@ const FIELDS: [&str; 27] = [
     "requires_idempotency_key",
     "effect_kind",
     "creates",
+    "carries_tools",
     "scope",
     "volatile_fields",
     "sends_files",
@@ -125,6 +126,7 @@ fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<u
             "requires_idempotency_key" => settings.requires_idempotency_key = Some(field.flag()?),
             "effect_kind" => settings.effect_kind = Some(field.effect_kind()?),
             "creates" => settings.creates = Some(field.flag()?),
+            "carries_tools" => settings.carries_tools = Some(field.flag()?),
             "scope" => settings.scope = Some(field.scope()?),
             "volatile_fields" => settings.volatile_fields = Some(field.texts()?),
             "sends_files" => settings.sends_files = Some(field.texts()?),
@@ -193,6 +195,7 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
             ("horizon", settings.horizon.is_some()),
             ("effect_kind", settings.effect_kind.is_some()),
             ("creates", settings.creates == Some(true)),
+            ("carries_tools", settings.carries_tools == Some(true)),
             ("scope", settings.scope.is_some()),
             ("sends_files", settings.sends_files.is_some()),
             ("requires_idempotency_key", settings.requires_idempotency_key == Some(true)),

@@ -180,6 +180,7 @@ impl Settings {
             side_effect_class: class,
             effect_kind: self.effect_kind.clone(),
             creates: self.creates.filter(|creates| *creates),
+            carries_tools: self.carries_tools.filter(|carries| *carries),
             scope: self.scope.clone(),
             sends_files: self.sends_files.clone(),
             approval: self.approval.filter(|asks| *asks),
@@ -206,6 +207,9 @@ pub(crate) struct Settings {
     /// Whether each call makes a new thing, when no `effect_kind` says which.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) creates: Option<bool>,
+    /// Whether its calls can be calls of any other tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) carries_tools: Option<bool>,
     pub(crate) scope: Option<ScopeRule>,
     pub(crate) volatile_fields: Option<Vec<String>>,
     pub(crate) sends_files: Option<Vec<String>>,

@@ -9,13 +9,11 @@
 //! session is told the history from the record. Proved by: the tests below, the e2e tests `claude_code` and `real_claude_code`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::io;
 
 use serde_json::Value;
 use ua_core::{Block, Message, Role};
+use ua_files::{Folder, Kind};
 use ua_llm::ModelRequest;
 
 use crate::config::{ClaudeCodeConfig, ForkedFrom, HOME};
@@ -23,6 +21,8 @@ use crate::process::SYSTEM_PROMPT;
 
 /// Where `claude` keeps its sessions, below its home: a folder for each working directory.
 const PROJECTS: &str = ".claude/projects";
+/// The most of a session, or of a prompt, that is read: 256 MiB.
+const MOST: u64 = 256 * 1024 * 1024;
 
 /// The session that this run's first process forks, if it is there and ends where the run begins. Copies it on first sight.
 pub(crate) fn prepare(config: &ClaudeCodeConfig, from: &ForkedFrom, request: &ModelRequest) -> Option<String> {
@@ -31,13 +31,12 @@ pub(crate) fn prepare(config: &ClaudeCodeConfig, from: &ForkedFrom, request: &Mo
     if !is_a_name {
         return None;
     }
-    if let Some(own) = find(&config.home(), id) {
-        let ends_here = fs::read_to_string(own).is_ok_and(|text| ends_with(&text, &request.messages));
-        return ends_here.then(|| id.clone());
+    if let Some(own) = find(&Folder::open_itself(&config.folder).ok()?, id) {
+        return ends_with(&own, &request.messages).then(|| id.clone());
     }
-    let (folder, file) = from.folders.iter().find_map(|folder| Some((folder, find(&folder.join(HOME), id)?)))?;
-    let text = fs::read_to_string(&file).ok()?;
-    let is_told_the_same = fs::read_to_string(folder.join(SYSTEM_PROMPT)).is_ok_and(|prompt| prompt == request.system);
+    let folders = from.folders.iter().filter_map(|folder| Folder::open_itself(folder).ok());
+    let (folder, text) = folders.into_iter().find_map(|folder| Some((folder.clone(), find(&folder, id)?)))?;
+    let is_told_the_same = folder.read(SYSTEM_PROMPT, MOST).is_ok_and(|prompt| prompt == request.system.as_bytes());
     if !is_told_the_same || !ends_with(&text, &request.messages) {
         tracing::info!(session = id, "the session does not end where the fork begins; a fresh one is told everything");
         return None;
@@ -51,23 +50,22 @@ pub(crate) fn prepare(config: &ClaudeCodeConfig, from: &ForkedFrom, request: &Mo
     }
 }
 
-/// The file of a session in a home.
-fn find(home: &Path, id: &str) -> Option<PathBuf> {
-    let folders = fs::read_dir(home.join(PROJECTS)).ok()?;
+/// A session in the home of a run's folder, as text.
+fn find(folder: &Folder, id: &str) -> Option<String> {
+    let projects = folder.folder(HOME).ok()?.folder(PROJECTS).ok()?;
+    let folders = projects.entries().ok()?.into_iter().filter(|(_, kind)| *kind == Kind::Folder);
     let name = format!("{id}.jsonl");
-    folders.flatten().map(|folder| folder.path().join(&name)).find(|file| file.is_file())
+    folders
+        .into_iter()
+        .find_map(|(place, _)| String::from_utf8(projects.folder(place).ok()?.read(&name, MOST).ok()?).ok())
 }
 
 /// Keeps a copy where `claude` looks for the sessions of its working directory: all of it, or none.
 fn keep(config: &ClaudeCodeConfig, id: &str, text: &str) -> io::Result<()> {
     let place = config.work().display().to_string();
     let place: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let folder = config.home().join(PROJECTS).join(place);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    let temporary = folder.join(format!(".{id}.tmp"));
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    fs::rename(temporary, folder.join(format!("{id}.jsonl")))
+    let folder = Folder::open_itself(&config.folder)?.make_folder(HOME)?.make_folder(PROJECTS)?.make_folder(place)?;
+    folder.replace(format!("{id}.jsonl"), text.as_bytes())
 }
 
 /// A reply: which calls it asked for, and what it said.

@@ -1,14 +1,14 @@
 //! One process of `claude`, from its start to its end.
 
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use ua_files::Folder;
+use ua_files::{Folder, Kind};
 use ua_llm::ModelRequest;
 use ua_mcp::ShimArgs;
 
@@ -18,6 +18,12 @@ use crate::stream::Assembler;
 
 /// The file with the system prompt, in its folder.
 pub(crate) const SYSTEM_PROMPT: &str = "system_prompt.md";
+
+/// The files with its tool servers and with its error output, in its folder.
+const MCP_CONFIG: &str = "mcp.json";
+const LOG: &str = "claude.stderr.log";
+/// The most of its error output that is read: 1 MiB.
+const MOST_READ: u64 = 1024 * 1024;
 
 /// How much of its last error output is quoted.
 const QUOTED_LINES: usize = 5;
@@ -44,7 +50,7 @@ pub(crate) struct Live {
     pub(crate) session: Option<String>,
     /// Whether it has shown the end of the last prompt and waits for another; otherwise it waits for results.
     pub(crate) is_idle: bool,
-    log: std::path::PathBuf,
+    folder: Folder,
     log_from: u64,
 }
 
@@ -52,20 +58,21 @@ impl Live {
     /// Starts `claude` in a session. The error says what could not be done; nothing was asked then.
     pub(crate) fn start(config: &ClaudeCodeConfig, request: &ModelRequest, start: &Start) -> io::Result<Self> {
         let folder = Folder::open_itself(&config.folder)?;
+        // What a checkout left in the place of a run's folder is no home: there is nothing in it that a run without a session needs.
+        if *start == Start::Fresh && config.session.is_none() {
+            remove(&config.home())?;
+        }
         folder.make_folder(HOME)?;
         // An empty one, each time: what an earlier process left there could be settings to this one.
-        match fs::remove_dir_all(config.work()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => folder.make_folder(WORK)?,
-        };
+        remove(&config.work())?;
+        folder.make_folder(WORK)?;
         let desk = Desk::open(&config.socket(), &request.tools)?;
         let servers: serde_json::Map<String, Value> =
             desk.servers().map(|server| (server.to_owned(), bridge_entry(config, server))).collect();
         let allowed: Vec<String> = desk.servers().map(|server| format!("mcp__{server}__*")).collect();
-        let mcp_config = config.folder.join("mcp.json");
-        write(&mcp_config, json!({"mcpServers": servers}).to_string().as_bytes())?;
-        let system = config.folder.join(SYSTEM_PROMPT);
-        write(&system, request.system.as_bytes())?;
+        folder.replace(MCP_CONFIG, json!({"mcpServers": servers}).to_string().as_bytes())?;
+        folder.replace(SYSTEM_PROMPT, request.system.as_bytes())?;
+        let (mcp_config, system) = (config.folder.join(MCP_CONFIG), config.folder.join(SYSTEM_PROMPT));
 
         let generation = config.locks.begin(NAME)?;
         let mut args: Vec<std::ffi::OsString> =
@@ -95,8 +102,7 @@ impl Live {
             command: config.program.clone().into(),
             args,
         };
-        let log = config.folder.join("claude.stderr.log");
-        let stderr = OpenOptions::new().append(true).create(true).mode(0o600).open(&log)?;
+        let stderr = log(&folder)?;
         let log_from = stderr.metadata()?.len();
         let mut command = Command::new(&config.shim.program);
         command.args(&config.shim.args).args(shim.to_args()).current_dir(config.work());
@@ -109,7 +115,7 @@ impl Live {
         };
         let lines = BufReader::new(stdout).lines();
         let assembler = Assembler::new(request.tools.iter().map(|tool| tool.name.as_str()));
-        Ok(Self { child, stdin, lines, desk, assembler, generation, session: None, is_idle: true, log, log_from })
+        Ok(Self { child, stdin, lines, desk, assembler, generation, session: None, is_idle: true, folder, log_from })
     }
 
     /// Whether it has not ended yet, as far as the system says.
@@ -141,9 +147,13 @@ impl Live {
 
     /// The last lines it wrote to its standard error, on one line.
     pub(crate) fn last_words(&self) -> String {
-        let bytes = fs::read(&self.log).unwrap_or_default();
-        let from = usize::try_from(self.log_from).unwrap_or(0).min(bytes.len());
-        let text = String::from_utf8_lossy(&bytes[from..]).into_owned();
+        let mut bytes = Vec::new();
+        let read = self.folder.open_file(LOG).and_then(|mut log| {
+            log.seek(SeekFrom::Start(self.log_from))?;
+            log.take(MOST_READ).read_to_end(&mut bytes)
+        });
+        read.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
         last.join(" | ").chars().filter(|c| !c.is_control()).take(600).collect()
@@ -157,7 +167,18 @@ fn bridge_entry(config: &ClaudeCodeConfig, server: &str) -> Value {
     json!({"type": "stdio", "command": program, "args": args})
 }
 
-fn write(path: &std::path::Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
-    io::Write::write_all(&mut file, content)
+/// Its log, to which it appends. What somebody put in its place, a link or a pipe, makes room for one.
+fn log(folder: &Folder) -> io::Result<File> {
+    if folder.kind(LOG)? == Some(Kind::Other) {
+        folder.remove(LOG)?;
+    }
+    folder.append(LOG)
+}
+
+/// Removes a folder with what is in it, or a link in its place.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

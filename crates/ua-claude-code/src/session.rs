@@ -2,12 +2,11 @@
 //!
 //! Tentative: the run's own row is told by the commit of a turn. A session is only gone on with by a run that has a turn.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use ua_files::Folder;
 
 const FILE: &str = "session.json";
 
@@ -16,10 +15,13 @@ struct Stored {
     session_id: String,
 }
 
+/// The most of the file that is read.
+const MOST: u64 = 4096;
+
 /// The session that was told last.
 pub(crate) fn load(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join(FILE)).ok()?;
-    serde_json::from_str::<Stored>(&text).ok().map(|stored| stored.session_id)
+    let stored = Folder::open_itself(folder).ok()?.read(FILE, MOST).ok()?;
+    serde_json::from_slice::<Stored>(&stored).ok().map(|stored| stored.session_id)
 }
 
 /// Keeps `session_id`: whoever reads it sees this one or the one before.
@@ -28,15 +30,12 @@ pub(crate) fn save(folder: &Path, session_id: &str) -> io::Result<()> {
         return Ok(());
     }
     let stored = serde_json::to_vec(&Stored { session_id: session_id.to_owned() })?;
-    let temporary = folder.join(format!(".{FILE}.tmp"));
-    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&stored)?;
-    fs::rename(&temporary, folder.join(FILE))
+    Folder::open_itself(folder)?.replace(FILE, &stored)
 }
 
 /// Forgets the session: another one is about to begin, and until it says its name there is none to go on with.
 pub(crate) fn forget(folder: &Path) -> io::Result<()> {
-    match fs::remove_file(folder.join(FILE)) {
+    match Folder::open_itself(folder)?.remove(FILE) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }

@@ -328,7 +328,8 @@ pub struct CallPolicy {
     /// a kind: the name says that a thing is made, and leaves open whether a second one in the same words is one more (`create_folder`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub makes_anew: bool,
-    /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`).
+    /// Nobody declared a kind, and the tool's name leaves open whether each call makes something (`push_message`, `dispatch_order`), or its calls carry
+    /// calls of other tools.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_make: bool,
     /// Which arguments name the effect.

@@ -314,8 +314,7 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
     // Asked to make it, a model would make it again where one of these did.
     let may_be = |call: &&CallRecord| {
-        Verdict::of(call).forbids_repeat()
-            && call.policy.makes(&call.called_tool().tool, &wanted.effect) == Makes::Perhaps
+        Verdict::of(call).forbids_repeat() && call.policy.makes(&call.name.tool, &wanted.effect) == Makes::Perhaps
     };
     let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);

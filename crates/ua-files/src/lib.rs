@@ -28,8 +28,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 mod owned;
+mod secret;
 
 pub use owned::{OwnedFolder, clear_abandoned};
+pub use secret::{Believe, secret};
 
 /// How often a name is drawn anew that somebody has.
 const DRAWS: u32 = 8;

@@ -11,21 +11,21 @@
 //! Proved by: this file's tests, the end-to-end tests `destination`; for the gateway `ua-broker`'s `accounts`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use ua_core::{Destination, DestinationKey};
+use ua_files::{Believe, Folder, secret};
 
 use crate::config::{Reach, ServerSpec};
 use crate::logins::check_address;
 
 /// The file in the folder of locks that keeps the secret of a root's destinations.
 pub(crate) const KEY_FILE: &str = "destinations.key";
-/// A secret has at least so many digits; a file with less in it was cut off.
-const KEY_DIGITS: usize = 64;
 /// Inherited variables that say how words look to a person, and so nothing about where a call goes. Whatever else is inherited counts: a list of
 /// what does count would have to know every program.
 pub(crate) const SAY_NO_PLACE: [&str; 5] = ["LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"];
@@ -114,41 +114,16 @@ pub(crate) fn destination_key(path: &Path) -> io::Result<DestinationKey> {
 /// # Errors
 /// It can be neither read nor made.
 pub fn own_secret(path: &Path) -> io::Result<String> {
-    let mut is_cut = false;
-    match fs::read_to_string(path) {
-        Ok(key) if key.len() >= KEY_DIGITS => return Ok(key),
-        // Nothing was made with it.
-        Ok(_) => is_cut = true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let key = ua_files::unguessable()? + &ua_files::unguessable()?;
-    let new = path.with_extension(format!("{}.new", ua_files::unguessable()?));
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
-    file.write_all(key.as_bytes())?;
-    file.sync_all()?;
-    // Of two that make one at once, the first one's counts for both.
-    let kept = if is_cut { fs::rename(&new, path) } else { fs::hard_link(&new, path) };
-    match kept {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let key = fs::read_to_string(path)?;
-    if key.len() < KEY_DIGITS {
-        return Err(io::Error::other("it was cut off while it was written"));
-    }
-    Ok(key)
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display())));
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    secret(&Folder::open(folder)?, name, Believe::Whatever)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt as _;
     use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
-use ua_files::Folder;
+use ua_files::{Believe, Folder};
 
 use crate::digest::to_hex;
 
@@ -19,8 +19,6 @@ use crate::digest::to_hex;
 pub const COPY_KEY: &str = "UA_COPY_KEY";
 /// The file that [`copy_key`] keeps it in.
 const FILE: &str = "copies.key";
-/// A key has 64 digits; a file with less in it is one that is being written.
-const KEY_DIGITS: usize = 64;
 
 /// The key of this server. Printing it does not show it.
 #[derive(Debug, Clone)]
@@ -47,20 +45,10 @@ impl Seals {
     }
 }
 
-/// The key that is kept in `folder`, for servers that are started one after the other; it is drawn the first time. `None` where there is no
-/// such folder, or something else stands in its place.
+/// The key that is kept in `folder`, for servers that are started one after the other; it is drawn the first time, and where somebody put another
+/// one in its place, as a checkout may do. `None` where there is no such folder, or something else stands in its place.
 pub fn copy_key(folder: &Path) -> Option<String> {
-    let folder = Folder::open_itself(folder).ok()?;
-    let read = || {
-        let text = String::from_utf8(folder.read(FILE, KEY_DIGITS as u64).ok()?).ok()?;
-        (text.len() == KEY_DIGITS).then_some(text)
-    };
-    if let Some(key) = read() {
-        return Some(key);
-    }
-    // Whoever comes later takes what is there; of two at once, one fetches its pages again.
-    folder.replace(FILE, drawn().ok()?.as_bytes()).ok()?;
-    read()
+    ua_files::secret(&Folder::open_itself(folder).ok()?, FILE, Believe::Marked).ok()
 }
 
 fn drawn() -> std::io::Result<String> {
@@ -76,11 +64,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(copy_key(&folder.path().join("none")), None);
         let key = copy_key(folder.path()).unwrap();
-        assert_eq!((key.len(), copy_key(folder.path())), (KEY_DIGITS, Some(key.clone())));
+        assert_eq!((key.len(), copy_key(folder.path())), (64, Some(key.clone())));
         let seals = |key: &str| Seals::new(Some(&key.into())).unwrap().of("page", b"text");
         assert_eq!(seals(&key), seals(&key));
         let other_kind = Seals::new(Some(&key.as_str().into())).unwrap().of("search", b"text");
-        assert!(seals(&key) != other_kind && seals(&key) != seals(&"0".repeat(KEY_DIGITS)) && seals(&key).len() == 64);
+        assert!(seals(&key) != other_kind && seals(&key) != seals(&"0".repeat(64)) && seals(&key).len() == 64);
         assert_ne!(Seals::new(None).unwrap().of("page", b"text"), Seals::new(None).unwrap().of("page", b"text"));
     }
 }

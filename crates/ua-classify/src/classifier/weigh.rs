@@ -115,6 +115,9 @@ impl Classifier {
                     && decided.source == ClassSource::Name
                     && leaves_open(&tool.name);
             }
+            // What it carries may be anything.
+            let carries = picker.first("carries_tools", |settings| settings.carries_tools) == Some(true);
+            policy.may_make |= policy.effect_kind.is_none() && (carries || policy.composite.is_some());
             policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
             policy.sends_files =
                 picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();

@@ -51,8 +51,9 @@ impl Home {
         let expected = self.was_used();
         self.refuse_what_is_on_a_server()?;
         self.make()?;
-        // One that is made now is not the one that was noted here before, and nothing is noted of it if this process is killed before it is.
-        if fs::metadata(&self.database).map_or(true, |file| file.len() == 0) {
+        // One that is made now is not the one that was noted here before, and nothing is noted of it if this process is killed before it is. Where one
+        // was expected none is made, and what was noted stays: what comes in its place later is not this user's own.
+        if !expected && fs::metadata(&self.database).map_or(true, |file| file.len() == 0) {
             self.roots.forget_database(&self.database);
         }
         let config = SqliteConfig {
