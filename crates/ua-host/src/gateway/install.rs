@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use ua_core::sha256;
 use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
+use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
 
@@ -22,8 +24,11 @@ pub use self::entry::{Front, What};
 
 mod entry;
 mod json;
+mod ordered;
 mod restored;
 mod spans;
+#[cfg(test)]
+mod tests_back;
 mod toml;
 mod yaml;
 
@@ -72,7 +77,7 @@ impl Format {
         path: &Path,
         text: &str,
         servers: &[String],
-        change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+        change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
     ) -> Result<Edited, HostError> {
         // Some editors put it in front of what they write, and clients read over it. It stays.
         let (mark, text) = text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
@@ -93,17 +98,36 @@ impl Format {
     /// The text with `ua gateway` in front of these tool servers, or of all.
     fn wrapped(self, path: &Path, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
         let names_in = |file: &str| names_in(path, file);
-        self.edited(path, text, servers, |server, entry| {
+        self.edited(path, text, servers, |_, server, entry| {
             let is_moved =
                 entry.command.as_deref().map(Path::new).is_some_and(|old| old.is_absolute() && !old.exists());
             entry.wrapped(server, front, !servers.is_empty(), is_moved, &names_in)
         })
     }
 
-    /// The text with the old commands of these tool servers, or of all.
-    fn unwrapped(self, path: &Path, text: &str, servers: &[String]) -> Result<Edited, HostError> {
-        self.edited(path, text, servers, |_, entry| entry.unwrapped())
+    /// The text with the old commands of these tool servers, or of all; `typed` is what a record says of them.
+    fn unwrapped(self, path: &Path, text: &str, typed: &Typed, servers: &[String]) -> Result<Edited, HostError> {
+        self.edited(path, text, servers, |project, server, entry| entry.unwrapped(typed.of(project, server)))
     }
+}
+
+/// The text of a list without the first of its members, whose places are `all`: what is behind them stays as it was typed.
+fn without_first(text: &str, list: &Range<usize>, all: &[Range<usize>], words: usize) -> Option<String> {
+    let (first, last) = (all.first()?, all.get(words.checked_sub(1)?)?);
+    let lead = text.get(list.start + 1..first.start)?;
+    let is_tight = lead.is_empty() && all.get(1).is_none_or(|second| text.get(first.end..second.start) == Some(","));
+    let behind = text.get(last.end..list.end)?;
+    Some(match all.get(words) {
+        // Ours stand without blanks, and these as they were typed before.
+        Some(_) if is_tight && behind.starts_with(',') => format!("[{}", &behind[1..]),
+        // Somebody wrote the list once more, in a style of their own.
+        Some(next) => format!("[{lead}{}", text.get(next.start..list.end)?),
+        None => {
+            let rest = behind.trim_start().strip_prefix(',').unwrap_or(behind);
+            let is_blank = rest.trim() == "]";
+            if is_blank && (!is_tight || rest.contains('\n')) { "[]".to_owned() } else { format!("[{rest}") }
+        }
+    })
 }
 
 /// The variables of a file of lines `NAME=value`, as the configuration at `path` names it; `None` where that cannot be read from here.
@@ -114,7 +138,8 @@ fn names_in(path: &Path, file: &str) -> Option<Vec<String>> {
         Some(file) => folder?.parent()?.join(file),
         None => PathBuf::from(file),
     };
-    let text = fs::read_to_string(Some(file).filter(|file| file.is_absolute())?).ok()?;
+    // As with the configuration itself: a checkout may have a pipe or a device there.
+    let text = ua_files::read_text(&Some(file).filter(|file| file.is_absolute())?, MOST).ok()?;
     let name = |line: &str| {
         let line = line.trim().strip_prefix("export ").unwrap_or(line.trim());
         let name = line.split_once('=')?.0.trim();
@@ -147,9 +172,51 @@ struct Kept {
     written: String,
     /// The text before the first change.
     before: String,
-    /// What was put in front of its entries; earlier versions did not keep it.
-    #[serde(default)]
-    front: Option<Front>,
+}
+
+/// The text of now without the gateway, where `before` is what it was before.
+fn taken_away(format: Format, path: &Path, before: &str, now: &str, servers: &[String]) -> Result<Edited, HostError> {
+    let text = restored::restored(format, path, before, now, servers);
+    format.unwrapped(path, &text, &Typed::read(format, path, before), servers)
+}
+
+/// The text of now with the gateway in front of these tool servers, and what is kept of it; `None` where nothing changes.
+fn installed(
+    path: &Path,
+    earlier: Option<Kept>,
+    now: &str,
+    front: &Front,
+    servers: &[String],
+) -> Result<(Edited, Option<Kept>), HostError> {
+    let format = Format::of(path);
+    let edited = format.wrapped(path, now, front, servers)?;
+    if edited.text == now {
+        return Ok((edited, None));
+    }
+    // A file that is wrapped further keeps what it was before the first time, unless somebody changed it since.
+    let before = match earlier {
+        Some(kept) if kept.written == sha256(now).to_hex() => kept.before,
+        // What somebody changed since is what it was before, but for what was wrapped then.
+        Some(kept) => taken_away(format, path, &kept.before, now, &[])?.text,
+        None => now.to_owned(),
+    };
+    let kept = Kept { path: path.to_owned(), written: sha256(&edited.text).to_hex(), before };
+    Ok((edited, Some(kept)))
+}
+
+/// The text of now without the gateway in front of these tool servers, or of any.
+fn uninstalled(path: &Path, kept: Option<Kept>, now: &str, servers: &[String]) -> Result<Edited, HostError> {
+    let format = Format::of(path);
+    let mut edited = format.unwrapped(path, now, &Typed::default(), servers)?;
+    edited.text = match kept {
+        // What it was before may go through a gateway too: through another one, or by somebody's own hand.
+        Some(kept) if servers.is_empty() && kept.written == sha256(now).to_hex() => {
+            format.unwrapped(path, &kept.before, &Typed::default(), &[])?.text
+        }
+        Some(kept) => taken_away(format, path, &kept.before, now, servers)?.text,
+        None => edited.text,
+    };
+    Ok(edited)
 }
 
 /// Where it is kept, by whichever name the file goes: a link is the file that it leads to.
@@ -174,25 +241,9 @@ pub fn install(
     servers: &[String],
     dry_run: bool,
 ) -> Result<Edited, HostError> {
-    let before = read(path)?;
-    let edited = Format::of(path).wrapped(path, &before, front, servers)?;
-    if dry_run || edited.text == before {
-        return Ok(edited);
-    }
+    let (edited, kept) = installed(path, kept_of(root, path), &read(path)?, front, servers)?;
+    let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(edited) };
     let place = kept_at(root, path);
-    // A file that is wrapped further keeps what it was before the first time, unless somebody changed it since.
-    let earlier = kept_of(root, path);
-    let digest = sha256(&before).to_hex();
-    let before = match earlier {
-        Some(kept) if kept.written == digest => kept.before,
-        // What somebody changed since is what it was before, but for what was wrapped then.
-        Some(Kept { before: earlier, front: Some(front), .. }) => {
-            restored::restored(Format::of(path), path, &earlier, &front, &before, &[])
-        }
-        Some(_) | None => before,
-    };
-    let kept =
-        Kept { path: path.to_owned(), written: sha256(&edited.text).to_hex(), before, front: Some(front.clone()) };
     let folder = place.parent().unwrap_or(root);
     fs::create_dir_all(folder)
         .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
@@ -209,24 +260,14 @@ pub fn install(
 /// The file cannot be read, understood or written.
 pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) -> Result<Edited, HostError> {
     let now = read(path)?;
-    let is_whole = servers.is_empty();
-    let format = Format::of(path);
-    let mut edited = format.unwrapped(path, &now, servers)?;
-    match kept_of(root, path) {
-        Some(kept) if is_whole && kept.written == sha256(&now).to_hex() => edited.text = kept.before,
-        Some(Kept { before, front: Some(front), .. }) => {
-            let text = restored::restored(format, path, &before, &front, &now, servers);
-            edited.text = format.unwrapped(path, &text, servers)?.text;
-        }
-        Some(_) | None => {}
-    }
+    let edited = uninstalled(path, kept_of(root, path), &now, servers)?;
     if dry_run {
         return Ok(edited);
     }
     if edited.text != now {
         replace(path, edited.text.as_bytes())?;
     }
-    if is_whole {
+    if servers.is_empty() {
         for place in [kept_at(root, path), kept_as(root, path)] {
             match fs::remove_file(&place) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -328,8 +369,10 @@ mod tests {
         let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap();
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
         assert_eq!(whats, [What::Wrapped, What::Wrapped, What::NotRead, What::NotRead]);
-        assert!(made.text.contains(r#""--","npx","-y","mail-server"]"#), "{}", made.text);
-        assert!(made.text.contains(r#""--","npx","-y","b-server"]"#), "{}", made.text);
+        assert!(made.text.contains(r#""--","npx","-y", "mail-server",]"#), "{}", made.text);
+        let kept = "\"--\",\"npx\", // first\n    \"-y\", /* no \"z\" */ \"b-server\" // last\n  ]";
+        assert!(made.text.contains(kept), "{}", made.text);
+        assert_eq!(Format::Json.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap().text, config);
         assert!(made.text.contains(r#""c": {"command": "npx", "args": ["-p", 8080]}"#), "{}", made.text);
         let codex = "[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-p\", 8080]\n";
         let made = Format::Toml.wrapped(here(), codex, &ua(), &[]).unwrap();
@@ -348,7 +391,7 @@ mod tests {
             let made = format.wrapped(here(), &marked, &ua(), &[]).unwrap();
             assert_eq!(made.text, format!("{BYTE_ORDER_MARK}{}", plain.text));
             assert_eq!((made.changes.len(), made.changes[0].what), (1, What::Wrapped));
-            let back = format.unwrapped(here(), &made.text, &[]).unwrap();
+            let back = format.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap();
             assert!(back.text.starts_with(BYTE_ORDER_MARK), "{}", back.text);
         }
     }
@@ -362,7 +405,7 @@ mod tests {
         let told: Vec<_> = made.changes.iter().map(|change| (change.server.as_str(), change.what)).collect();
         assert_eq!(told, [("a", What::Twice), ("b", What::Wrapped), ("a", What::Wrapped)]);
         assert!(made.text.starts_with(r#"{"mcpServers": {"a": {"command": "x"}, "b""#), "{}", made.text);
-        let back = Format::Json.unwrapped(here(), &made.text, &[]).unwrap();
+        let back = Format::Json.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap();
         assert!(back.text.contains(r#""a": {"command": "z"}"#), "{}", back.text);
     }
 
@@ -387,8 +430,8 @@ mod tests {
         let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap();
         let told: Vec<_> = made.changes.iter().map(|change| (change.project.as_deref(), change.what)).collect();
         assert_eq!(told, [(None, What::Wrapped), (Some("/a/b"), What::Wrapped)]);
-        assert!(made.text.contains(r#"["gateway","--name","p1","--","p","--","--name"]"#), "{}", made.text);
-        let back = Format::Json.unwrapped(here(), &made.text, &[]).unwrap();
+        assert!(made.text.contains(r#"["gateway","--name","p1","--","p","--", "--name"]"#), "{}", made.text);
+        let back = Format::Json.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap();
         assert!(!back.text.contains("gateway") && back.changes.len() == 2, "{}", back.text);
         let only = r#"{"projects": {"/a": {"mcpServers": {"p": {"command": "p"}}}}}"#;
         assert_eq!(Format::Json.wrapped(here(), only, &ua(), &["p".to_owned()]).unwrap().changes.len(), 1);
@@ -403,7 +446,7 @@ mod tests {
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
         assert_eq!(whats, [What::Wrapped, What::Wrapped, What::MayLogIn]);
         let text = &made.text;
-        assert!(text.contains(r#""mail": {"command": "ua", "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
+        assert!(text.contains(r#""mail": {"command": "ua", "args": ["gateway","--name","mail","--env","KEY","--","npx","-y",   "mail"], "env": {"KEY": "k"}}"#), "{text}");
         assert!(
             text.contains(
                 r#"/* plain */ "notes": { "command" : "ua", "args": ["gateway","--name","notes","--","notes-server"] }"#
@@ -440,6 +483,9 @@ mod tests {
             ("e.toml", "[mcp_servers.a\n", "line 1"),
             ("f.yaml", "extensions:\n  a: [1\n", "line"),
             ("g.json", "{\"theme\": 1}", "it names no tool servers"),
+            ("h.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}\n{\n", "line 2"),
+            ("i.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}\n\n]", "line 3"),
+            ("j.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"b\": [1 2]}", "a comma between two values"),
         ] {
             let path = folder.path().join(name);
             fs::write(&path, text).unwrap();
@@ -515,7 +561,7 @@ mod tests {
         let made = install(&root, &path, &ua(), &servers, false).unwrap().text;
         let format = Format::of(&path);
         assert_eq!(format.wrapped(&path, &made, &ua(), &servers).unwrap().text, made);
-        let apart = format.unwrapped(&path, &made, &servers).unwrap();
+        let apart = format.unwrapped(&path, &made, &Typed::default(), &servers).unwrap();
         assert!(apart.changes.iter().all(|change| change.what != What::Wrapped) && !apart.text.contains("gateway"));
         uninstall(&root, &path, &[], false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), config);
@@ -541,7 +587,7 @@ mod tests {
         assert_eq!(whats(&["open".to_owned()]), [What::Wrapped]);
         let elsewhere = Front { root: Some("/srv/gateway".to_owned()), ..ua() };
         let made = Format::Json.wrapped(here(), config, &elsewhere, &[]).unwrap();
-        assert!(made.text.contains(r#"["gateway","--root","/srv/gateway","--name","crm""#), "{}", made.text);
+        assert!(made.text.contains(r#"["gateway", "--root", "/srv/gateway", "--name", "crm""#), "{}", made.text);
     }
 
     #[test]
@@ -584,7 +630,8 @@ env_http_headers = { "X-Key" = "CRM_KEY" }
             ("x.yaml", "extensions:\n  letters:\n    cmd: a\n    args: []\n    type: stdio\n"),
         ] {
             let path = Path::new(name);
-            let refused = Format::of(path).unwrapped(path, text, &["lettres".to_owned()]).unwrap_err();
+            let refused =
+                Format::of(path).unwrapped(path, text, &Typed::default(), &["lettres".to_owned()]).unwrap_err();
             assert_eq!(refused.hint_text(), Some("did you mean `letters`? the configuration has: letters"), "{name}");
         }
     }

@@ -1,7 +1,5 @@
 //! An entry of a client's configuration, whatever its format, and what it becomes.
 
-use serde::{Deserialize, Serialize};
-
 /// What an entry that goes through the gateway begins with.
 const WORD: &str = "gateway";
 /// The name of a header whose whole value is that of a variable, in arguments.
@@ -46,7 +44,7 @@ impl What {
 }
 
 /// What is put in front of an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Front {
     /// The program `ua`.
     pub program: String,
@@ -61,6 +59,10 @@ pub(super) struct Entry {
     pub(super) command: Option<String>,
     /// Its arguments.
     pub(super) args: Vec<String>,
+    /// It has a list of arguments, of none perhaps.
+    pub(super) has_args: bool,
+    /// It says how long its client waits for a tool, where `ua` would say so otherwise.
+    pub(super) has_patience: bool,
     /// The variables that it is given.
     pub(super) env: Vec<String>,
     /// Where it is, when it is reached over HTTP with requests that each have an answer.
@@ -100,12 +102,25 @@ pub(super) enum Header {
 /// What an entry is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Becomes {
-    /// A program; its variables and whatever else it has stay.
-    Command {
+    /// Another program, with the same arguments.
+    Program {
         /// What is started.
         command: String,
-        /// Its arguments.
-        args: Vec<String>,
+    },
+    /// A program with words in front of its arguments, of which the last is what was started before. The arguments stay as they are typed, and so
+    /// does whatever else it has.
+    Behind {
+        /// What is started.
+        command: String,
+        /// What is put in front of its arguments.
+        words: Vec<String>,
+    },
+    /// The program that one of its arguments names, without that and all before it.
+    Itself {
+        /// How many arguments go.
+        words: usize,
+        /// What it was once, where that is known.
+        once: Once,
     },
     /// A program in the place of an address.
     InPlaceOfUrl {
@@ -124,7 +139,24 @@ pub(super) enum Becomes {
         url: String,
         /// Its headers; a plain one without a value has that of a variable of the entry, which goes.
         headers: Vec<Restored>,
+        /// What it was once, where that is known.
+        once: Once,
     },
+}
+
+/// What is known of an entry from before the gateway. Where nothing is, the format decides what is likely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Once {
+    /// Whether it had a list of arguments.
+    pub(super) had_args: Option<bool>,
+    /// Whether it said how long its client waits.
+    pub(super) had_patience: Option<bool>,
+}
+
+impl Once {
+    fn of(typed: Option<&Entry>) -> Self {
+        Self { had_args: typed.map(|typed| typed.has_args), had_patience: typed.map(|typed| typed.has_patience) }
+    }
 }
 
 /// A header that was a variable behind the gateway.
@@ -140,7 +172,7 @@ pub(super) struct Restored {
 
 impl Entry {
     /// Whether it goes through a gateway.
-    fn is_wrapped(&self) -> bool {
+    pub(super) fn is_wrapped(&self) -> bool {
         self.args.first().is_some_and(|first| first == WORD)
             && self.args.iter().any(|arg| arg == "--" || arg == "--url")
     }
@@ -160,7 +192,7 @@ impl Entry {
             return (What::NotRead, None);
         }
         if self.is_wrapped() && is_moved {
-            return (What::Wrapped, Some(Becomes::Command { command: front.program.clone(), args: self.args.clone() }));
+            return (What::Wrapped, Some(Becomes::Program { command: front.program.clone() }));
         }
         if self.is_wrapped() {
             return (What::Already, None);
@@ -178,8 +210,7 @@ impl Entry {
             let more = of_file.iter().filter(|name| !self.env.contains(name));
             args.extend(self.env.iter().chain(more).flat_map(|name| ["--env".to_owned(), name.clone()]));
             args.extend(["--".to_owned(), command.clone()]);
-            args.extend(self.args.iter().cloned());
-            return (What::Wrapped, Some(Becomes::Command { command: program.clone(), args }));
+            return (What::Wrapped, Some(Becomes::Behind { command: program.clone(), words: args }));
         }
         let Some(url) = &self.url else { return (What::Unreachable, None) };
         if self.headers.is_empty() && !is_named {
@@ -209,42 +240,46 @@ impl Entry {
         (What::Wrapped, Some(Becomes::InPlaceOfUrl { command: program.clone(), args, env, passed }))
     }
 
-    /// What it was before.
-    pub(super) fn unwrapped(&self) -> (What, Option<Becomes>) {
+    /// What was put in front of it, as it says itself.
+    pub(super) fn front(&self) -> Option<Front> {
+        let program = self.command.clone().filter(|_| self.is_wrapped())?;
+        let root = self.args.get(1).filter(|word| *word == "--root").and_then(|_| self.args.get(2).cloned());
+        Some(Front { program, root })
+    }
+
+    /// What it was before; `typed` is what a record says of that.
+    pub(super) fn unwrapped(&self, typed: Option<&Self>) -> (What, Option<Becomes>) {
         if self.is_cut {
             return (What::NotRead, None);
         }
-        let before = if self.is_wrapped() { self.before() } else { None };
+        let before = if self.is_wrapped() { self.before(Once::of(typed)) } else { None };
         match before {
             Some(before) => (What::Unwrapped, Some(before)),
             None => (What::NotWrapped, None),
         }
     }
 
-    fn before(&self) -> Option<Becomes> {
+    fn before(&self, once: Once) -> Option<Becomes> {
         let (mut url, mut headers) = (None, Vec::new());
-        let mut args = self.args[1..].iter();
-        while let Some(word) = args.next() {
+        let mut args = self.args.iter().enumerate().skip(1);
+        while let Some((at, word)) = args.next() {
             match word.as_str() {
-                "--" => {
-                    let command = args.next()?.clone();
-                    return Some(Becomes::Command { command, args: args.cloned().collect() });
-                }
-                "--url" => url = args.next().cloned(),
+                "--" => return self.args.get(at + 1).map(|_| Becomes::Itself { words: at + 2, once }),
+                "--url" => url = args.next().map(|(_, url)| url.clone()),
                 FROM => {
-                    let (name, variable) = args.next()?.split_once('=')?;
+                    let (name, variable) = args.next()?.1.split_once('=')?;
                     let (name, variable) = (name.to_owned(), variable.to_owned());
                     headers.push(Restored { name, variable, is_bearer: false });
                 }
                 "--header" => {
-                    let line = args.next()?;
+                    let (_, line) = args.next()?;
                     let variable = line.strip_prefix("Authorization: Bearer ${")?.strip_suffix('}')?.to_owned();
                     headers.push(Restored { name: "Authorization".to_owned(), variable, is_bearer: true });
                 }
                 _ => {}
             }
         }
-        Some(Becomes::Url { url: url?, headers })
+        Some(Becomes::Url { url: url?, headers, once })
     }
 }
 

@@ -1,10 +1,13 @@
 //! Configurations in JSON with comments: Claude Code, Cursor, Visual Studio Code, and most others.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value, json};
 
 use super::entry::{Becomes, Entry, Header, What};
-use super::spans::{Member, broken, members, plain};
-use super::{Change, Edited, missing};
+use super::ordered::{Style, Told};
+use super::spans::{Member, broken, elements, has_comment, members, plain};
+use super::{Change, Edited, missing, without_first};
 use crate::error::HostError;
 
 /// Where clients keep their tool servers.
@@ -17,7 +20,7 @@ const PROJECTS: &str = "projects";
 const BEHIND: &str = ", \"args\": ";
 
 struct Edit {
-    place: std::ops::Range<usize>,
+    place: Range<usize>,
     text: String,
 }
 
@@ -25,16 +28,16 @@ struct Edit {
 pub(super) fn edited(
     text: &str,
     servers: &[String],
-    change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+    change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let not_understood = || match broken(text) {
-        Some(why) => HostError::usage(format!("it is not JSON: {why}")),
-        None => {
-            HostError::usage("it is JSON, but not a client's configuration: its tool servers are an object of objects")
-        }
-    };
+    let not_understood =
+        || HostError::usage("it is JSON, but not a client's configuration: its tool servers are an object of objects");
     if text.trim().is_empty() {
         return Err(HostError::usage("it is empty"));
+    }
+    // To its very end: what is broken behind the tool servers is broken for the client too.
+    if let Some(why) = broken(text) {
+        return Err(HostError::usage(format!("it is not JSON: {why}")));
     }
     let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
     let mut named = Vec::new();
@@ -62,43 +65,11 @@ pub(super) fn edited(
             continue;
         }
         let fields = members(text, &server.value).ok_or_else(not_understood)?;
-        let mut read: Map<String, Value> = Map::new();
-        let mut is_cut = false;
-        for field in &fields {
-            match plain(text, &field.value).and_then(|value| serde_json::from_str(&value).ok()) {
-                Some(value) => drop(read.insert(field.name.clone(), value)),
-                None => is_cut = true,
-            }
-        }
-        let mut entry = entry_of(&read);
-        entry.is_cut |= is_cut;
-        if let Some(env) = fields.iter().find(|field| field.name == "env") {
-            let names = members(text, &env.value).unwrap_or_default();
-            entry.env = names.into_iter().map(|variable| variable.name).collect();
-        }
-        let (what, new) = change(&server.name, &entry);
+        let entry = read(text, &server.value, &fields);
+        let (what, new) = change(project.as_deref(), &server.name, &entry);
         changes.push(Change { server: server.name.clone(), project, what });
-        let place = |name: &str| fields.iter().find(|field| field.name == name).map(|field| field.value.clone());
-        match new {
-            None => {}
-            Some(Becomes::Command { command, args }) => {
-                let is_empty = args.is_empty();
-                let (command, args) = (json!(command).to_string(), json!(args).to_string());
-                let Some(at) = place("command") else { return Err(not_understood()) };
-                match place("args") {
-                    // Our own words, and nothing was behind the command before.
-                    Some(old) if is_empty && text.get(at.end..old.start) == Some(BEHIND) => {
-                        edits.push(Edit { place: at.start..old.end, text: command });
-                    }
-                    Some(old) => {
-                        edits.push(Edit { place: at, text: command });
-                        edits.push(Edit { place: old, text: args });
-                    }
-                    None => edits.push(Edit { place: at, text: format!("{command}{BEHIND}{args}") }),
-                }
-            }
-            // All of the entry is another one then; what is not about the address stays.
-            Some(becomes) => edits.push(Edit { place: server.value.clone(), text: other(read, becomes).to_string() }),
+        if let Some(new) = new {
+            edits.extend(edits_of(text, &server.value, &fields, new).ok_or_else(not_understood)?);
         }
     }
     missing(servers, &known)?;
@@ -108,6 +79,76 @@ pub(super) fn edited(
         edited.replace_range(edit.place, &edit.text);
     }
     Ok(Edited { text: edited, changes })
+}
+
+/// Where the entries of a configuration stand that are alone with their name, with their projects and names.
+pub(super) fn places(text: &str) -> Vec<(Option<String>, String, Range<usize>)> {
+    let top = members(text, &(0..text.len())).unwrap_or_default();
+    let mut found = Vec::new();
+    for (project, list) in lists(text, &top) {
+        let all = members(text, &list.value).unwrap_or_default();
+        let is_alone = |name: &str| all.iter().filter(|other| other.name == name).count() == 1;
+        let alone = all.iter().filter(|server| is_alone(&server.name));
+        found.extend(alone.map(|server| (project.clone(), server.name.clone(), server.value.clone())));
+    }
+    found
+}
+
+/// What is written, and where, so that an entry becomes another one.
+fn edits_of(text: &str, place: &Range<usize>, fields: &[Member], becomes: Becomes) -> Option<Vec<Edit>> {
+    let of = |name: &str| fields.iter().find(|field| field.name == name);
+    let edit = |place: &Range<usize>, text: String| Edit { place: place.clone(), text };
+    let command = || of("command").map(|field| &field.value);
+    Some(match becomes {
+        Becomes::Program { command: new } => vec![edit(command()?, json!(new).to_string())],
+        Becomes::Behind { command: new, words } => {
+            let at = command()?;
+            // The last of them is the program of before, as it is typed.
+            let mut words: Vec<String> = words.iter().map(|word| json!(word).to_string()).collect();
+            *words.last_mut()? = text.get(at.clone())?.to_owned();
+            let words = words.join(",");
+            let new = json!(new).to_string();
+            match of("args") {
+                Some(args) => {
+                    let comma = if elements(text, &args.value)?.is_empty() { "" } else { "," };
+                    let behind = args.value.start + 1;
+                    vec![edit(at, new), edit(&(behind..behind), format!("{words}{comma}"))]
+                }
+                None => vec![edit(at, format!("{new}{BEHIND}[{words}]"))],
+            }
+        }
+        Becomes::Itself { words, once } => {
+            let (at, args) = (command()?, of("args")?);
+            let all = elements(text, &args.value)?;
+            let program = text.get(all.get(words.checked_sub(1)?)?.clone())?.to_owned();
+            let had_args = once.had_args.unwrap_or_else(|| text.get(at.end..args.value.start) != Some(BEHIND));
+            let gone = if all.len() > words || had_args {
+                let rest = without_first(text, &args.value, &all, words)?;
+                edit(&args.value, rest)
+            } else {
+                match without_member(text, fields, args) {
+                    Some(gone) => edit(&gone, String::new()),
+                    None => edit(&args.value, "[]".to_owned()),
+                }
+            };
+            vec![edit(at, program), gone]
+        }
+        // All of the entry is another one then; what is not about the address stays.
+        becomes @ (Becomes::InPlaceOfUrl { .. } | Becomes::Url { .. }) => {
+            let style = Style::of(text, place).filter(|_| !has_comment(text, place)).unwrap_or_else(Style::compact);
+            vec![edit(place, style.write(&other(text, place, becomes)?))]
+        }
+    })
+}
+
+/// The stretch with which a member of an object goes; `None` where a comment would go with it.
+fn without_member(text: &str, fields: &[Member], member: &Member) -> Option<Range<usize>> {
+    let at = fields.iter().position(|field| field == member)?;
+    let gone = match at.checked_sub(1).and_then(|before| fields.get(before)) {
+        Some(before) => before.value.end..member.value.end,
+        None => member.token.start..fields.get(at + 1)?.token.start,
+    };
+    (!has_comment(text, &gone)).then_some(gone)
 }
 
 /// The lists of tool servers: that of everywhere, and those of projects with their folders.
@@ -123,6 +164,33 @@ fn lists(text: &str, top: &[Member]) -> Vec<(Option<String>, Member)> {
         lists.extend(own.map(|list| (Some(project.name), list)));
     }
     lists
+}
+
+/// What an entry says.
+fn read(text: &str, place: &Range<usize>, fields: &[Member]) -> Entry {
+    let mut read: Map<String, Value> = Map::new();
+    // What has a name twice, somewhere in it, is one thing for us and another for its client.
+    let mut is_cut = Told::read(text, place).is_none();
+    for field in fields {
+        match plain(text, &field.value).and_then(|value| serde_json::from_str(&value).ok()) {
+            Some(value) => drop(read.insert(field.name.clone(), value)),
+            None => is_cut = true,
+        }
+    }
+    let mut entry = entry_of(&read);
+    entry.is_cut |= is_cut;
+    let inside = |name: &str| {
+        let field = fields.iter().find(|field| field.name == name)?;
+        members(text, &field.value)
+    };
+    entry.env = inside("env").unwrap_or_default().into_iter().map(|variable| variable.name).collect();
+    // In the order in which they stand there.
+    let order: Vec<String> = inside("headers").unwrap_or_default().into_iter().map(|header| header.name).collect();
+    entry.headers.sort_by_key(|header| match header {
+        Header::Plain { name, .. } | Header::Variable { name, .. } => order.iter().position(|own| own == name),
+        Header::Bearer { .. } => None,
+    });
+    entry
 }
 
 fn entry_of(read: &Map<String, Value>) -> Entry {
@@ -141,6 +209,8 @@ fn entry_of(read: &Map<String, Value>) -> Entry {
     Entry {
         command: word("command"),
         args,
+        has_args: read.contains_key("args"),
+        has_patience: false,
         env: Vec::new(),
         url: word("url").filter(|_| !is_old),
         headers: headers.map(|all| all.iter().filter_map(header).collect()).unwrap_or_default(),
@@ -149,41 +219,52 @@ fn entry_of(read: &Map<String, Value>) -> Entry {
     }
 }
 
-/// The entry with a program in the place of its address, or the other way.
-fn other(mut read: Map<String, Value>, becomes: Becomes) -> Value {
-    let is_typed = read.remove("type").is_some();
-    let mut made = Map::new();
-    let env = read.remove("env");
-    let mut env = env.and_then(|env| env.as_object().cloned()).unwrap_or_default();
+/// The entry at `place` with a program in the place of its address, or the other way.
+fn other(text: &str, place: &Range<usize>, becomes: Becomes) -> Option<Told> {
+    let Told::Object(mut rest) = Told::read(text, place)? else { return None };
+    let mut take = |name: &str| {
+        let at = rest.iter().position(|(own, _)| own == name)?;
+        Some(rest.remove(at).1)
+    };
+    let is_typed = take("type").is_some();
+    let env = take("env").and_then(|env| env.members().map(<[_]>::to_vec));
+    let mut env = env.unwrap_or_default();
+    let mut made: Vec<(String, Told)> = Vec::new();
+    let mut put = |name: &str, value: Told| made.push((name.to_owned(), value));
     match becomes {
-        Becomes::Command { .. } => {}
+        Becomes::Program { .. } | Becomes::Behind { .. } | Becomes::Itself { .. } => return None,
         Becomes::InPlaceOfUrl { command, args, env: new, passed: _ } => {
-            read.remove("url");
-            read.remove("headers");
+            let _ = (take("url"), take("headers"));
             if is_typed {
-                made.insert("type".to_owned(), json!("stdio"));
+                put("type", Told::text("stdio"));
             }
-            made.insert("command".to_owned(), json!(command));
-            made.insert("args".to_owned(), json!(args));
-            env.extend(new.into_iter().map(|(name, value)| (name, json!(value))));
+            put("command", Told::text(&command));
+            put("args", Told::List(args.iter().map(|arg| Told::text(arg)).collect()));
+            for (name, value) in new {
+                env.retain(|(own, _)| *own != name);
+                env.push((name, Told::text(&value)));
+            }
         }
-        Becomes::Url { url, headers } => {
-            read.remove("command");
-            read.remove("args");
+        Becomes::Url { url, headers, once: _ } => {
+            let _ = (take("command"), take("args"));
             if is_typed {
-                made.insert("type".to_owned(), json!("http"));
+                put("type", Told::text("http"));
             }
-            made.insert("url".to_owned(), json!(url));
-            let restored: Map<String, Value> =
-                headers.into_iter().filter_map(|header| Some((header.name, env.remove(&header.variable)?))).collect();
+            put("url", Told::text(&url));
+            let mut restored = Vec::new();
+            for header in headers {
+                if let Some(at) = env.iter().position(|(own, _)| *own == header.variable) {
+                    restored.push((header.name, env.remove(at).1));
+                }
+            }
             if !restored.is_empty() {
-                made.insert("headers".to_owned(), Value::Object(restored));
+                put("headers", Told::Object(restored));
             }
         }
     }
     if !env.is_empty() {
-        made.insert("env".to_owned(), Value::Object(env));
+        put("env", Told::Object(env));
     }
-    made.extend(read);
-    Value::Object(made)
+    made.extend(rest);
+    Some(Told::Object(made))
 }

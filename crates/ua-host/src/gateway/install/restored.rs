@@ -1,46 +1,73 @@
 //! What was typed in a configuration before the gateway, where somebody changed the rest of it since.
 //!
 //! Wrapping one entry of what the file was before changes one stretch of its text. Where the file of now has that stretch as it was written, the
-//! entry is as it was left, and what stood there before stands there again, with its blanks, comments and quotes. Invariant: an entry is put
-//! back only where it then says what it said before, and all others say what they say now; what is not put back stays as it is.
-//! Proved by: this file's tests.
+//! entry is as it was left, and what stood there before stands there again, with its blanks, comments and quotes. A client that keeps JSON writes
+//! all of it once more with every change, in a style of its own: then the values are those that were written, and those of before are put back in
+//! that style and their old order, with what somebody changed beside them. Invariant: an entry is put back only where it then says what it said
+//! before, and all others say what they say now; what is not put back stays as it is.
+//! Proved by: this file's tests, and `tests_back`.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 
-use super::entry::{Becomes, Entry, What};
-use super::{Format, Front, names_in};
+use super::entry::{Becomes, Entry, Front, What};
+use super::ordered::{Style, Told, merged};
+use super::spans::has_comment;
+use super::{Format, json, names_in};
 
-/// The file of now with each of these entries, or of all, as it was typed before it was wrapped, as far as nobody changed it since.
-pub(super) fn restored(
-    format: Format,
-    path: &Path,
-    before: &str,
-    front: &Front,
-    now: &str,
-    servers: &[String],
-) -> String {
+/// An entry, and whose it is: its project, if it is one project's, and its name.
+type Named = (Option<String>, String, Entry);
+
+/// What the entries of a file said before the gateway, as far as that is known.
+#[derive(Debug, Default)]
+pub(super) struct Typed(Vec<Named>);
+
+impl Typed {
+    /// What those of this text say.
+    pub(super) fn read(format: Format, path: &Path, text: &str) -> Self {
+        Self(entries(format, path, text).unwrap_or_default())
+    }
+
+    /// What the one of this name said; nothing is known where it went through a gateway then.
+    pub(super) fn of(&self, project: Option<&str>, name: &str) -> Option<&Entry> {
+        let at = self.place(project, name)?;
+        self.0.get(at).map(|(.., entry)| entry).filter(|entry| !entry.is_wrapped())
+    }
+
+    fn place(&self, project: Option<&str>, name: &str) -> Option<usize> {
+        self.0.iter().position(|(of, own, _)| of.as_deref() == project && own == name)
+    }
+}
+
+/// The file of now with each of these entries, or of all, as it was before it was wrapped, as far as nobody changed it since.
+pub(super) fn restored(format: Format, path: &Path, before: &str, now: &str, servers: &[String]) -> String {
     let mut text = now.to_owned();
-    let Some(typed) = entries(format, path, before) else { return text };
-    for (place, (name, entry)) in typed.iter().enumerate() {
-        if !servers.is_empty() && !servers.contains(name) {
+    let typed = Typed::read(format, path, before);
+    let Some(all) = entries(format, path, now) else { return text };
+    for (place, (project, name, entry)) in all.iter().enumerate() {
+        let is_meant = servers.is_empty() || servers.contains(name);
+        let (true, Some(front)) = (is_meant, entry.front()) else { continue };
+        let (Some(was), Some(at)) = (typed.of(project.as_deref(), name), typed.place(project.as_deref(), name)) else {
             continue;
-        }
-        let Some(wrapped) = with_one_wrapped(format, path, before, front, place) else { continue };
-        let (was, written) = stretch(before, &wrapped);
-        let (Some(was), Some(written)) = (before.get(was), wrapped.get(written)) else { continue };
-        if let Some(next) = put_back(format, path, &text, (name, entry), was, written) {
-            text = next;
-        }
+        };
+        let Some(wrapped) = with_one_wrapped(format, path, before, &front, at) else { continue };
+        let next = put_back(format, path, &text, (place, was), before, &wrapped);
+        let next = next.or_else(|| {
+            // Only JSON is written by clients that know nothing of how it was typed.
+            (format == Format::Json)
+                .then(|| merged_back(path, &text, &typed, (project.as_deref(), name), before, &wrapped))
+                .flatten()
+        });
+        text = next.unwrap_or(text);
     }
     text
 }
 
 /// What the entries of a configuration say, in their order.
-fn entries(format: Format, path: &Path, text: &str) -> Option<Vec<(String, Entry)>> {
+fn entries(format: Format, path: &Path, text: &str) -> Option<Vec<Named>> {
     let said = RefCell::new(Vec::new());
-    let note = |name: &str, entry: &Entry| {
-        said.borrow_mut().push((name.to_owned(), entry.clone()));
+    let note = |project: Option<&str>, name: &str, entry: &Entry| {
+        said.borrow_mut().push((project.map(str::to_owned), name.to_owned(), entry.clone()));
         (What::NotWrapped, None::<Becomes>)
     };
     format.edited(path, text, &[], note).ok()?;
@@ -51,7 +78,7 @@ fn entries(format: Format, path: &Path, text: &str) -> Option<Vec<(String, Entry
 fn with_one_wrapped(format: Format, path: &Path, text: &str, front: &Front, place: usize) -> Option<String> {
     let at = Cell::new(0);
     let names = |file: &str| names_in(path, file);
-    let wrap = |server: &str, entry: &Entry| {
+    let wrap = |_: Option<&str>, server: &str, entry: &Entry| {
         if at.replace(at.get() + 1) == place {
             entry.wrapped(server, front, true, false, &names)
         } else {
@@ -63,7 +90,7 @@ fn with_one_wrapped(format: Format, path: &Path, text: &str, front: &Front, plac
 }
 
 /// The one stretch of each of two texts outside of which they are equal.
-fn stretch(one: &str, other: &str) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+pub(super) fn stretch(one: &str, other: &str) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     let shorter = one.len().min(other.len());
     let mut front = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     while !one.is_char_boundary(front) || !other.is_char_boundary(front) {
@@ -77,24 +104,56 @@ fn stretch(one: &str, other: &str) -> (std::ops::Range<usize>, std::ops::Range<u
     (front..one.len() - behind, front..other.len() - behind)
 }
 
-/// The text with `was` in the place of `written` where that puts back this entry and touches no other.
+/// The text with what stood in `before` where `wrapped` is another text, if that puts back the entry at this place and touches no other.
 fn put_back(
     format: Format,
     path: &Path,
     text: &str,
-    (name, entry): (&str, &Entry),
-    was: &str,
-    written: &str,
+    (place, was): (usize, &Entry),
+    before: &str,
+    wrapped: &str,
 ) -> Option<String> {
+    let (typed, written) = stretch(before, wrapped);
+    let (typed, written) = (before.get(typed)?, wrapped.get(written)?);
     let now = entries(format, path, text)?;
     let is_put_back = |made: &str| {
         let Some(then) = entries(format, path, made).filter(|then| then.len() == now.len()) else { return false };
-        let changed: Vec<_> = now.iter().zip(&then).filter(|(now, then)| now != then).map(|(_, then)| then).collect();
-        matches!(changed[..], [(then, said)] if then == name && said == entry)
+        let changed: Vec<usize> = (0..now.len()).filter(|at| now[*at] != then[*at]).collect();
+        changed == [place] && then[place].2 == *was
     };
     let places = text.match_indices(written).filter(|_| !written.is_empty()).map(|(at, _)| at);
-    let made = places.map(|at| format!("{}{was}{}", &text[..at], &text[at + written.len()..]));
+    let made = places.map(|at| format!("{}{typed}{}", &text[..at], &text[at + written.len()..]));
     made.into_iter().find(|made| is_put_back(made))
+}
+
+/// The text with the entry of this name as it was before, with what somebody changed of it since, in the style in which it is written now; `None`
+/// where they changed what the gateway had changed, where a comment would go, and where taking it apart gives the same.
+fn merged_back(
+    path: &Path,
+    text: &str,
+    typed: &Typed,
+    of: (Option<&str>, &str),
+    before: &str,
+    wrapped: &str,
+) -> Option<String> {
+    let place = |text: &str| {
+        let mut all = json::places(text).into_iter();
+        all.find(|(project, name, _)| (project.as_deref(), name.as_str()) == of).map(|(.., place)| place)
+    };
+    let told = |text: &str| Told::read(text, &place(text)?);
+    let (once, written, now) = (told(before)?, told(wrapped)?, told(text)?);
+    let back = merged(Some(&once), Some(&written), Some(&now)).ok()??;
+    let at = place(text)?;
+    let apart = Format::Json.unwrapped(path, text, typed, &[of.1.to_owned()]).ok()?.text;
+    if told(&apart).is_some_and(|apart| apart.is_in_order(&back)) {
+        return None;
+    }
+    if has_comment(text, &at) {
+        return None;
+    }
+    let new = Style::of(text, &at)?.write(&back);
+    let is_meant = Told::read(&new, &(0..new.len())).is_some_and(|read| read.is_in_order(&back));
+    is_meant.then(|| format!("{}{new}{}", &text[..at.start], &text[at.end..]))
 }
 
 #[cfg(test)]
@@ -157,9 +216,9 @@ mod tests {
     #[test]
     fn an_entry_that_was_changed_is_taken_apart_alone() {
         for (name, before, old, new) in [
-            ("a.json", CLAUDE, "\"npx\",\"-y\"", "\"npx\",\"-z\""),
-            ("b.toml", CODEX, "\"python3\", \"a\"", "\"python3\", \"z\""),
-            ("c.yaml", GOOSE, "\"python3\",\"a\"", "\"python3\",\"z\""),
+            ("a.json", CLAUDE, "\"-y\"", "\"-z\""),
+            ("b.toml", CODEX, "\"a\", # one", "\"z\", # one"),
+            ("c.yaml", GOOSE, "- a # one", "- z # one"),
         ] {
             let change = |text: &str| {
                 assert!(text.contains(old), "{text}");
@@ -171,8 +230,8 @@ mod tests {
             let (was, is) = (was.unwrap(), is.unwrap());
             let changed: Vec<_> = was.iter().zip(&is).filter(|(was, is)| was != is).map(|(_, is)| is).collect();
             assert_eq!((was.len(), changed.len()), (is.len(), 1), "{made}");
-            assert!(changed[0].0 == "mail" && changed[0].1.args.iter().any(|arg| arg.contains('z')), "{made}");
-            assert!(!made.contains("gateway"), "{made}");
+            assert!(changed[0].1 == "mail" && changed[0].2.args.iter().any(|arg| arg.contains('z')), "{made}");
+            assert_eq!(made, before.replacen(old, new, 1));
         }
     }
 

@@ -4,10 +4,11 @@
 
 use std::ops::Range;
 
-/// A member of an object: its name, and where its value stands.
+/// A member of an object: its name, and where that and its value stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) name: String,
+    pub(super) token: Range<usize>,
     pub(super) value: Range<usize>,
 }
 
@@ -28,7 +29,8 @@ pub(super) fn members(text: &str, place: &Range<usize>) -> Option<Vec<Member>> {
         }
         let start = blank(bytes, at + 1)?;
         let end = value(bytes, start)?;
-        found.push(Member { name: serde_json::from_str(text.get(name)?).ok()?, value: start..end });
+        let said = serde_json::from_str(text.get(name.clone())?).ok()?;
+        found.push(Member { name: said, token: name, value: start..end });
         at = blank(bytes, end)?;
         match *bytes.get(at)? {
             b',' => at = blank(bytes, at + 1)?,
@@ -37,6 +39,28 @@ pub(super) fn members(text: &str, place: &Range<usize>) -> Option<Vec<Member>> {
         }
     }
     (*bytes.get(at)? == b'}').then_some(found)
+}
+
+/// Where the members of the list that stands at `place` do; `None` when it is none, or is broken.
+pub(super) fn elements(text: &str, place: &Range<usize>) -> Option<Vec<Range<usize>>> {
+    let bytes = &text.as_bytes()[..place.end];
+    let mut at = blank(bytes, place.start)?;
+    if *bytes.get(at)? != b'[' {
+        return None;
+    }
+    at = blank(bytes, at + 1)?;
+    let mut found = Vec::new();
+    while *bytes.get(at)? != b']' {
+        let end = value(bytes, at)?;
+        found.push(at..end);
+        at = blank(bytes, end)?;
+        match *bytes.get(at)? {
+            b',' => at = blank(bytes, at + 1)?,
+            b']' => break,
+            _ => return None,
+        }
+    }
+    Some(found)
 }
 
 /// The value that stands at `place` as JSON that every reader takes: without comments, and without commas at the end of lists.
@@ -64,6 +88,20 @@ pub(super) fn plain(text: &str, place: &Range<usize>) -> Option<String> {
         }
     }
     Some(made)
+}
+
+/// Whether anything between the texts that stand at `place` is a comment.
+pub(super) fn has_comment(text: &str, place: &Range<usize>) -> bool {
+    let bytes = &text.as_bytes()[..place.end];
+    let mut at = place.start;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = string(bytes, at).unwrap_or(bytes.len()),
+            b'/' => return true,
+            _ => at += 1,
+        }
+    }
+    false
 }
 
 /// Where a file is broken: what is wrong, as it is said of every file of JSON, with its line; `None` when it is whole. Comments and commas at the

@@ -3,6 +3,7 @@
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value, value};
 
 use super::entry::{Becomes, Entry, Header, What};
+use super::restored::stretch;
 use super::{Change, Edited, missing};
 use crate::error::HostError;
 
@@ -14,34 +15,96 @@ const PATIENCE: (&str, i64) = ("tool_timeout_sec", 3600);
 const OF_URL: [&str; 4] = ["url", "http_headers", "env_http_headers", "bearer_token_env_var"];
 
 /// The text with what `change` makes of these tool servers, or of all.
+///
+/// What is written is one stretch per entry; the rest stays as it is, with its line ends and without one at its end.
 pub(super) fn edited(
     text: &str,
     servers: &[String],
-    change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+    change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+    let mut document = parsed(text)?;
+    let known: Vec<String> = list(&mut document)?.iter().map(|(name, _)| name.to_owned()).collect();
+    let (mut changes, mut edited) = (Vec::new(), text.to_owned());
+    for name in &known {
+        if !servers.is_empty() && !servers.contains(name) {
+            continue;
+        }
+        let lines = Lines::of(&edited);
+        let mut document = parsed(&lines.plain)?;
+        let before = document.to_string();
+        let Some(entry) = list(&mut document)?.get_mut(name).and_then(Item::as_table_like_mut) else { continue };
+        let (what, new) = change(None, name, &entry_of(entry));
+        changes.push(Change { server: name.clone(), project: None, what });
+        if let Some(new) = new {
+            become_(entry, new, what);
+            edited = lines.with(&before, &document.to_string());
+        }
+    }
+    missing(servers, &known)?;
+    Ok(Edited { text: edited, changes })
+}
+
+fn parsed(text: &str) -> Result<DocumentMut, HostError> {
+    text.parse().map_err(|error: toml_edit::TomlError| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let why = ua_core::value_fault(&error.message().trim().replace('\n', ", "));
         let line = before.matches('\n').count() + 1;
         HostError::usage(format!("it is not TOML: line {line}: {why}"))
-    })?;
+    })
+}
+
+fn list(document: &mut DocumentMut) -> Result<&mut dyn TableLike, HostError> {
     let list = document.get_mut(LIST).and_then(Item::as_table_like_mut);
-    let list = list.ok_or_else(|| HostError::usage(format!("it names no tool servers (`{LIST}`)")))?;
-    let known: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
-    let mut changes = Vec::new();
-    for (name, entry) in list.iter_mut() {
-        if !servers.is_empty() && !servers.iter().any(|server| server == name.get()) {
-            continue;
+    list.ok_or_else(|| HostError::usage(format!("it names no tool servers (`{LIST}`)")))
+}
+
+/// A text with its line ends, of which the one who writes TOML knows one kind, and wants one at the end.
+struct Lines<'a> {
+    typed: &'a str,
+    /// With that kind alone.
+    plain: String,
+    is_ended: bool,
+}
+
+impl<'a> Lines<'a> {
+    fn of(typed: &'a str) -> Self {
+        let is_ended = typed.ends_with('\n');
+        let mut plain = typed.replace("\r\n", "\n");
+        if !is_ended {
+            plain.push('\n');
         }
-        let Some(entry) = entry.as_table_like_mut() else { continue };
-        let (what, new) = change(name.get(), &entry_of(entry));
-        changes.push(Change { server: name.get().to_owned(), project: None, what });
-        if let Some(new) = new {
-            become_(entry, new, what);
-        }
+        Self { typed, plain, is_ended }
     }
-    missing(servers, &known)?;
-    Ok(Edited { text: document.to_string(), changes })
+
+    /// The typed text with what makes `after` of `before`, which is this one as it is written.
+    fn with(&self, before: &str, after: &str) -> String {
+        if before != self.plain {
+            return after.to_owned(); // it cannot be written as it was typed
+        }
+        let (old, new) = stretch(before, after);
+        let crlf = self.typed.contains("\r\n");
+        let new = after.get(new).unwrap_or_default();
+        let new = if crlf { new.replace('\n', "\r\n") } else { new.to_owned() };
+        let (start, end) = (self.typed_at(old.start), self.typed_at(old.end));
+        let mut made = format!("{}{new}{}", &self.typed[..start], &self.typed[end..]);
+        // The line end that was added for the writer goes, unless it ends what was typed last.
+        if !self.is_ended && old.end == before.len() {
+            made.truncate(made.trim_end_matches(['\r', '\n']).len());
+        }
+        made
+    }
+
+    /// Where the byte at this place of the plain text is typed.
+    fn typed_at(&self, plain: usize) -> usize {
+        let mut left = plain;
+        let bytes = self.typed.as_bytes();
+        let mut at = 0;
+        while left > 0 && at < bytes.len() {
+            at += if bytes[at..].starts_with(b"\r\n") { 2 } else { 1 };
+            left -= 1;
+        }
+        at
+    }
 }
 
 fn entry_of(entry: &dyn TableLike) -> Entry {
@@ -57,7 +120,17 @@ fn entry_of(entry: &dyn TableLike) -> Entry {
     let args = texts(entry, "args");
     // A number is no argument for Codex either; one that is dropped would be another call of the program.
     let is_cut = entry.get("args").is_some_and(|all| all.as_array().is_none_or(|all| all.len() != args.len()));
-    Entry { command: word("command"), args, env, url: word("url"), headers, env_file: None, is_cut }
+    Entry {
+        command: word("command"),
+        args,
+        has_args: entry.get("args").is_some(),
+        has_patience: entry.get(PATIENCE.0).is_some(),
+        env,
+        url: word("url"),
+        headers,
+        env_file: None,
+        is_cut,
+    }
 }
 
 fn pairs(entry: &dyn TableLike, name: &str) -> Vec<(String, String)> {
@@ -72,13 +145,39 @@ fn texts(entry: &dyn TableLike, name: &str) -> Vec<String> {
 }
 
 fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
+    let mut had_patience = None;
     match becomes {
-        Becomes::Command { command, args } => {
+        Becomes::Program { command } => set(entry, "command", command.into()),
+        Becomes::Behind { command, words } => {
+            let typed = entry.get("command").and_then(Item::as_value).cloned();
             set(entry, "command", command.into());
-            if args.is_empty() {
+            if entry.get("args").is_none() {
+                entry.insert("args", value(Array::new()));
+            }
+            if let Some(args) = entry.get_mut("args").and_then(Item::as_array_mut) {
+                let last = words.len().saturating_sub(1);
+                for (at, word) in words.into_iter().enumerate() {
+                    // The last of them is the program of before, as it is typed. What stands behind them keeps its blanks and comments.
+                    let mut word = typed.clone().filter(|_| at == last).unwrap_or_else(|| word.into());
+                    word.decor_mut().clear();
+                    word.decor_mut().set_prefix("");
+                    args.insert_formatted(at, word);
+                }
+            }
+        }
+        Becomes::Itself { words, once } => {
+            had_patience = once.had_patience;
+            let mut program = None;
+            let mut is_empty = true;
+            if let Some(args) = entry.get_mut("args").and_then(Item::as_array_mut) {
+                program = without_first(args, words);
+                is_empty = args.is_empty();
+            }
+            if is_empty && once.had_args != Some(true) {
                 entry.remove("args");
-            } else {
-                set(entry, "args", Array::from_iter(args).into());
+            }
+            if let Some(program) = program {
+                set(entry, "command", program);
             }
         }
         Becomes::InPlaceOfUrl { command, args, env, passed } => {
@@ -95,7 +194,8 @@ fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
                 set(entry, "env_vars", all.into());
             }
         }
-        Becomes::Url { url, headers } => {
+        Becomes::Url { url, headers, once } => {
+            had_patience = once.had_patience;
             entry.remove("command");
             entry.remove("args");
             set(entry, "url", url.into());
@@ -130,9 +230,32 @@ fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
     let (name, seconds) = PATIENCE;
     if what == What::Wrapped && entry.get(name).is_none() {
         entry.insert(name, value(seconds));
-    } else if what == What::Unwrapped && entry.get(name).and_then(Item::as_integer) == Some(seconds) {
+    } else if what == What::Unwrapped
+        && had_patience != Some(true)
+        && entry.get(name).and_then(Item::as_integer) == Some(seconds)
+    {
         entry.remove(name);
     }
+}
+
+/// Takes the first members of a list away; the last of them is what it was a list of arguments of.
+fn without_first(args: &mut Array, words: usize) -> Option<Value> {
+    let prefix =
+        |value: Option<&Value>| value.and_then(|value| value.decor().prefix()?.as_str()).unwrap_or_default().to_owned();
+    let (lead, second, next) = (prefix(args.get(0)), prefix(args.get(1)), args.get(words).is_some());
+    let mut program = None;
+    for _ in 0..words.min(args.len()) {
+        program = Some(args.remove(0));
+    }
+    // Ours stand without blanks, and what is behind them as it was typed; else somebody wrote the list once more.
+    let is_tight = lead.is_empty() && second.is_empty();
+    if let Some(first) = args.get_mut(0).filter(|_| next && !is_tight) {
+        first.decor_mut().set_prefix(lead);
+    } else if args.is_empty() && !is_tight {
+        args.set_trailing("");
+        args.set_trailing_comma(false);
+    }
+    program
 }
 
 /// Another value, with the blanks and the comment behind it as they were.

@@ -8,7 +8,7 @@ use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 use serde_json::json;
 
 use super::entry::{Becomes, Entry, What};
-use super::{Change, Edited, missing};
+use super::{Change, Edited, missing, without_first};
 use crate::error::HostError;
 
 /// Where goose keeps its tool servers.
@@ -18,7 +18,7 @@ const LIST: &str = "extensions";
 pub(super) fn edited(
     text: &str,
     servers: &[String],
-    change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+    change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
     let documents =
         MarkedYaml::load_from_str(text).map_err(|error| HostError::usage(format!("it is not YAML: {error}")))?;
@@ -34,21 +34,10 @@ pub(super) fn edited(
         if !servers.is_empty() && !servers.contains(&name) {
             continue;
         }
-        let (what, new) = change(&name, &entry_of(entry));
+        let (what, new) = change(None, &name, &entry_of(entry));
         changes.push(Change { server: name, project: None, what });
-        let (Some(Becomes::Command { command, args }), Some((key, old))) = (new, field(entry, "cmd")) else { continue };
-        let at = places.value(key, old);
-        // A list in one line, whatever it was before: it stands behind its name and needs no indentation of its own.
-        let (command, args) = (format!(": {}", json!(command)), format!(": {}", json!(args)));
-        match field(entry, "args") {
-            Some((key, old)) => {
-                edits.push((at, command));
-                edits.push((places.value(key, old), args));
-            }
-            None if text.as_bytes().get(places.byte(entry.span.start.index())) == Some(&b'{') => {
-                edits.push((at, format!("{command}, args{args}")));
-            }
-            None => edits.push((at, format!("{command}\n{}args{args}", " ".repeat(key.span.start.col())))),
+        if let Some(new) = new {
+            edits.extend(places.edits_of(entry, new).unwrap_or_default());
         }
     }
     missing(servers, &known)?;
@@ -65,6 +54,9 @@ pub(super) fn edited(
 }
 
 type Node<'a> = MarkedYaml<'a>;
+
+/// A place, and what is written there.
+type Edit = (Range<usize>, String);
 
 fn field<'a, 'b>(node: &'b Node<'a>, name: &str) -> Option<(&'b Node<'a>, &'b Node<'a>)> {
     let YamlData::Mapping(fields) = &node.data else { return None };
@@ -84,6 +76,7 @@ fn word(node: &Node<'_>) -> Option<String> {
 }
 
 fn entry_of(entry: &Node<'_>) -> Entry {
+    let args = field(entry, "args");
     let texts = |name: &str| match field(entry, name).map(|(_, list)| &list.data) {
         Some(YamlData::Sequence(all)) => all.iter().filter_map(word).collect(),
         _ => Vec::new(),
@@ -94,7 +87,10 @@ fn entry_of(entry: &Node<'_>) -> Entry {
     }
     let is_started = field(entry, "type").and_then(|(_, kind)| word(kind)).is_none_or(|kind| kind == "stdio");
     let command = field(entry, "cmd").and_then(|(_, command)| word(command)).filter(|_| is_started);
-    Entry { command, args: texts("args"), env, ..Entry::default() }
+    // An argument that is no word would be lost.
+    let is_cut =
+        matches!(args.map(|(_, args)| &args.data), Some(YamlData::Sequence(all)) if all.len() != texts("args").len());
+    Entry { command, args: texts("args"), has_args: args.is_some(), env, is_cut, ..Entry::default() }
 }
 
 /// Where characters stand, in bytes.
@@ -112,6 +108,136 @@ impl<'a> Places<'a> {
         self.bytes.get(character).copied().unwrap_or(self.text.len())
     }
 
+    /// What is written, and where, so that an entry becomes another one; `None` where it has no program.
+    fn edits_of(&self, entry: &Node<'_>, becomes: Becomes) -> Option<Vec<Edit>> {
+        let (key, old) = field(entry, "cmd")?;
+        let at = self.value(key, old);
+        let args = field(entry, "args");
+        Some(match becomes {
+            Becomes::Program { command } => vec![(at, format!(": {}", json!(command)))],
+            Becomes::Behind { command, words } => {
+                let mut words: Vec<String> = words.iter().map(|word| json!(word).to_string()).collect();
+                // The last of them is the program of before, as it is typed, where that can stand in a list.
+                if let (Some(typed), Some(last)) = (self.word(old), words.last_mut()) {
+                    *last = typed;
+                }
+                let command = format!(": {}", json!(command));
+                let tight = words.join(",");
+                match args {
+                    Some((args_key, list)) => {
+                        let inside = self.in_front(list, &words);
+                        vec![
+                            (at, command),
+                            // A list in one line, whatever else it was: it stands behind its name and needs no indentation of its own.
+                            inside.unwrap_or_else(|| (self.value(args_key, list), format!(": [{tight}]"))),
+                        ]
+                    }
+                    None if self.is_in_braces(entry) => vec![(at, format!("{command}, args: [{tight}]"))],
+                    None => {
+                        let indent = " ".repeat(key.span.start.col());
+                        vec![(at, format!("{command}{}{indent}args: [{tight}]", self.line_end()))]
+                    }
+                }
+            }
+            Becomes::Itself { words, once } => {
+                let (args_key, list) = args?;
+                let YamlData::Sequence(all) = &list.data else { return None };
+                let program = all.get(words.checked_sub(1)?)?;
+                let named = self.word(program).unwrap_or_else(|| json!(word(program).unwrap_or_default()).to_string());
+                let whole = self.value(args_key, list);
+                let is_none = all.len() == words && once.had_args == Some(false);
+                let gone = match self.line_of(&whole, args_key).filter(|_| is_none && !self.is_in_braces(entry)) {
+                    Some(line) => (line, String::new()),
+                    None => self.without_first(args_key, list, all, words)?,
+                };
+                vec![(at, format!(": {named}")), gone]
+            }
+            Becomes::InPlaceOfUrl { .. } | Becomes::Url { .. } => return None,
+        })
+    }
+
+    /// Words in front of those of a list, where that has some.
+    fn in_front(&self, list: &Node<'_>, words: &[String]) -> Option<Edit> {
+        let YamlData::Sequence(all) = &list.data else { return None };
+        let first = self.span(all.first()?).start;
+        let start = self.byte(list.span.start.index());
+        if self.text.get(start..)?.starts_with('[') {
+            return Some((start + 1..start + 1, format!("{},", words.join(","))));
+        }
+        let (dash, indent) = self.dash(first)?;
+        let words: String = words.iter().map(|word| format!("- {word}{}{indent}", self.line_end())).collect();
+        Some((dash..dash, words))
+    }
+
+    /// The list without its first words.
+    fn without_first(&self, key: &Node<'_>, list: &Node<'_>, all: &[Node<'_>], words: usize) -> Option<Edit> {
+        let whole = self.value(key, list);
+        let start = self.byte(list.span.start.index());
+        if self.text.get(start..)?.starts_with('[') {
+            let list = start..whole.end;
+            let spans: Vec<Range<usize>> = all.iter().map(|one| self.span(one)).collect();
+            let rest = without_first(self.text, &list, &spans, words)?;
+            return Some((list, rest));
+        }
+        match all.get(words) {
+            Some(next) => {
+                let (from, to) = (self.dash(self.span(all.first()?).start)?.0, self.dash(self.span(next).start)?.0);
+                Some((from..to, String::new()))
+            }
+            None => Some((whole, ": []".to_owned())),
+        }
+    }
+
+    /// The dash in front of a member of a list that has lines of its own, and the blanks in front of it.
+    fn dash(&self, member: usize) -> Option<(usize, &str)> {
+        let before = self.text.get(..member)?;
+        let dash = before.rfind('-').filter(|at| before[at + 1..].trim().is_empty())?;
+        let line = before[..dash].rfind('\n').map_or(0, |at| at + 1);
+        let indent = &before[line..dash];
+        indent.trim().is_empty().then_some((dash, indent))
+    }
+
+    /// All lines of a field, if nothing else stands in them.
+    fn line_of(&self, value: &Range<usize>, key: &Node<'_>) -> Option<Range<usize>> {
+        let start = self.byte(key.span.start.index());
+        let line = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let behind = self.text.get(value.end..)?;
+        let end = behind.find('\n').map_or(behind.len(), |at| at + 1);
+        let is_alone = self.text[line..start].trim().is_empty() && behind[..end].trim().is_empty();
+        is_alone.then_some(line..value.end + end)
+    }
+
+    /// A word as it is typed, where it can stand in a list as well as alone.
+    fn word(&self, node: &Node<'_>) -> Option<String> {
+        let typed = self.text.get(self.span(node))?;
+        let is_quoted =
+            typed.len() > 1 && ['"', '\''].iter().any(|quote| typed.starts_with(*quote) && typed.ends_with(*quote));
+        let is_plain = typed.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
+            && typed.chars().all(|c| c.is_ascii_alphanumeric() || "/._-@".contains(c));
+        ((is_quoted && !typed.contains('\n')) || is_plain).then(|| typed.to_owned())
+    }
+
+    /// Where a value stands, without blanks and comments that follow it.
+    fn span(&self, node: &Node<'_>) -> Range<usize> {
+        let span = self.byte(node.span.start.index())..self.byte(node.span.end.index());
+        let typed = &self.text[span.clone()];
+        // The parser reads on behind the quote that closes a text.
+        let quoted = match typed.as_bytes().first() {
+            Some(b'\'') => quoted(typed, '\'', |rest| rest.starts_with("\'\'")),
+            Some(b'"') => quoted(typed, '"', |rest| rest.starts_with('\\')),
+            _ => None,
+        };
+        span.start..span.start + quoted.unwrap_or_else(|| typed.trim_end().len())
+    }
+
+    fn is_in_braces(&self, entry: &Node<'_>) -> bool {
+        self.text.as_bytes().get(self.byte(entry.span.start.index())) == Some(&b'{')
+    }
+
+    fn line_end(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+
     /// From behind the name to the end of the value, without blanks and comments that follow it.
     fn value(&self, key: &Node<'_>, value: &Node<'_>) -> Range<usize> {
         let start = self.byte(key.span.end.index());
@@ -120,7 +246,7 @@ impl<'a> Places<'a> {
         let end = if let YamlData::Sequence(all) = &value.data {
             if !is_in_brackets {
                 // What follows its last member, a comment perhaps, is none of it.
-                all.last().map_or(span.end, |last| self.byte(last.span.end.index()))
+                all.last().map_or(span.end, |last| self.span(last).end)
             } else if self.text[span.clone()].ends_with(']') {
                 span.end
             } else {
@@ -128,9 +254,26 @@ impl<'a> Places<'a> {
                 span.end + 1
             }
         } else {
-            span.end
+            self.span(value).end
         };
         let kept = self.text[start..end].trim_end().len();
         start..start + kept
+    }
+}
+
+/// How long a text in quotes is with these, where `is_pair` says that the next two characters are one of the text.
+fn quoted(typed: &str, quote: char, is_pair: impl Fn(&str) -> bool) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let rest = typed.get(at..)?;
+        let mut next = rest.chars();
+        let first = next.next()?;
+        if is_pair(rest) {
+            at += first.len_utf8() + next.next()?.len_utf8();
+        } else if first == quote {
+            return Some(at + 1);
+        } else {
+            at += first.len_utf8();
+        }
     }
 }
