@@ -181,6 +181,9 @@ fn a_database_that_went_back_in_time_sends_nothing_until_a_person_looked() {
     env.run(&["db", "accept", "r"]).code(0).says(&["accepted", "post_comment"]);
     env.run(&["db", "accept", "r"]).code(0).says(&["nothing to accept"]);
     assert_eq!(checked(&env, 0)["ok"], json!(true));
+    env.run(&["resume", "r", "--mcp-config", &good]).code(75).shows(&["Did `post_comment` happen?", "effects.log"]);
+    assert_eq!(env.comments().len(), 1, "nobody said that it is to be posted once more");
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "retry"]).code(0);
     env.run(&["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 2, "the person took it on");
 }

@@ -205,3 +205,77 @@ fn a_run_that_is_ended_tells_that_it_may_have_happened() {
         }
     }
 }
+
+/// A run whose copy has a comment as planned, or not at all, and which another call posted that the copy does not have.
+fn posted_by_another(copy_has_it: bool) -> TestEnv {
+    let env = env().with_forum();
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"text": "Done."},
+    ]);
+    let plain = json!({"tools": {"builtin": false}});
+    let point =
+        if copy_has_it { "before:store.start_attempt:post_comment" } else { "before:store.record_turn" };
+    env.run_killed_at(point, &["job", &env.job(&plain, &turns), "--run-id", "r"]);
+    let copy = env.arg("copy.db");
+    env.run(&["db", "backup", &copy]).code(0);
+    if copy_has_it {
+        env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(0);
+    } else {
+        env.run(&["resume", "r"]).code(0);
+    }
+    assert_eq!(env.comments().len(), 1);
+    env.run(&["db", "restore", &copy]).code(0);
+    env
+}
+
+/// It was never sent itself, and what it is to do is done: a person can say so, before the copy is accepted and after.
+#[test]
+fn a_person_says_of_a_planned_call_that_another_one_did_it() {
+    for what in ["happened", "skipped"] {
+        for says_first in [true, false] {
+            let env = posted_by_another(true);
+            if says_first {
+                put_right(&env, what);
+            }
+            env.run(&["db", "accept", "r"]).code(0);
+            if !says_first {
+                put_right(&env, what);
+            }
+            env.run(&["resume", "r"]).code(0);
+            is_sound(&env, 1, what);
+            let expected = if what == "happened" { "succeeded" } else { "unknown" };
+            assert_eq!(status(&env), expected);
+        }
+    }
+}
+
+/// What the copy does not have is asked about before the like is done, once.
+#[test]
+fn what_another_call_did_is_asked_about_before_it_is_done_again() {
+    for copy_has_it in [true, false] {
+        for word in ["happened", "retry"] {
+            let env = posted_by_another(copy_has_it);
+            env.run(&["db", "accept", "r"]).code(0);
+            let other = if copy_has_it { "of run f" } else { "of run r" };
+            env.run(&["resume", "r"]).code(75).shows(&["was not sent itself", other]);
+            is_sound(&env, 1, word);
+            let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+            env.run(&["answer", &question, word]).code(0);
+            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+            is_sound(&env, if word == "happened" { 1 } else { 2 }, word);
+        }
+    }
+}
+
+/// A copy that is put back behind the acceptance knows nothing of what was asked, and is asked again.
+#[test]
+fn a_copy_that_is_put_back_once_more_does_nothing_again_either() {
+    for copy_has_it in [true, false] {
+        let env = posted_by_another(copy_has_it);
+        env.run(&["db", "accept", "r"]).code(0);
+        env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+        env.run(&["resume", "r"]).code(75).shows(&["was not sent itself"]);
+        is_sound(&env, 1, "put back once more");
+    }
+}

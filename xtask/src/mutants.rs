@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 66] = [
+const MUTANTS: [Mutant; 67] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -499,6 +499,11 @@ const MUTANTS: [Mutant; 66] = [
         "–",
         "what was accepted of a copy that was put back counts as never sent",
         &["explore", "--scene", "restore-of-planned", "--deviations", "0", "--broken-rule", "accepted-as-unsent"],
+    ),
+    lane(
+        "–",
+        "what was accepted of a copy that was put back, and is in no row of it, is done again unasked",
+        &["explore", "--scene", "restore-of-forked", "--deviations", "0", "--broken-rule", "accepted-is-forgotten"],
     ),
 ];
 

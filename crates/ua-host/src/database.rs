@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
-    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore, QuestionRecord,
+    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord,
     QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, TrailOf,
     Turns,
 };
@@ -219,6 +219,10 @@ impl Store for Database {
 impl PastStore for Database {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.port().forgotten(run).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        self.port().lost(run).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

@@ -59,6 +59,10 @@ impl Ledger {
                 // Whoever keeps the rows has something of it to go on with: looking again would come to the same.
                 Admission::Settled(self.store.call(id).await.map_err(LedgerError::at("read", id))?)
             }
+            Verdict::Recall(recall) => {
+                self.recall(call, recall.clone()).await?;
+                return Ok(None);
+            }
             Verdict::GoOn(attempt) => self.admit_handle(call.clone(), attempt.clone()).await?,
             Verdict::KeepAnswer(asked) => {
                 self.keep_answer(call, view.last_attempt(), asked).await?;

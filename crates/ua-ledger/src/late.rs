@@ -17,13 +17,14 @@ use ua_store::{
 use crate::interpret::{interpret, result_text};
 
 /// What `settle` would store of a run, if it is the answer of a call with an effect: a read is done again.
-pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt) -> Option<LateReply> {
+pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt, sent_at: Option<Timestamp>) -> Option<LateReply> {
     let AttemptEnd::Replied { raw, .. } = &settle.end else { return None };
     (settle.durability == Durability::Synced).then(|| LateReply {
         at: settle.at,
         run_id: run.clone(),
         tool_call_id: settle.call_id.clone(),
         attempt: settle.attempt,
+        sent_at,
         reply: raw.clone(),
     })
 }
@@ -46,7 +47,7 @@ pub fn said(reply: &RawReply) -> String {
 /// Whether an answer is one to an attempt that this database has: one that is older than the attempt of its number was given to another, of before
 /// the database was put back.
 pub fn is_of_attempt(attempts: &[AttemptRecord], late: &LateReply) -> bool {
-    attempts.iter().any(|attempt| attempt.attempt == late.attempt && attempt.started_at <= late.at)
+    attempts.iter().any(|attempt| late.is_to(attempt))
 }
 
 /// The answer that says what came of a call in doubt: that of its newest attempt, which came after the attempt began, and says what
@@ -103,7 +104,8 @@ pub(crate) async fn settle_late(
     question: Option<&QuestionId>,
     at: Timestamp,
 ) -> Result<CallRecord, StoreError> {
-    let answered = UnknownResolution::Answered { raw: late.reply.clone(), settlement, received_at: late.at };
+    let (received_at, sent_at) = (late.at, late.sent_at);
+    let answered = UnknownResolution::Answered { raw: late.reply.clone(), settlement, received_at, sent_at };
     let settled = store.resolve_unknown(lease, &late.tool_call_id, answered, question, at).await?;
     tracing::info!(call = %settled.call_id, "a call is settled by an answer that was kept beside the database");
     Ok(settled)

@@ -11,9 +11,9 @@ use ua_core::{
     Steps, Time, Timestamp, Trace,
 };
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
-    QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store,
-    StoreError, Taint, rules, whole_reply,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, Lost, NewRun,
+    QuestionRecord, QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt,
+    StartAttempt, Store, StoreError, Taint, rules, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
@@ -80,6 +80,8 @@ pub struct Ledger {
     pub(crate) heard: Mutex<Heard>,
     /// What the model asked for in contexts that it does not have any more.
     pub(crate) forgotten: Mutex<Forgotten>,
+    /// What was sent for its family and is in no row.
+    pub(crate) lost: Mutex<Vec<Lost>>,
     /// Answers that this process brought home, until they are in a committed turn.
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
     /// Whether somebody may have been asked about a call of the turn that is open; of the first one nobody knows what a process before saw.
@@ -126,6 +128,7 @@ impl Ledger {
             taint,
             heard,
             forgotten: Mutex::default(),
+            lost: Mutex::default(),
             answers,
             has_asked: AtomicBool::new(true),
             steps,
@@ -175,7 +178,8 @@ impl Ledger {
     pub fn admit_planned(&self, call: &CallRecord, facts: &Facts) -> Option<Admission> {
         let rules = self.rules();
         let is_simple = call.status == CallStatus::Prepared && !call.name.is_task() && !call.name.is_ask_user();
-        if !is_simple || rules.looks_at_addresses(call) || self.may_have_forgotten(call) {
+        let may_repeat = self.may_have_forgotten(call) || self.may_repeat_lost(call);
+        if !is_simple || rules.looks_at_addresses(call) || may_repeat {
             return None;
         }
         let matters = rules.looks_at_taint(call) || !rules.made_addresses(call, &Addresses::default()).is_empty();

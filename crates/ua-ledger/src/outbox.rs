@@ -14,7 +14,7 @@
 //! its number is taken from it before anything else is written.
 //! Proved by: this file's tests, `crash_anywhere`, the simulation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -24,7 +24,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
-    Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, PastStore, QuestionRecord,
+    Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, Lost, MessageRecord, PastStore, QuestionRecord,
     QuestionsOf, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
     StoreError, TrailOf, Turns,
 };
@@ -45,7 +45,12 @@ pub struct Outbox {
     holds: AtomicUsize,
     /// Answers that are kept beside the database.
     kept: std::sync::Mutex<BTreeSet<(CallId, u32)>>,
+    /// When the newest attempts with an effect were sent.
+    sent_at: std::sync::Mutex<BTreeMap<CallId, (u32, Timestamp)>>,
 }
+
+/// Of so many calls it is known when they were sent; more are not under way at once.
+const MOST_SENT: usize = 1_000;
 
 /// What is done when a change is known to be committed.
 pub type Stored = Box<dyn FnOnce() + Send>;
@@ -110,6 +115,7 @@ impl Outbox {
             late: Arc::new(NoLateReplies),
             reads_anew: false,
             kept: std::sync::Mutex::default(),
+            sent_at: std::sync::Mutex::default(),
             queue: Mutex::default(),
             holds: AtomicUsize::new(0),
         }
@@ -150,9 +156,11 @@ impl Outbox {
             Author::Owner(lease) => &lease.run_id,
             Author::Command => return,
         };
-        let Some(late) = late_reply(run, settle) else { return };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (settle.call_id.clone(), settle.attempt);
+        let newest = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).get(&settle.call_id).copied();
+        let sent_at = newest.filter(|(attempt, _)| *attempt == settle.attempt).map(|(_, at)| at);
+        let Some(late) = late_reply(run, settle, sent_at) else { return };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.contains(&place) && self.late.keep(&late).is_ok() {
             kept.insert(place);
         }
@@ -265,6 +273,7 @@ impl Outbox {
 
     /// Commits what has the next number. What is missing when it does not fit was there when it was confirmed; whether it had to be is known here.
     async fn commit_next(&self, count: &mut Count, batch: Batch) -> Result<Committed, StoreError> {
+        self.note_sent(&batch);
         let again = self.reads_anew.then(|| batch.clone());
         let done = self.store.commit(&self.by, batch.numbered(count.sent + 1)).await;
         let (run, written, confirmed) = match done {
@@ -277,6 +286,22 @@ impl Outbox {
         tracing::warn!(%run, written, confirmed, "the database server crashed and lost the last writes of a run");
         count.sent = written;
         self.store.commit(&self.by, again.numbered(count.sent + 1)).await
+    }
+
+    /// Notes when attempts were sent whose answers may have to be kept beside the database: by that they are known there.
+    fn note_sent(&self, batch: &Batch) {
+        for change in batch.changes() {
+            let Change::StartAttempt(start) = change else { continue };
+            if start.durability != Durability::Synced {
+                continue;
+            }
+            let mut sent_at = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
+            // Of each call the newest is enough.
+            sent_at.insert(start.call_id.clone(), (start.attempt, start.at));
+            if sent_at.len() > MOST_SENT {
+                sent_at.pop_first();
+            }
+        }
     }
 
     /// Takes the number of a batch whose answer was lost: then it is committed, or never will be.
@@ -493,6 +518,11 @@ impl PastStore for Outbox {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.flush().await?;
         self.store.forgotten(run).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        self.flush().await?;
+        self.store.lost(run).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, Questi
 
 use crate::admission::Facts;
 use crate::late::said;
+use crate::lost::as_made_by;
 use crate::recipient::Problem;
 use crate::related::Other;
 use crate::sends::Sends;
@@ -196,22 +197,24 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
         Why::Unknown { attempt, sends, because, facts, look_after, late, .. } => {
-            let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
-            let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
-            let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{}",
-                sends.in_words(&call.policy),
-            );
+            let text = match attempt.and_then(as_made_by) {
+                // What is known of the other call is why it is asked about.
+                Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
+                None => format!("{} ({because}).", sent_and_lost(call, *attempt)),
+            };
+            let text = text + &sends.in_words(&call.policy);
             let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::WentOn { sends } => {
             let attempt = sends.last();
-            let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
+            let text = match attempt.and_then(as_made_by) {
+                Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
+                None => format!("{}.", sent_and_lost(call, attempt)),
+            };
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer.",
-                attempt.map_or(call.attempt, |attempt| attempt.attempt),
+                "{text}{} The run continues without it and does not repeat it until you answer.",
                 sends.in_words(&call.policy)
             );
             let text = QuestionText::new(&text).line(arguments);
@@ -290,6 +293,13 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         choices,
         at: env.now(),
     }
+}
+
+/// Whether it happened, and which attempt nobody knows the end of; without a full stop.
+fn sent_and_lost(call: &CallRecord, attempt: Option<&AttemptRecord>) -> String {
+    let sent = attempt.map_or_else(String::new, |attempt| format!(" at {}", attempt.started_at));
+    let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
+    format!("Did `{}` happen? Attempt {number} was sent{sent} and its outcome is not known", call.name.tool)
 }
 
 /// The most fields of a form that are listed in words; the whole form is in the question's detail.

@@ -9,7 +9,8 @@
 
 use ua_core::{CallStatus, EvidenceLevel, IdempotencyKey, QuestionId, RawReply, Resolution, Timestamp};
 use ua_store::{
-    AttemptRecord, CallRecord, Choice, LateReply, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution,
+    AttemptRecord, CallRecord, Choice, LateReply, QuestionRecord, QuestionStatus, RecallCall, ReplayStatus,
+    UnknownResolution,
 };
 
 mod first_send;
@@ -47,6 +48,8 @@ pub(crate) enum Verdict<'v> {
     Interpret,
     /// The process that sent it is gone, and it left no answer: nobody knows what came of it.
     MarkLost,
+    /// It was never sent, and a call of which the database has nothing may have done the same: nobody knows whether that is so.
+    Recall(&'v RecallCall),
     /// The tool has it, and its attempt keeps what to go on with.
     GoOn(&'v AttemptRecord),
     /// A person answered what its tool asked, and that goes into its handle before anything else is asked about it.

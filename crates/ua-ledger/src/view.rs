@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 
 use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, RunId};
 use ua_store::{
-    Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task, rules::used_up_its_key,
+    Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, RecallCall,
+    ReceiptRecord, Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
+    rules::used_up_its_key,
 };
 
 use crate::admission::Facts;
@@ -38,6 +39,8 @@ pub(crate) struct View {
     pub(crate) relations: Relations,
     /// The same call, made before by this run, which its model has forgotten; of calls that are about to be sent for the first time.
     pub(crate) forgotten: Option<Related>,
+    /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that were never sent.
+    pub(crate) lost: Option<RecallCall>,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
     /// The call with the same effect under whose key it would be sent, had no person put its record right: the other side may know that key.
@@ -76,6 +79,7 @@ impl View {
             late: Vec::new(),
             relations: Relations::default(),
             forgotten: None,
+            lost: None,
             twin: None,
             in_place_of: None,
             known: Named::default(),
@@ -151,6 +155,7 @@ impl Ledger {
                     return Box::pin(self.view(id, facts)).await; // it has moved on since
                 }
                 view.call = around.call;
+                view.lost = self.lost_like(&view.call, facts);
                 view.questions = around.question.into_iter().collect();
                 // It asks about another place than the call would go to now: what was said about that one counts.
                 if view.pending().is_some_and(|asked| asked.answer.is_none() && !Rules::showed_place_of(facts, asked)) {

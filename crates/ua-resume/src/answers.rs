@@ -255,7 +255,10 @@ pub fn known(
             (None, Some(at)) => format!(
                 "an answer came at {at} and could not be stored then: it is in late_replies.log, and the next resume settles the call by it if it says what happened"
             ),
-            (None, None) => "no answer was recorded".to_owned(),
+            (None, None) => ua_store::rules::made_by(attempt).map_or_else(
+                || "no answer was recorded".to_owned(),
+                |(by, _)| format!("as call {} of run {}, which this database does not have", by.call, by.run),
+            ),
         };
         // Those that never left us are no sends, but for the last, which is told of anyway.
         let is_another = |other: &&AttemptRecord| {
@@ -299,9 +302,7 @@ pub fn known(
 fn came_late(question: &QuestionRecord, attempt: &AttemptRecord, late: &[LateReply]) -> Option<Timestamp> {
     let shown = question.detail.get("late_replies").cloned();
     let shown: Vec<LateReply> = shown.and_then(|shown| serde_json::from_value(shown).ok()).unwrap_or_default();
-    let is_its_own = |late: &&LateReply| {
-        late.tool_call_id == attempt.call_id && late.attempt == attempt.attempt && late.at >= attempt.started_at
-    };
+    let is_its_own = |late: &&LateReply| late.tool_call_id == attempt.call_id && late.is_to(attempt);
     late.iter().chain(&shown).filter(is_its_own).map(|late| late.at).next_back()
 }
 
@@ -389,6 +390,7 @@ mod tests {
             run_id: asked.run_id.clone(),
             tool_call_id: call_id.clone(),
             attempt: attempt.attempt,
+            sent_at: None,
             reply: ua_core::RawReply::http(200, "sent"),
         };
         let with = |asked: &QuestionRecord, late: &[LateReply]| {

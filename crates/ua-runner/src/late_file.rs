@@ -150,6 +150,7 @@ mod tests {
             run_id: RunId::parse("run_1").unwrap(),
             tool_call_id: CallId::parse(call).unwrap(),
             attempt,
+            sent_at: None,
             reply: RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "sent"}]}) },
         };
         assert!(file.about(&late("call_1", 1).tool_call_id).is_empty());
@@ -174,6 +175,7 @@ mod tests {
             run_id: RunId::parse("run_1").unwrap(),
             tool_call_id: CallId::parse("call_1").unwrap(),
             attempt: 1,
+            sent_at: None,
             reply: RawReply::http(200, ""),
         };
         let refused = LateFile::at(folder.path().join(LateFile::NAME)).keep(&late).unwrap_err();
@@ -193,6 +195,7 @@ mod tests {
             run_id: RunId::parse("run_1").unwrap(),
             tool_call_id: CallId::parse("call_1").unwrap(),
             attempt: 1,
+            sent_at: None,
             reply: RawReply::http(200, "sent as 7"),
         };
         for _ in 0..2 {

@@ -7,14 +7,19 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{CallId, FailureClass, RunId, Timestamp};
-use ua_store::{CallRecord, Forgotten, LedgerStore as _, RunRecord, Store, StoreError, recall_of, rules};
+use ua_core::{CallId, CallStatus, FailureClass, RunId, Timestamp};
+use ua_ledger::{Lineage, key_in_own_place};
+use ua_store::{
+    CallRecord, Forgotten, LedgerStore as _, Lost, RecallCall, RunRecord, Store, StoreError, recall_lost, recall_of,
+    rules,
+};
 
-/// Proof that the database was compared with what is known beside it, and lacks nothing about the family of one run; or that the run is to
-/// end, and sends nothing more.
+/// Proof that the database was compared with what is known beside it, and lacks nothing about the family of one run but what a person accepted; or
+/// that the run is to end, and sends nothing more.
 #[derive(Debug, Clone)]
 pub struct PastKnown {
     run: RunId,
+    lost: Vec<Lost>,
 }
 
 impl PastKnown {
@@ -24,13 +29,23 @@ impl PastKnown {
     /// [`PastError::Forgotten`] when more was sent, answered or said than the database knows, by the run, by one that it is joined with by
     /// forks and tasks, or by one of which nobody knows any more whose it is.
     pub async fn of(store: &dyn Store, run: &RunRecord) -> Result<Self, PastError> {
-        let known = Self { run: run.run_id.clone() };
+        let mut known = Self { run: run.run_id.clone(), lost: Vec::new() };
         if run.end_mark().is_some() {
             recall(store, &run.run_id, Some(&run.run_id)).await.map_err(PastError::Store)?;
             return Ok(known);
         }
         refuse_forgotten(store, &run.run_id).await?;
+        let lost = store.lost(&run.run_id).await.map_err(PastError::Store)?;
+        // A copy of before what was accepted was put back: what it has is learnt once more.
+        let accepted: Vec<Forgotten> = lost.iter().map(|lost| lost.known.clone()).collect();
+        recall_among(store, &accepted, false).await.map_err(PastError::Store)?;
+        known.lost = without_call(store, lost).await.map_err(PastError::Store)?;
         Ok(known)
+    }
+
+    /// What was sent for its family, and accepted, and is in no row: what the run is about to send may be the same.
+    pub(crate) fn lost(&self) -> &[Lost] {
+        &self.lost
     }
 
     /// The run it is about.
@@ -43,20 +58,20 @@ impl PastKnown {
 /// known that it was sent is in doubt, not one that was never sent. What it does not know of is told all the same until a person accepts it. A call
 /// of which the database has an end that speaks against nothing, as one that was cancelled, refuses; of one run alone, which is to end, it does not.
 pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>) -> Result<(), StoreError> {
-    let is_to_end = only.is_some();
-    let forgotten = store.forgotten(run).await?;
-    let calls: BTreeSet<&str> = forgotten
-        .iter()
-        .filter(|known| only.is_none_or(|only| known.run_id == only.as_str()))
-        .filter_map(|known| known.tool_call_id.as_deref())
-        .collect();
+    let mut forgotten = store.forgotten(run).await?;
+    forgotten.retain(|known| only.is_none_or(|only| known.run_id == only.as_str()));
+    recall_among(store, &forgotten, only.is_some()).await
+}
+
+async fn recall_among(store: &dyn Store, forgotten: &[Forgotten], is_to_end: bool) -> Result<(), StoreError> {
+    let calls: BTreeSet<&str> = forgotten.iter().filter_map(|known| known.tool_call_id.as_deref()).collect();
     for id in calls.into_iter().filter_map(|id| CallId::parse(id).ok()) {
         let call = match store.call(&id).await {
             Ok(call) => call,
             Err(StoreError::NotFound { .. }) => continue,
             Err(error) => return Err(error),
         };
-        let Some(recall) = recall_of(&call, &forgotten) else { continue };
+        let Some(recall) = recall_of(&call, forgotten) else { continue };
         match store.recall_call(recall).await {
             // The record of the call that has its key speaks against a repeat.
             Ok(_) | Err(StoreError::KeyTaken { .. }) => {}
@@ -77,13 +92,44 @@ fn speaks_against_a_repeat(call: &CallRecord) -> bool {
     rules::may_have_happened(call) || call.deduplicated_from.is_some()
 }
 
+/// Those of which the database does not have the call.
+async fn without_call(store: &dyn Store, lost: Vec<Lost>) -> Result<Vec<Lost>, StoreError> {
+    let mut without = Vec::new();
+    for lost in lost {
+        let Some(id) = lost.known.tool_call_id.as_deref().and_then(|id| CallId::parse(id).ok()) else { continue };
+        match store.call(&id).await {
+            Ok(_) => {}
+            Err(StoreError::NotFound { .. }) => without.push(lost),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(without)
+}
+
+/// What is known of `call` beside its database; of one that was never sent also what a call did that the database does not have, which is the like
+/// and of its family: a person who speaks of this one may mean that.
+async fn recall_for(store: &dyn Store, call: &CallRecord) -> Result<Option<RecallCall>, StoreError> {
+    let forgotten = store.forgotten(&call.run_id).await?;
+    let own = recall_of(call, &forgotten);
+    if own.is_some() || call.status != CallStatus::Prepared {
+        return Ok(own);
+    }
+    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| Lost { known, was_suspected: false }).collect();
+    lost.extend(store.lost(&call.run_id).await?);
+    let run = store.run(&call.run_id).await?;
+    let lineage =
+        Lineage { database: store.database_id().await?, root: call.root_run_id.clone(), mark: run.lineage_mark };
+    let key = key_in_own_place(&lineage, call);
+    Ok(recall_lost(call, call.scope.as_ref(), &without_call(store, lost).await?, key))
+}
+
 /// What is known of `call` beside its database as well.
 ///
 /// # Errors
 /// Those of the store.
 pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord, StoreError> {
-    let (forgotten, current) = (store.forgotten(&call.run_id).await?, call.attempt.checked_sub(1));
-    let Some(recall) = recall_of(&call, &forgotten) else { return Ok(call) };
+    let current = call.attempt.checked_sub(1);
+    let Some(recall) = recall_for(store, &call).await? else { return Ok(call) };
     let attempts = if current.is_some() { store.attempts(&call.call_id).await? } else { Vec::new() };
     let epoch = store.run(&call.run_id).await?.lease_epoch;
     match rules::call_recalled(call.clone(), attempts.into_iter().next_back(), &recall, epoch) {
@@ -99,8 +145,7 @@ pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
 /// Those of the store.
 pub async fn recall_one(store: &dyn Store, call: &CallId) -> Result<CallRecord, StoreError> {
     let call = store.call(call).await?;
-    let forgotten = store.forgotten(&call.run_id).await?;
-    let Some(recall) = recall_of(&call, &forgotten) else { return Ok(call) };
+    let Some(recall) = recall_for(store, &call).await? else { return Ok(call) };
     match store.recall_call(recall).await {
         Err(StoreError::KeyTaken { .. }) => Ok(call),
         Err(StoreError::Conflict { .. }) if speaks_against_a_repeat(&call) => Ok(call),
@@ -109,7 +154,7 @@ pub async fn recall_one(store: &dyn Store, call: &CallId) -> Result<CallRecord, 
 }
 
 /// Notes that a person looked at what was forgotten of `run` and its family, and accepts it. Of the calls that the database has it learns first that
-/// they were sent: they are decided like any that nobody knows the end of. What it does not have may be done again.
+/// they were sent: they are decided like any that nobody knows the end of. Of what it does not have whoever is about to do the like is asked once.
 ///
 /// # Errors
 /// Those of the store.

@@ -329,7 +329,7 @@ impl Runs {
     }
 
     /// Notes that a person looked what became of all that, and lets the run be driven. A call that the database has is in doubt then, and is decided
-    /// as after a crash; what it does not have is done again when the model asks for it. The same as `ua db accept`.
+    /// as after a crash; of what it does not have a person is asked before the like is done again. The same as `ua db accept`.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::Store`].

@@ -7,7 +7,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
-    FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
+    FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore,
     QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RowRef, RunHead, RunQuery, RunRecord, RunRecords, RunsOf,
     Store, StoreError, TrailOf, Turns, apply, apply_fleet,
 };
@@ -148,6 +148,10 @@ impl Store for PostgresStore {
 impl PastStore for PostgresStore {
     /// Nothing is kept beside a server, which tells itself when it lost writes ([`StoreError::WentBack`]).
     async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn lost(&self, _run: &RunId) -> Result<Vec<Lost>, StoreError> {
         Ok(Vec::new())
     }
 

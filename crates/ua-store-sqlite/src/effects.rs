@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Scope, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Scope, Sha256, Timestamp};
 use ua_store::{CallRecord, Correction, QuestionRecord};
 
 use crate::column::json;
@@ -25,6 +25,8 @@ pub(crate) struct Line {
 
 #[derive(Serialize)]
 struct Head<'l> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args_hash: Option<Sha256>,
     at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
@@ -88,7 +90,8 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         tool_call_id: &call.call_id,
         tree,
     };
-    Line::of(&Head { at, attempt: Some(call.attempt), correction: call.correction.as_ref() }, &tail)
+    let args_hash = Some(call.args_hash);
+    Line::of(&Head { args_hash, at, attempt: Some(call.attempt), correction: call.correction.as_ref() }, &tail)
 }
 
 /// What is written about a person's word: an answer, or that a run is to be cancelled.
@@ -109,7 +112,7 @@ pub(crate) fn word(
         tree,
         word,
     };
-    Line::of(&Head { at, attempt: None, correction: None }, &tail)
+    Line::of(&Head { args_hash: None, at, attempt: None, correction: None }, &tail)
 }
 
 /// Opens the log for more lines.

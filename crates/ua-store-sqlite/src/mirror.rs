@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
-use ua_store::{Correction, Forgotten, StoreError};
+use ua_store::{AttemptRecord, Correction, Forgotten, Lost, StoreError, rules};
 
 use crate::column::Columns;
 use crate::db::Db;
@@ -75,6 +75,8 @@ struct Line {
 pub(crate) struct Mirror {
     /// The newest line about each attempt and each word.
     newest: BTreeMap<String, Forgotten>,
+    /// Those of them that a person accepted: they stop nobody any more, and are known all the same.
+    done: BTreeMap<String, Forgotten>,
     /// What of it was accepted for one family, by its first run, and still counts for the others.
     accepted: BTreeSet<(String, String)>,
     /// How many lines there are.
@@ -84,6 +86,8 @@ pub(crate) struct Mirror {
 }
 
 const ACCEPTED: &str = "accepted";
+/// The event of an attempt that begins.
+const START: &str = "start";
 
 /// Databases in one folder share its log; of more than this many files nobody asks whose they are.
 const MOST_BESIDE: usize = 64;
@@ -131,25 +135,68 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
                 (Some(accepted), Some(family)) => {
                     mirror.accepted.extend(accepted.into_iter().map(|about| (about, family.clone())));
                 }
-                (Some(accepted), None) => mirror.newest.retain(|about, _| !accepted.contains(about)),
-                (None, _) => mirror.newest.retain(|_, known| known.run_id != line.run_id),
+                (Some(accepted), None) => mirror.accept(|about, _| accepted.iter().any(|one| one == about)),
+                (None, _) => mirror.accept(|_, known| known.run_id == line.run_id),
             }
         } else if let Ok(known) = serde_json::from_slice::<Forgotten>(&bytes)
             && (known.attempt > 0 || known.word.is_some())
         {
-            mirror.learn(known);
+            mirror.learn(known, line.event == START);
         }
     }
     Ok(mirror)
 }
 
 impl Mirror {
-    /// A line that is newer than what is known; a person's word about an attempt stays until there is a newer one.
-    fn learn(&mut self, mut line: Forgotten) {
-        self.accepted.retain(|(about, _)| *about != line.about());
-        let before = self.newest.remove(&line.about()).and_then(|before| before.correction);
-        line.correction = line.correction.or(before);
-        self.newest.insert(line.about(), line);
+    /// A line that is newer than what is known; a person's word about an attempt stays until there is a newer one, and so does when it was sent.
+    fn learn(&mut self, mut line: Forgotten, begins: bool) {
+        let about = line.about();
+        self.accepted.retain(|(of, _)| *of != about);
+        let (done, before) = (self.done.remove(&about), self.newest.remove(&about));
+        let sent_at = before.as_ref().or(done.as_ref()).and_then(|before| before.first_at.clone());
+        let is_first = || (line.attempt > 0).then(|| line.at.clone());
+        line.answered = line.was_answered() || before.as_ref().or(done.as_ref()).is_some_and(Forgotten::was_answered);
+        line.first_at = sent_at.filter(|_| !begins).or_else(is_first);
+        line.correction = line.correction.or(before.and_then(|before| before.correction));
+        self.newest.insert(about, line);
+    }
+
+    /// A person accepts this of what is known until here.
+    fn accept(&mut self, is_meant: impl Fn(&str, &Forgotten) -> bool) {
+        self.done.extend(self.newest.extract_if(.., |about, known| is_meant(about, known)));
+    }
+
+    /// Whether nobody accepted anything that could have been lost.
+    pub(crate) fn has_lost_nothing(&self) -> bool {
+        self.done.is_empty() && self.accepted.is_empty()
+    }
+
+    /// What was accepted for the family of `run` and the database still lacks, oldest first; not what another call stands in the place of already.
+    pub(crate) fn lost_to(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Lost>, DbError> {
+        let Some((root, _)) = family_of(db, run.as_str())? else { return Ok(Vec::new()) };
+        let Self { newest, done, accepted, .. } = self;
+        let for_family = newest.into_iter().filter(|(about, _)| accepted.contains(&(about.clone(), root.clone())));
+        let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
+        let mut lost = Vec::new();
+        for known in for_family.map(|(_, known)| (known, true)).chain(done.into_values().map(|known| (known, false))) {
+            let (known, is_for_family) = known;
+            let is_its =
+                is_for_family || family_of_sender(db, &known)?.or_else(|| known.root.clone()).as_ref() == Some(&root);
+            if known.attempt > 0 && is_its && is_news(&known, db)? && !deleted.exists([&known.run_id])? {
+                lost.push(Lost { known, was_suspected: false });
+            }
+        }
+        if !lost.is_empty() {
+            let stand_ins = stand_ins(db, &root)?;
+            let is_made_by = |lost: &Lost, in_same_words: bool| {
+                let call = lost.known.tool_call_id.as_deref();
+                stand_ins.iter().any(|(of, same)| Some(of.as_str()) == call && *same == in_same_words)
+            };
+            lost.retain(|lost| !is_made_by(lost, true));
+            lost.iter_mut().for_each(|lost| lost.was_suspected = is_made_by(lost, false));
+        }
+        lost.sort_by(|one, other| one.known.at.cmp(&other.known.at));
+        Ok(lost)
     }
 
     /// Whether it speaks of nothing that a database could lack.
@@ -226,6 +273,21 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
     let failed = |error| DbError::Store(refused_because(format!("{} cannot be written", path.display()), error));
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+/// The calls that the database does not have and in whose place calls of the family stand; and whether those are in the same words.
+fn stand_ins(db: &Db<'_>, root: &str) -> Result<Vec<(String, bool)>, DbError> {
+    let sql = "SELECT tool_call_id FROM tool_calls WHERE root_run_id = ?1 AND attempt > 0";
+    let mut statement = db.connection.prepare_cached(sql)?;
+    let calls = statement.query_map([root], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let mut found = Vec::new();
+    for call in calls.iter().filter_map(|id| CallId::parse(id).ok()) {
+        let attempts: Vec<AttemptRecord> = db.attempts_of(&call)?;
+        found.extend(
+            attempts.iter().filter_map(rules::made_by).map(|(made_by, _)| (made_by.call, made_by.in_same_words)),
+        );
+    }
+    Ok(found)
 }
 
 /// What people said, as the database has it.

@@ -8,9 +8,9 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
-    FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
-    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, TrailOf, Turns, apply, apply_fleet,
+    FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord,
+    PastStore, QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf,
+    Store, StoreError, TrailOf, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -166,6 +166,15 @@ impl PastStore for SqliteStore {
         }
         let run = run.clone();
         self.read(move |db| log.unknown_to_family(db, &run)).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        if log.has_lost_nothing() {
+            return Ok(Vec::new());
+        }
+        let run = run.clone();
+        self.read(move |db| log.lost_to(db, &run)).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

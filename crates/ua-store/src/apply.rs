@@ -325,6 +325,8 @@ fn recall_call<R: Rows>(rows: &R, recall: &RecallCall) -> Result<Done, R::Error>
         })
     };
     if let Some(question) = rows.waiting_question(&call.call_id)?.filter(|question| !stays(question)) {
+        // Whoever waits for an answer waits for none: it is asked anew, by whoever takes the run.
+        rows.count_word(&call.run_id)?;
         let closed = rules::question_closed(question, &call.run_id, at)?;
         let because = "effects.log knows that its call was sent since".to_owned();
         rows.update_question(&QuestionRecord { closed_because: Some(because), ..closed })?;

@@ -363,8 +363,10 @@ pub enum UnknownResolution {
         raw: RawReply,
         /// What it means; it must not leave the outcome open.
         settlement: Settlement,
-        /// When it came: not before the attempt began.
+        /// When it came.
         received_at: Timestamp,
+        /// When the attempt was sent that it answers. `None` where that is not known: then it may not have come before the attempt began.
+        sent_at: Option<Timestamp>,
     },
     /// It did not: the call has failed, definitely, and no longer blocks its scope. For calls whose turn is over; one whose
     /// turn is open is started again instead.
@@ -410,12 +412,31 @@ pub struct RecalledAttempt {
     pub key: IdempotencyKey,
     /// What it touched, if that is known.
     pub scope: Option<Scope>,
+    /// What its files held, where the call's own record does not say.
+    pub file_digests: Option<BTreeMap<String, Sha256>>,
+    /// When it was sent: from then on its key counts, and an answer may be one to it.
+    pub sent_at: Timestamp,
     /// When something was noted of it last.
     pub at: Timestamp,
     /// What was noted of it, in words.
     pub said: String,
+    /// Whether the other side answered it before whatever was noted last.
+    pub was_answered: bool,
     /// Whether it provably did nothing.
     pub did_nothing: bool,
+    /// The call that made it, if that is another one, which the database does not have: what it did is what this one is about to do.
+    pub made_by: Option<MadeBy>,
+}
+
+/// A call that the database does not have, in whose place another one stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeBy {
+    /// The call.
+    pub call: String,
+    /// Its run.
+    pub run: String,
+    /// Whether it had the same arguments.
+    pub in_same_words: bool,
 }
 
 /// A question for a person.

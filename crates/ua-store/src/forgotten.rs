@@ -4,16 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use ua_core::{CallStatus, IdempotencyKey, Scope, Timestamp};
+use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, Scope, SideEffectClass, Timestamp};
 
-use crate::commit::{RecallCall, RecalledAttempt};
+use crate::commit::{MadeBy, RecallCall, RecalledAttempt};
 use crate::record::{CallRecord, Correction};
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
-    /// When it was sent, answered or said, as the log has it.
+    /// When it was sent, answered or said, as the log has it last.
     pub at: String,
+    /// When it was sent, as far as the log has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<String>,
     /// The first run of its lineage; lines of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
@@ -31,6 +34,12 @@ pub struct Forgotten {
     /// The tool, as the model named it; empty for a word.
     #[serde(default)]
     pub tool: String,
+    /// Whether any line about it says that it was answered, whatever was noted of it since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answered: bool,
+    /// What tells its arguments from others; lines of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_hash: Option<String>,
     /// The key it was sent under.
     pub idempotency_key: Option<String>,
     /// What it touched; lines of older versions, and of what has none, have none.
@@ -59,14 +68,127 @@ impl Forgotten {
             (None, _, call) => format!("{}/{}", call.as_deref().unwrap_or_default(), self.attempt),
         }
     }
+
+    /// Whether the other side answered it, in whatever way: it says so, a line before it did, or a person put right what said so.
+    pub fn was_answered(&self) -> bool {
+        let is_answer = |status: CallStatus| matches!(status, CallStatus::Succeeded | CallStatus::FailedReported);
+        let says = CallStatus::ALL.iter().any(|status| is_answer(*status) && status.as_str() == self.status);
+        // A person's own word about it is none of the other side.
+        let was = self.correction.as_ref().map(|word| is_answer(word.was) || word.was_answered);
+        self.answered || was.unwrap_or(says)
+    }
+
+    /// When it was sent, as far as that is known, and when the log has it last.
+    fn times(&self) -> Option<(Timestamp, Timestamp)> {
+        let at = Timestamp::parse(&self.at)?;
+        Some((self.first_at.as_deref().and_then(Timestamp::parse).unwrap_or(at), at))
+    }
+}
+
+/// What was sent, and accepted by a person as forgotten, and is still in no row of the database: whoever is about to do the like may repeat it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// It.
+    pub known: Forgotten,
+    /// Whether a person was asked already whether a call in other words is to do the same: nobody is asked that of each.
+    pub was_suspected: bool,
+}
+
+/// How much a call is like what was lost; the higher, the more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    /// The same tool, of the same family, and nothing says that it is another effect: a model that is asked once more has other words.
+    Tool,
+    /// What it touches is the same, in other words.
+    Scope,
+    /// The same words.
+    Words,
+}
+
+fn likeness(call: &CallRecord, scope: Option<&Scope>, lost: &Lost) -> Option<Likeness> {
+    let known = &lost.known;
+    let is_refuted = known.correction.as_ref().is_some_and(|word| word.outcome == CorrectedTo::NotHappened);
+    let did_nothing = [CallStatus::FailedDefinite, CallStatus::Cancelled].iter().any(|no| no.as_str() == known.status);
+    if known.attempt == 0 || known.tool != call.name.raw || is_refuted || did_nothing {
+        return None;
+    }
+    let is_own = known.run_id == call.run_id.as_str();
+    let (reaches_others, may_be_worded_anew) = match call.policy.class {
+        SideEffectClass::External => (true, true),
+        SideEffectClass::Memory => (true, false),
+        SideEffectClass::Local => (false, false),
+        SideEffectClass::ReadOnly => return None,
+    };
+    if !reaches_others && !is_own {
+        return None; // files of the workspace are each run's own
+    }
+    let then = known.scope.clone().map(Scope::from_stored);
+    let is_same_scope = then.is_some() && then.as_ref() == scope;
+    let says_what = |scope: Option<&Scope>| scope.is_some_and(|scope| !scope.is_of_whole_call());
+    let found = match &known.args_hash {
+        Some(hash) if *hash == call.args_hash.to_hex() => Likeness::Words,
+        // The scope of a whole call has its words.
+        None if is_same_scope && !says_what(scope) => Likeness::Words,
+        Some(_) | None if is_same_scope => Likeness::Scope,
+        Some(_) | None if says_what(scope) && says_what(then.as_ref()) => return None,
+        Some(_) | None => Likeness::Tool,
+    };
+    let is_of_family = is_own || known.root.as_deref() == Some(call.root_run_id.as_str());
+    let counts = match found {
+        Likeness::Words => true,
+        Likeness::Scope => may_be_worded_anew && !lost.was_suspected,
+        Likeness::Tool => may_be_worded_anew && !lost.was_suspected && is_of_family,
+    };
+    counts.then_some(found)
+}
+
+/// What a call that was never sent may repeat of what was lost, as what puts it in doubt: its own first attempt, or a call that the database does
+/// not have, the most like it and of those the oldest. `scope` is what it would touch, and `key` one of its own: whoever got the other one knows
+/// that key, and a person who has it sent means another one.
+pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key: IdempotencyKey) -> Option<RecallCall> {
+    let may_be_repeated = call.policy.is_kept_outside() && call.policy.on_unknown != OnUnknown::Redo;
+    let is_effect_of_its_own = !call.name.is_task() && !call.name.is_ask_user();
+    if call.status != CallStatus::Prepared || call.attempt > 0 || !may_be_repeated || !is_effect_of_its_own {
+        return None;
+    }
+    let own = lost.iter().map(|lost| &lost.known);
+    if let Some(own) = recall_among(call, own) {
+        return Some(own);
+    }
+    let like = lost.iter().rev().filter_map(|lost| Some((likeness(call, scope, lost)?, &lost.known)));
+    let (likeness, known) = like.max_by_key(|(likeness, _)| *likeness)?;
+    let (sent_at, at) = known.times()?;
+    let attempt = RecalledAttempt {
+        attempt: 1,
+        key,
+        scope: scope
+            .cloned()
+            .or_else(|| known.scope.clone().filter(|_| likeness > Likeness::Tool).map(Scope::from_stored)),
+        sent_at,
+        at,
+        said: known.status.clone(),
+        was_answered: false,
+        did_nothing: false,
+        file_digests: None,
+        made_by: Some(MadeBy {
+            call: known.tool_call_id.clone()?,
+            run: known.run_id.clone(),
+            in_same_words: likeness == Likeness::Words,
+        }),
+    };
+    Some(RecallCall { call_id: call.call_id.clone(), attempts: vec![attempt] })
 }
 
 /// What is known of `call` beside its database and not in it; `None` when that is nothing.
 pub fn recall_of(call: &CallRecord, forgotten: &[Forgotten]) -> Option<RecallCall> {
+    recall_among(call, forgotten.iter())
+}
+
+fn recall_among<'f>(call: &CallRecord, known: impl Iterator<Item = &'f Forgotten>) -> Option<RecallCall> {
     let of_call = |known: &&Forgotten| {
         known.attempt > call.attempt && known.tool_call_id.as_deref() == Some(call.call_id.as_str())
     };
-    let mut attempts: Vec<RecalledAttempt> = forgotten.iter().filter(of_call).filter_map(recalled).collect();
+    let mut attempts: Vec<RecalledAttempt> = known.filter(of_call).filter_map(recalled).collect();
     attempts.sort_by_key(|attempt| attempt.attempt);
     // What did nothing changes nothing: a call of which no more is known stays as the copy has it, with what was asked about it.
     attempts.truncate(attempts.iter().rposition(|attempt| !attempt.did_nothing).map_or(0, |last| last + 1));
@@ -75,13 +197,18 @@ pub fn recall_of(call: &CallRecord, forgotten: &[Forgotten]) -> Option<RecallCal
 
 /// An attempt as a line has it. That a person says that it did not happen is a word that is lost with its record, and is asked for again.
 fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
+    let (sent_at, at) = known.times()?;
     Some(RecalledAttempt {
         attempt: known.attempt,
         key: IdempotencyKey::from_stored(known.idempotency_key.clone()?),
         scope: known.scope.clone().map(Scope::from_stored),
-        at: Timestamp::parse(&known.at)?,
+        sent_at,
+        at,
         said: known.status.clone(),
+        was_answered: known.was_answered(),
         did_nothing: known.status == CallStatus::FailedDefinite.as_str() && known.correction.is_none(),
+        file_digests: None,
+        made_by: None,
     })
 }
 
@@ -100,5 +227,147 @@ impl fmt::Display for Forgotten {
                 write!(f, "{at}  run {run_id}: `{tool}` was sent (call {call}, attempt {attempt}): {status}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "conformance")]
+mod tests {
+    use ua_core::sha256;
+
+    use super::*;
+    use crate::MemStore;
+    use crate::conformance::{Scene, samples};
+
+    /// A call that is planned, and a line about one that the database does not have, which agrees with it in everything.
+    async fn planned_and_lost() -> (CallRecord, Forgotten) {
+        let store = MemStore::new();
+        let scene = Scene::begin(&store, "run_1").await;
+        let mut call = scene.call_that_is("call_1", CallStatus::Prepared).await;
+        call.policy.class = SideEffectClass::External;
+        call.policy.on_unknown = OnUnknown::Hold;
+        let known = Forgotten {
+            at: samples::at(70).to_string(),
+            first_at: Some(samples::at(60).to_string()),
+            root: Some("run_1".to_owned()),
+            run_id: "run_2".to_owned(),
+            tool_call_id: Some("call_lost".to_owned()),
+            attempt: 1,
+            tool: call.name.raw.clone(),
+            args_hash: Some(call.args_hash.to_hex()),
+            idempotency_key: Some("k".to_owned()),
+            status: CallStatus::Succeeded.as_str().to_owned(),
+            ..Forgotten::default()
+        };
+        (call, known)
+    }
+
+    fn in_doubt_for(call: &CallRecord, lost: &[Lost]) -> Option<RecallCall> {
+        recall_lost(call, None, lost, samples::key("own"))
+    }
+
+    fn lost(known: Forgotten) -> Lost {
+        Lost { known, was_suspected: false }
+    }
+
+    /// Over everything that a line may say: a call is put in doubt by one that may have done the same, and by no other.
+    #[tokio::test]
+    async fn a_call_is_in_doubt_for_what_may_have_done_the_same() {
+        let (call, known) = planned_and_lost().await;
+        let of = |name: &str| Scope::new("email.send", name);
+        let scopes = [None, Some(of("ada")), Some(of("bob"))];
+        let mut in_doubt = 0;
+        for class in SideEffectClass::ALL {
+            for is_own in [false, true] {
+                for is_of_family in [false, true] {
+                    for words in [Some(call.args_hash), Some(sha256("other")), None] {
+                        for (then, now) in scopes.iter().flat_map(|then| scopes.iter().map(move |now| (then, now))) {
+                            for was_suspected in [false, true] {
+                                let mut call = call.clone();
+                                call.policy.class = *class;
+                                let known = Forgotten {
+                                    run_id: if is_own { "run_1" } else { "run_2" }.to_owned(),
+                                    root: Some(if is_of_family { "run_1" } else { "run_9" }.to_owned()),
+                                    args_hash: words.map(|words| words.to_hex()),
+                                    scope: then.as_ref().map(|scope| scope.as_str().to_owned()),
+                                    ..known.clone()
+                                };
+                                let found = recall_lost(
+                                    &call,
+                                    now.as_ref(),
+                                    &[Lost { known, was_suspected }],
+                                    samples::key("own"),
+                                );
+                                let is_same = words == Some(call.args_hash);
+                                let is_other_effect = then.is_some() && now.is_some() && then != now;
+                                let shares_scope = then.is_some() && then == now;
+                                let may_be = is_same || shares_scope || ((is_own || is_of_family) && !is_other_effect);
+                                let expected = match class {
+                                    SideEffectClass::ReadOnly => false,
+                                    SideEffectClass::Local => is_own && is_same,
+                                    SideEffectClass::Memory => is_same,
+                                    SideEffectClass::External => may_be && (is_same || !was_suspected),
+                                };
+                                let what = format!(
+                                    "{class} {is_own} {is_of_family} {words:?} {then:?} {now:?} {was_suspected}"
+                                );
+                                assert_eq!(found.is_some(), expected, "{what}");
+                                let Some(found) = found else { continue };
+                                in_doubt += 1;
+                                let [attempt] = &found.attempts[..] else { panic!("{what}: {found:?}") };
+                                let made_by = attempt.made_by.as_ref().unwrap();
+                                assert_eq!(
+                                    (made_by.call.as_str(), made_by.in_same_words),
+                                    ("call_lost", is_same),
+                                    "{what}"
+                                );
+                                assert_eq!((attempt.sent_at, attempt.at), (samples::at(60), samples::at(70)), "{what}");
+                                assert_eq!(attempt.key, samples::key("own"), "{what}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(in_doubt > 50, "{in_doubt}");
+    }
+
+    #[tokio::test]
+    async fn what_did_nothing_or_was_sent_itself_puts_nothing_in_doubt() {
+        let (call, known) = planned_and_lost().await;
+        assert!(in_doubt_for(&call, &[lost(known.clone())]).is_some());
+        let word = |outcome| samples::correct(&call, outcome, 90).correction;
+        let is_not_happened = Forgotten { correction: Some(word(CorrectedTo::NotHappened)), ..known.clone() };
+        let failed = Forgotten { status: CallStatus::FailedDefinite.as_str().to_owned(), ..known.clone() };
+        let is_word = Forgotten { attempt: 0, word: Some("cancel".to_owned()), ..known.clone() };
+        for known in [is_not_happened, failed, is_word, Forgotten { tool: "another".to_owned(), ..known.clone() }] {
+            assert_eq!(in_doubt_for(&call, &[lost(known.clone())]), None, "{known}");
+        }
+        for outcome in [CorrectedTo::Happened, CorrectedTo::Skipped] {
+            let known = Forgotten { correction: Some(word(outcome)), ..known.clone() };
+            assert!(in_doubt_for(&call, &[lost(known)]).is_some(), "{outcome}");
+        }
+        for status in CallStatus::ALL.iter().filter(|status| **status != CallStatus::Prepared) {
+            let call = CallRecord { status: *status, ..call.clone() };
+            assert_eq!(in_doubt_for(&call, &[lost(known.clone())]), None, "{status}");
+        }
+        // Its own line is about itself, under its key.
+        let own = Forgotten { tool_call_id: Some(call.call_id.to_string()), ..known.clone() };
+        let found = in_doubt_for(&call, &[lost(known.clone()), lost(own)]).unwrap();
+        assert_eq!((found.attempts[0].made_by.as_ref(), found.attempts[0].key.as_str()), (None, "k"));
+    }
+
+    #[tokio::test]
+    async fn of_several_the_most_alike_counts_and_of_those_the_oldest() {
+        let (call, known) = planned_and_lost().await;
+        let named = |name: &str, words: &str| Forgotten {
+            tool_call_id: Some(name.to_owned()),
+            args_hash: Some(if words == "same" { call.args_hash } else { sha256(words) }.to_hex()),
+            ..known.clone()
+        };
+        let all = [named("a", "other"), named("b", "same"), named("c", "same")].map(lost);
+        let found = |lost: &[Lost]| in_doubt_for(&call, lost).unwrap().attempts[0].made_by.clone().unwrap();
+        assert_eq!(found(&all), MadeBy { call: "b".to_owned(), run: "run_2".to_owned(), in_same_words: true });
+        assert_eq!(found(&all[..1]), MadeBy { call: "a".to_owned(), run: "run_2".to_owned(), in_same_words: false });
     }
 }

@@ -52,9 +52,9 @@ pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobUse};
 pub use cell::Cell;
 pub use change::{Author, Batch, Change, Committed, Done};
 pub use commit::{
-    Answer, AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun,
-    NewStep, RecallCall, RecalledAttempt, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd,
-    StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    Answer, AttemptEnd, CallCancel, CorrectCall, KeepHandle, MadeBy, NewAnswer, NewCheckpoint, NewFork, NewQuestion,
+    NewRun, NewStep, RecallCall, RecalledAttempt, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt,
+    StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
@@ -62,7 +62,7 @@ pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
     QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet,
 };
-pub use forgotten::{Forgotten, recall_of};
+pub use forgotten::{Forgotten, Lost, recall_lost, recall_of};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession, SameCall,
     SessionRecord, SessionsOf, is_gateway,

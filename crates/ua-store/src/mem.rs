@@ -24,7 +24,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
-use crate::forgotten::Forgotten;
+use crate::forgotten::{Forgotten, Lost};
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::lineage::LineageRecords;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, RunRecord, RunRecords};
@@ -231,6 +231,10 @@ impl Store for MemStore {
 impl PastStore for MemStore {
     /// Nothing is kept beside it.
     async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn lost(&self, _run: &RunId) -> Result<Vec<Lost>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -7,7 +7,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
-use crate::forgotten::Forgotten;
+use crate::forgotten::{Forgotten, Lost};
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
@@ -104,8 +104,12 @@ pub trait PastStore: Send + Sync {
     /// that keeps nothing beside itself, or cannot go back, knows of none.
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError>;
 
-    /// Notes that a person looked at what was [forgotten](Self::forgotten) of `run` and accepts it: it no longer counts for the run's family. What the
-    /// family itself sent counts for nobody any more; what others sent still does for every other run that may do the same again.
+    /// What of that a person [accepted](Self::accept_forgotten) for the family of `run` and the database still lacks, oldest first: attempts of
+    /// calls that it does not have, or has as they were before. It stops nobody, and whoever is about to do the like may repeat it.
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError>;
+
+    /// Notes that a person looked at what was [forgotten](Self::forgotten) of `run` and accepts it: it no longer stops the run's family. What the
+    /// family itself sent stops nobody any more; what others sent still does for every other run that may do the same again.
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
 
     /// Why something that belongs beside this database could not be written there since it was opened, in words: should a copy be put back

@@ -60,11 +60,13 @@ pub enum BrokenRule {
     CorrectedKeysStayGood,
     /// What a person accepts of a copy that was put back is not learnt from `effects.log`: [`AcceptedAsUnsent`].
     AcceptedAsUnsent,
+    /// What a person accepted of a copy that was put back, and is in no row of it, is known no more: nobody is asked whether it is done again.
+    AcceptedIsForgotten,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -85,6 +87,7 @@ impl BrokenRule {
         Self::DestinationsForgotten,
         Self::CorrectedKeysStayGood,
         Self::AcceptedAsUnsent,
+        Self::AcceptedIsForgotten,
     ];
 
     /// Its name on a command line.
@@ -110,6 +113,7 @@ impl BrokenRule {
             Self::DestinationsForgotten => "destinations-forgotten",
             Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
             Self::AcceptedAsUnsent => "accepted-as-unsent",
+            Self::AcceptedIsForgotten => "accepted-is-forgotten",
         }
     }
 
@@ -140,6 +144,7 @@ impl BrokenRule {
             | Self::AbortOfOneCall
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent
+            | Self::AcceptedIsForgotten
             | Self::JudgedBeforeWaiting => None,
         }
     }
@@ -186,6 +191,7 @@ impl BrokenRule {
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
             | Self::JudgedBeforeWaiting
+            | Self::AcceptedIsForgotten
             | Self::DestinationsForgotten => return inner,
         };
         Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(writes))
@@ -225,6 +231,7 @@ impl BrokenRule {
             | Self::JudgedBeforeWaiting
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent
+            | Self::AcceptedIsForgotten
             | Self::DestinationsForgotten => inner,
         }
     }

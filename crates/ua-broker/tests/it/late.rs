@@ -80,6 +80,7 @@ fn a_question_with_its_answer_beside_it_is_closed_when_the_broker_starts() {
         run_id: call.run_id.clone(),
         tool_call_id: call.call_id.clone(),
         attempt: call.attempt,
+        sent_at: None,
         reply: RawReply::ToolResult { result },
     };
     LateFile::at(world.path(LateFile::NAME)).keep(&late).unwrap();

@@ -284,7 +284,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let store = home.open()?;
     let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
     accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
-    let in_doubt = in_doubt(&store, &forgotten).await?;
+    let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;
     ua_host::home::close(store);
     for attempt in &forgotten {
         tell(format!("accepted: {attempt}"));
@@ -303,22 +303,29 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             ua_resume::correct_by_hand("CALL")
         ));
     }
+    if lost > 0 {
+        tell(format!(
+            "of {} the database has nothing: you are asked before the like is done again",
+            ua_core::counted(lost, "call")
+        ));
+    }
     tell(format!("run {run} may be resumed: `ua resume {run}`"));
     Ok(OK)
 }
 
-/// The calls among what was accepted that the database has and whose end it does not know.
-async fn in_doubt(store: &Database, accepted: &[Forgotten]) -> Result<Vec<String>, HostError> {
+/// The calls among what was accepted that the database has and whose end it does not know; and how many it does not have.
+async fn known_and_lost(store: &Database, accepted: &[Forgotten]) -> Result<(Vec<String>, usize), HostError> {
     let ids: BTreeSet<&str> = accepted.iter().filter_map(|known| known.tool_call_id.as_deref()).collect();
-    let mut found = Vec::new();
+    let (mut found, mut lost) = (Vec::new(), 0);
     for id in ids.into_iter().filter_map(|id| CallId::parse(id).ok()) {
         match store.call(&id).await {
             Ok(call) if call.status == CallStatus::Unknown => found.push(id.to_string()),
-            Ok(_) | Err(StoreError::NotFound { .. }) => {}
+            Ok(_) => {}
+            Err(StoreError::NotFound { .. }) => lost += 1,
             Err(error) => return Err(HostError::store("read a call", &error)),
         }
     }
-    Ok(found)
+    Ok((found, lost))
 }
 
 async fn migrate(home: &Home) -> Result<u8, HostError> {

@@ -27,6 +27,11 @@ impl<'v> Case<'v> {
                 closes: self.view.pending().into_iter().collect(),
             };
         }
+        if let Some(recall) = &self.view.lost
+            && !matches!(word(self.view.pending()), Word::Abort | Word::No(_))
+        {
+            return Verdict::Recall(recall).into();
+        }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered, mut before, mut heard) = (None, None, None, None);
         match word(self.view.pending()) {

@@ -14,7 +14,7 @@ use ua_core::{
 use ua_store::conformance::samples;
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, Choice, LateReply, QuestionKind, QuestionRecord, QuestionStatus,
-    ReceiptRecord, Related, Relations,
+    RecallCall, ReceiptRecord, Related, Relations,
 };
 
 use super::{Known, Verdict, verdict};
@@ -748,6 +748,7 @@ impl Case {
             late: Vec::new(),
             relations,
             forgotten: None,
+            lost: None,
             twin,
             in_place_of: None,
             known: crate::people::Named::default(),
@@ -868,6 +869,7 @@ fn name(verdict: &Verdict<'_>) -> String {
         Verdict::Settled => "settled",
         Verdict::Interpret => "interpret",
         Verdict::MarkLost => "mark lost",
+        Verdict::Recall(_) => "recall",
         Verdict::GoOn(_) => "go on",
         Verdict::KeepAnswer(_) => "keep the answer",
         Verdict::LetGo { .. } => "let go",
@@ -1202,11 +1204,13 @@ fn a_call_in_doubt_is_what_the_answer_beside_the_database_says() {
         run_id: RunId::parse("run_1").unwrap(),
         tool_call_id: planned.call_id,
         attempt: 1,
+        sent_at: None,
         reply: samples::raw(),
     };
     let others = [
         LateReply { attempt: 2, ..own.clone() },
         LateReply { at: samples::at(9), ..own.clone() },
+        LateReply { sent_at: Some(samples::at(9)), ..own.clone() },
         LateReply { run_id: RunId::parse("run_2").unwrap(), ..own.clone() },
         LateReply { tool_call_id: samples::call_id("call_2"), ..own.clone() },
         LateReply { reply: RawReply::RpcError { code: -32603, message: "no".to_owned() }, ..own.clone() },
@@ -1223,6 +1227,30 @@ fn a_call_in_doubt_is_what_the_answer_beside_the_database_says() {
             assert_eq!(found, verdict, "{case:?}");
         }
     }
+}
+
+/// A call that was never sent and may be what was lost is in doubt before anything else is asked about it, unless it is not to be sent at all.
+#[test]
+fn a_planned_call_that_may_be_what_was_lost_is_in_doubt() {
+    let planned = samples::planned_email("call_1", 1, 1);
+    let (mut recalled, mut refused) = (0, 0);
+    for case in cases() {
+        let verdict = case.verdict();
+        let recall = RecallCall { call_id: planned.call_id.clone(), attempts: Vec::new() };
+        let found = case.decided_of(|view, _| view.lost = Some(recall), name);
+        let is_not_to_be_sent = matches!(verdict.as_str(), "aborted" | "cancel: declined");
+        if case.stand == S::Prepared && !is_not_to_be_sent && found != verdict {
+            assert_eq!(found, "recall", "{case:?}");
+            recalled += 1;
+        } else {
+            assert!(
+                found == verdict && (case.stand != S::Prepared || !found.starts_with("start")),
+                "{case:?}: {found}"
+            );
+            refused += u32::from(case.stand == S::Prepared);
+        }
+    }
+    assert!(recalled > 50 && refused > 5, "{recalled} in doubt, {refused} refused");
 }
 
 /// A question that comes before the process is gone says until when a look is too early, and who answered before that is asked again.

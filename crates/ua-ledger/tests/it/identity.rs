@@ -10,6 +10,7 @@ mod doubts;
 mod forks;
 mod given_answers;
 mod lineage;
+mod lost;
 mod member;
 mod people;
 mod repetition;

@@ -52,10 +52,15 @@ async fn a_restored_database_sends_nothing_again_before_somebody_has_looked() {
     assert_eq!(runs.get("november").await.unwrap(), before, "it was not even taken");
     assert_eq!(sent.load(Ordering::SeqCst), 1, "nothing is sent again");
 
-    // The run may still be ended: it sends nothing more then. Accepted, it does what the database does not know of.
+    // The run may still be ended: it sends nothing more then. Accepted, it asks before it does the like of what the database does not know of.
     assert_eq!(runs.forgotten("november").await.unwrap().len(), 1);
     assert_eq!(runs.accept_forgotten("november").await.unwrap().len(), 1);
     assert!(runs.forgotten("november").await.unwrap().is_empty());
+    let outcome = runs.run(&step, "november").await.unwrap();
+    let Outcome::Waiting { question } = outcome else { panic!("{outcome:?}") };
+    assert!(question.text.contains("was not sent itself: effects.log knows"), "{}", question.text);
+    assert_eq!(sent.load(Ordering::SeqCst), 1, "nobody has ordered it");
+    runs.answer(&question, Choice::Execute).await.unwrap();
     assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(sent.load(Ordering::SeqCst), 2, "the harness sees a second send");
 }

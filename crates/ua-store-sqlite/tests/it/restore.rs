@@ -353,6 +353,69 @@ async fn what_is_accepted_is_what_was_known_then() {
     assert_eq!(news(&store, "run_a").await, ["succeeded"]);
 }
 
+/// What is lost to a run, by its call, and when it was sent.
+async fn lost(store: &SqliteStore, run: &str) -> Vec<(String, String, bool)> {
+    let lost = store.lost(&samples::run_id(run)).await.unwrap();
+    let told = |lost: ua_store::Lost| {
+        let ua_store::Lost { known, was_suspected } = lost;
+        (known.tool_call_id.unwrap(), known.first_at.unwrap(), was_suspected)
+    };
+    lost.into_iter().map(told).collect()
+}
+
+async fn accept(store: &SqliteStore, run: &str, seconds: i64) {
+    let known = store.forgotten(&samples::run_id(run)).await.unwrap();
+    store.accept_forgotten(&samples::run_id(run), &known, samples::at(seconds)).await.unwrap();
+}
+
+/// What a person accepts stops nobody and stays known, also to a copy that is put back behind that, until a call stands in its place.
+#[tokio::test]
+async fn what_was_accepted_is_lost_until_a_call_stands_in_its_place() {
+    for in_same_words in [true, false] {
+        let place = Place::new();
+        let store = copied(&place).await;
+        let fork = NewRun { created_at: samples::at(40), ..samples::child_run("run_fork", "run_a") };
+        let scene = Scene::begin_with(&store, fork).await;
+        let call = scene.call_that_is("call_1", CallStatus::Succeeded).await;
+        let sent_at = store.attempts(&call.call_id).await.unwrap()[0].started_at;
+        assert_eq!(lost(&store, "run_a").await, []);
+        let store = put_back(&place, store);
+        assert_eq!(lost(&store, "run_a").await, [], "nobody accepted it");
+        accept(&store, "run_a", 100).await;
+        let is_lost = |was_suspected| vec![("call_1".to_owned(), sent_at.to_string(), was_suspected)];
+        assert_eq!(lost(&store, "run_a").await, is_lost(false), "of its first line");
+        assert_eq!(lost(&store, "run_b").await, [], "another family");
+        let store = put_back(&place, store);
+        assert_eq!(lost(&store, "run_a").await, is_lost(false), "put back once more");
+
+        // What it was like is planned again.
+        let scene = Scene::take(&store, "run_a").await;
+        let again = scene.call_that_is("call_2", CallStatus::Prepared).await;
+        let of_lost = store.lost(&samples::run_id("run_a")).await.unwrap();
+        let mut recall = ua_store::recall_lost(&again, None, &of_lost, samples::key("own")).unwrap();
+        recall.attempts[0].made_by.as_mut().unwrap().in_same_words = in_same_words;
+        store.recall_call(recall).await.unwrap();
+        let left = if in_same_words { Vec::new() } else { is_lost(true) };
+        assert_eq!(lost(&store, "run_a").await, left);
+    }
+}
+
+/// What was accepted for one family alone is lost to that one.
+#[tokio::test]
+async fn what_another_family_sent_is_lost_to_the_one_that_it_was_accepted_for() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    Scene::begin_with(&store, samples::new_run("run_lost")).await.call_that_is("call_1", CallStatus::Succeeded).await;
+    let store = put_back(&place, store);
+    for (run, seconds) in [("run_again", 1_000), ("run_third", 1_001)] {
+        store.submit_run(NewRun { created_at: samples::at(seconds), ..samples::new_run(run) }).await.unwrap();
+    }
+    accept(&store, "run_again", 1_002).await;
+    assert_eq!(lost(&store, "run_again").await.len(), 1);
+    assert_eq!(lost(&store, "run_third").await.len(), 0, "it is still refused");
+    assert_eq!(forgotten(&store, "run_third").await, ["run_lost"]);
+}
+
 async fn scene_lease(store: &SqliteStore) -> ua_store::RunLease {
     store.acquire_run(&samples::run_id("run_a"), &samples::owner(101), samples::at(20)).await.unwrap().0
 }

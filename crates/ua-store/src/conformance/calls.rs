@@ -355,8 +355,8 @@ pub async fn a_find_is_not_a_persons_word(store: &dyn Store) {
 /// newest does not, and neither does one that leaves the outcome open.
 pub async fn an_answer_that_was_not_stored_settles_its_own_attempt(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
-    scene.turn((1..=3).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
-    for call in ["call_1", "call_2", "call_3"] {
+    scene.turn((1..=4).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
+    for call in ["call_1", "call_2", "call_3", "call_4"] {
         scene.bring(call, CallStatus::Unknown).await;
     }
     let raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": "sent"}]}) };
@@ -364,12 +364,26 @@ pub async fn an_answer_that_was_not_stored_settles_its_own_attempt(store: &dyn S
         raw: raw.clone(),
         settlement: samples::settlement(status),
         received_at: at(seconds),
+        sent_at: None,
     };
     let resolve = |call: &str, resolution| {
         let (lease, id) = (&scene.lease, call_id(call));
         async move { store.resolve_unknown(lease, &id, resolution, None, at(30)).await }
     };
     refused(resolve("call_1", answered(CallStatus::Succeeded, 0)).await, "not one that this answer may be of");
+    // Of one that was sent at another time no clock makes it the answer.
+    let sent = |sent_at, seconds| match answered(CallStatus::Succeeded, seconds) {
+        UnknownResolution::Answered { raw, settlement, received_at, .. } => {
+            UnknownResolution::Answered { raw, settlement, received_at, sent_at: Some(sent_at) }
+        }
+        other => other,
+    };
+    let began = store.attempts(&call_id("call_4")).await.unwrap()[0].started_at;
+    refused(resolve("call_4", sent(at(1), 20)).await, "not one that this answer may be of");
+    // The clock was set back between.
+    let settled = resolve("call_4", sent(began, 0)).await.unwrap();
+    assert_eq!(settled.status, CallStatus::Succeeded);
+    assert_eq!(store.attempts(&call_id("call_4")).await.unwrap()[0].ended_at, Some(began));
     assert!(resolve("call_1", answered(CallStatus::Unknown, 20)).await.is_err());
     for (call, status) in [
         ("call_1", CallStatus::Succeeded),

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use serde_json::json;
-use ua_core::{RunStatus, Timestamp};
+use ua_core::{CallStatus, RunStatus, Timestamp};
 
 use super::samples::{self, at, question_id, run_id};
-use super::{Scene, refused};
-use crate::RunStore as _;
+use super::{Scene, recalled, refused};
 use crate::error::StoreError;
 use crate::fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry, QueueOptions,
     QueueState, Release, ScheduleRecord, WorkerRecord,
 };
 use crate::record::Choice;
+use crate::{LedgerStore as _, RunStore as _};
 
 fn worker(name: &str, since: i64) -> WorkerRecord {
     WorkerRecord {
@@ -292,6 +292,28 @@ pub async fn a_word_wakes_a_parked_run(store: &dyn FleetStore) {
     assert_eq!(claim(store, "ada", 1, 10).await, ["run_1"]);
     release(store, "ada", "run_1", Release::Done).await;
     assert_eq!(store.queued(&run_id("run_1")).await.unwrap(), None);
+}
+
+/// A run that waits for an answer waits no more when its question is closed because its call was sent beside the database.
+pub async fn a_recalled_call_wakes_a_parked_run(store: &dyn FleetStore) {
+    for answer in [None, Some(Choice::Execute), Some(Choice::Skip)] {
+        let name = answer.map_or("none", |choice| choice.as_str());
+        let (run, id, asked) = (format!("run_{name}"), format!("call_{name}"), format!("q_{name}"));
+        let scene = Scene::begin(store, &run).await;
+        let call = scene.call_that_is(&id, CallStatus::Prepared).await;
+        store.raise_question(&scene.lease, samples::question(&asked, Some(&id))).await.unwrap();
+        if let Some(choice) = answer {
+            store.insert_answer(samples::answer(&asked, choice)).await.unwrap();
+        }
+        enqueue(store, &run, plain()).await.unwrap();
+        register(store, name, 0).await;
+        assert_eq!(claim(store, name, 1, 1).await, [run.as_str()]);
+        release(store, name, &run, Release::Parked { why: Some("it asks".to_owned()) }).await;
+        assert!(claim(store, name, 1, 2).await.is_empty());
+        store.recall_call(recalled::recall(&call, vec![recalled::line(&call, 1, false)])).await.unwrap();
+        let is_closed = answer != Some(Choice::Skip);
+        assert_eq!(claim(store, name, 1, 3).await.len(), usize::from(is_closed), "{name}");
+    }
 }
 
 /// A run that nobody has is moved or withdrawn; one that a worker has is not.

@@ -4,7 +4,7 @@ use ua_core::{CallStatus, CorrectedTo};
 
 use super::Scene;
 use super::samples::{self, at, key};
-use crate::commit::{CorrectCall, RecallCall, RecalledAttempt};
+use crate::commit::{CorrectCall, MadeBy, RecallCall, RecalledAttempt};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
 use crate::rules::{self, may_have_happened};
@@ -15,9 +15,13 @@ pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> Recall
         attempt,
         key: call.idempotency_key.clone().unwrap_or_else(|| key(call.call_id.as_str())),
         scope: call.scope.clone(),
+        sent_at: at(60 + i64::from(attempt)),
         at: at(60 + i64::from(attempt)),
         said: (if did_nothing { CallStatus::FailedDefinite } else { CallStatus::Succeeded }).to_string(),
+        was_answered: !did_nothing,
         did_nothing,
+        file_digests: None,
+        made_by: None,
     }
 }
 
@@ -115,4 +119,51 @@ pub async fn a_recalled_call_takes_no_key_that_another_holds(store: &dyn Store) 
     let refused = store.recall_call(recall(&call, vec![known])).await.unwrap_err();
     assert!(matches!(refused, StoreError::KeyTaken { .. }), "{refused}");
     assert_eq!(store.call(&call.call_id).await.unwrap(), call);
+}
+
+/// What was answered stays answered, whatever was noted of it since, and what was not does not become so.
+pub async fn an_answered_attempt_stays_answered(store: &dyn Store) {
+    for said in CallStatus::ALL {
+        for was_answered in [false, true] {
+            let what = format!("{said}, was_answered: {was_answered}");
+            let scene = Scene::begin(store, &format!("run_{said}_{was_answered}")).await;
+            let call = scene.call_that_is(&format!("call_{said}_{was_answered}"), CallStatus::Prepared).await;
+            let known = RecalledAttempt { said: said.to_string(), was_answered, ..line(&call, 1, false) };
+            store.recall_call(recall(&call, vec![known])).await.unwrap();
+            let attempt = store.attempts(&call.call_id).await.unwrap().pop().unwrap();
+            let says = matches!(said, CallStatus::Succeeded | CallStatus::FailedReported);
+            assert_eq!(rules::was_answered_beside(&attempt), says || was_answered, "{what}");
+            assert!(rules::said_beside(&attempt).unwrap().contains(said.as_str()), "{what}");
+            // A person who has it sent once more has it sent under another key; by itself it keeps its own.
+            let call = store.call(&call.call_id).await.unwrap();
+            assert_eq!(call.status, CallStatus::Unknown, "{what}");
+        }
+    }
+}
+
+/// A call that was never sent and stands in the place of one that the database does not have says so; it was sent when that was, also before it
+/// was planned itself.
+pub async fn a_call_in_the_place_of_another_says_so(store: &dyn Store) {
+    for (said, in_same_words, sent) in
+        [(CallStatus::Succeeded, true, 1), (CallStatus::Unknown, false, 60), (CallStatus::Running, true, 60)]
+    {
+        let scene = Scene::begin(store, &format!("run_{said}")).await;
+        let call = scene.call_that_is(&format!("call_{said}"), CallStatus::Prepared).await;
+        let of_other = MadeBy { call: "call_lost".to_owned(), run: "run_lost".to_owned(), in_same_words };
+        let known = RecalledAttempt {
+            sent_at: at(sent),
+            at: at(sent + 1),
+            said: said.to_string(),
+            made_by: Some(of_other.clone()),
+            ..line(&call, 1, false)
+        };
+        let recalled = store.recall_call(recall(&call, vec![known])).await.unwrap();
+        assert_eq!((recalled.status, recalled.attempt), (CallStatus::Unknown, 1), "{said}");
+        assert!(recalled.updated_at >= call.updated_at, "{said}");
+        let attempt = store.attempts(&call.call_id).await.unwrap().pop().unwrap();
+        assert_eq!(rules::made_by(&attempt), Some((of_other, said.as_str())), "{said}");
+        assert_eq!(attempt.started_at, at(sent), "{said}");
+        // Nothing is known of its own key.
+        assert!(rules::is_recalled(&attempt) && !rules::was_answered_beside(&attempt), "{said}");
+    }
 }

@@ -10,7 +10,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Change, Committed};
 use crate::error::{Retry, StoreError};
-use crate::forgotten::Forgotten;
+use crate::forgotten::{Forgotten, Lost};
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::ledger_store::LedgerStore;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, RunRecord, RunRecords};
@@ -350,6 +350,10 @@ impl Store for StoreSeam<'_> {
 impl PastStore for StoreSeam<'_> {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.inner().forgotten(run).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        self.inner().lost(run).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

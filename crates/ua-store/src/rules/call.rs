@@ -12,6 +12,7 @@ use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
+use crate::late::may_be_to;
 use crate::lifted::{NewBlob, keep_apart, offload};
 use crate::record::{
     AttemptRecord, CallRecord, Choice, Correction, EndMark, MessageRecord, QuestionRecord, QuestionStatus,
@@ -81,8 +82,10 @@ pub fn call_started(
         let why = format!("its next attempt is {}, not {}", call.attempt + 1, start.attempt);
         return Err(conflict("tool_calls", &call.call_id, why));
     }
-    // What definitely did nothing has left nothing under its key, so it may go out as another request: its files may have changed.
-    let keeps_its_key = before != CallStatus::FailedDefinite;
+    // What definitely did nothing has left nothing under its key, so it may go out as another request: its files may have changed. So may what a
+    // person has sent who knows that the first one is undone: what the other side answered once it would answer again, and do nothing.
+    let is_ordered = start.ends_doubt && start.approved_by.is_some();
+    let keeps_its_key = before != CallStatus::FailedDefinite && !is_ordered;
     if keeps_its_key && call.idempotency_key.as_ref().is_some_and(|key| *key != start.key) {
         return Err(conflict("tool_calls", &call.call_id, "it was sent under another key before"));
     }
@@ -471,8 +474,9 @@ pub fn call_resolved(
             let (call, receipt, blobs) = call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
             (call, Some(receipt), blobs)
         }
-        UnknownResolution::Answered { raw, settlement, received_at } => {
-            let settled = call_answered_late(call, attempt, raw, settlement, received_at, threshold, at)?;
+        UnknownResolution::Answered { raw, settlement, received_at, sent_at } => {
+            let its_own = attempt.filter(|attempt| may_be_to(attempt, sent_at, received_at));
+            let settled = call_answered_late(call, its_own, raw, settlement, received_at, threshold, at)?;
             answered = Some(settled.attempt);
             (settled.call, settled.receipt, settled.blobs)
         }
@@ -484,7 +488,7 @@ pub fn call_resolved(
 }
 
 /// An `unknown` call whose newest attempt was answered after all, and that attempt: what it would be if the answer had been stored when it
-/// came. An answer that is older than the attempt is another one's: a database that was put back counts attempts anew.
+/// came; `None` where the answer is another one's.
 fn call_answered_late(
     call: CallRecord,
     attempt: Option<AttemptRecord>,
@@ -495,8 +499,7 @@ fn call_answered_late(
     at: Timestamp,
 ) -> Result<Settled, StoreError> {
     check_unknown(&call)?;
-    let is_lost =
-        |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("lost") && attempt.started_at <= received_at;
+    let is_lost = |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("lost");
     let Some(mut attempt) = attempt.filter(is_lost) else {
         return Err(conflict("tool_calls", &call.call_id, "its newest attempt is not one that this answer may be of"));
     };
@@ -506,7 +509,8 @@ fn call_answered_late(
         call.doubt = None;
     }
     let call = understood(call, &settlement, at)?;
-    attempt.ended_at = Some(received_at);
+    // The clock may have been set back between.
+    attempt.ended_at = Some(received_at.max(attempt.started_at));
     attempt.outcome = Some("replied".to_owned());
     attempt.detail = None;
     let (call_id, number) = (call.call_id.clone(), attempt.attempt);

@@ -8,12 +8,20 @@ use ua_core::{CallEvent, CallStatus};
 use super::call::{begun, call_settled, moved};
 use super::conflict;
 use crate::Durability;
-use crate::commit::{AttemptEnd, RecallCall, RecalledAttempt, StartAttempt};
+use crate::commit::{AttemptEnd, MadeBy, RecallCall, RecalledAttempt, StartAttempt};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord};
 
 /// How the detail of a recalled attempt begins.
 const RECALLED: &str = "effects.log knows of it, and the database did not";
+/// What stands in it, behind what is said of it, of a call that the database does not have.
+const AS_CALL: &str = ", as call ";
+/// Before the run of that call.
+const OF_RUN: &str = " of run ";
+/// Behind it, where that call had other arguments.
+const IN_OTHER_WORDS: &str = ", in other words";
+/// Behind what was noted last of an attempt that had been answered before.
+const AFTER_ANSWER: &str = ", and it had been answered before";
 
 /// The rows of a recalled call, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,11 +66,13 @@ pub fn call_recalled(
         let line = recall.attempts.iter().find(|line| line.attempt >= number).unwrap_or(last);
         let is_its_own = line.attempt == number;
         let (before, start) = (call.status, start(&call, line, number));
-        let (running, attempt) = begun(moved(call, CallEvent::Started, line.at)?, before, false, start, epoch);
+        // One that another call made may lie before this one was planned.
+        let at = line.at.max(call.updated_at);
+        let (running, attempt) = begun(moved(call, CallEvent::Started, at)?, before, false, start, epoch);
         steps.push(RecalledStep { call: running.clone(), attempt: attempt.clone(), is_new: true });
-        let why = if is_its_own { format!("{RECALLED}: {}", line.said) } else { RECALLED.to_owned() };
+        let why = if is_its_own { format!("{RECALLED}: {}", noted(line)) } else { RECALLED.to_owned() };
         let end = if is_its_own && line.did_nothing { AttemptEnd::NotSent { why } } else { AttemptEnd::Lost { why } };
-        let ended = call_settled(running, Some(attempt), number, end, u64::MAX, line.at)?;
+        let ended = call_settled(running, Some(attempt), number, end, u64::MAX, at)?;
         steps.push(RecalledStep { call: ended.call.clone(), attempt: ended.attempt, is_new: false });
         call = ended.call;
     }
@@ -77,7 +87,7 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
         scope: line.scope.clone().or_else(|| call.scope.clone()),
         seen: None,
         ends_doubt: false,
-        file_digests: call.file_digests.clone(),
+        file_digests: line.file_digests.clone().unwrap_or_else(|| call.file_digests.clone()),
         server_generation: None,
         destination: None,
         max_effects: None,
@@ -85,16 +95,53 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
         replay_status: None,
         child: None,
         durability: Durability::Synced,
-        at: line.at,
+        at: line.sent_at,
     }
+}
+
+fn noted(line: &RecalledAttempt) -> String {
+    let said = &line.said;
+    match &line.made_by {
+        None if line.was_answered && !is_answer(said) => format!("{said}{AFTER_ANSWER}"),
+        None => said.clone(),
+        Some(MadeBy { call, run, in_same_words }) => {
+            let words = if *in_same_words { "" } else { IN_OTHER_WORDS };
+            format!("{said}{AS_CALL}{call}{OF_RUN}{run}{words}")
+        }
+    }
+}
+
+/// What is noted beside the database of a recalled attempt.
+fn noted_of(attempt: &AttemptRecord) -> Option<&str> {
+    attempt.detail.as_deref()?.strip_prefix(RECALLED)?.strip_prefix(": ")
+}
+
+/// The call of which the database has nothing and in whose place the attempt's own call is in doubt, and what came of it.
+pub fn made_by(attempt: &AttemptRecord) -> Option<(MadeBy, &str)> {
+    let (said, made_by) = noted_of(attempt)?.split_once(AS_CALL)?;
+    let (call, run) = made_by.split_once(OF_RUN)?;
+    let other = run.strip_suffix(IN_OTHER_WORDS);
+    let (call, run) = (call.to_owned(), other.unwrap_or(run).to_owned());
+    Some((MadeBy { call, run, in_same_words: other.is_none() }, said))
 }
 
 /// Whether the line beside the database says of an attempt of which the database did not know that it was answered, in whatever way.
 pub fn was_answered_beside(attempt: &AttemptRecord) -> bool {
-    let said = attempt.detail.as_deref().and_then(|detail| detail.strip_prefix(RECALLED)?.strip_prefix(": "));
-    said.is_some_and(|said| {
-        [CallStatus::Succeeded, CallStatus::FailedReported].iter().any(|status| status.as_str() == said)
+    noted_of(attempt).is_some_and(|said| is_answer(said) || said.ends_with(AFTER_ANSWER))
+}
+
+/// What `effects.log` says of an attempt of which the database did not know, in words; `None` where nothing is known but that there was one.
+pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
+    let said = noted_of(attempt)?;
+    Some(match said.strip_suffix(AFTER_ANSWER) {
+        Some(last) => format!("it was answered, and is noted as {last} since"),
+        None => format!("it ended as {said}"),
     })
+}
+
+/// Whether the other side answered, by what was noted.
+fn is_answer(said: &str) -> bool {
+    [CallStatus::Succeeded, CallStatus::FailedReported].iter().any(|status| status.as_str() == said)
 }
 
 /// Whether an attempt is known from beside the database alone.

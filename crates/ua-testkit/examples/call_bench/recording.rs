@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord, RunRecords,
-    RunsOf, Store, StoreError, TrailOf, Turns,
+    GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, TrailOf, Turns,
 };
 
 /// What was committed, in order.
@@ -108,6 +108,10 @@ impl Store for Recording {
 impl PastStore for Recording {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.inner.forgotten(run).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        self.inner.lost(run).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

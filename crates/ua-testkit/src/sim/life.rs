@@ -4,24 +4,25 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Clock, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, SeededEntropy, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, SubAgents, ToolTransport};
-use ua_ledger::PeopleRules;
+use ua_ledger::{LateReplies, PeopleRules};
 use ua_llm::LlmProvider;
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunSettings, Seams, WorkError,
     Worker, Workspace, owner_stamp,
 };
 use ua_store::conformance::StoreSeam;
-use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
+use ua_store::{LateReply, NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
 
 use super::gates::{Gates, LifePlan};
 use super::job::POLICY;
+use super::locked;
 use super::model::{AskedBy, SimModel};
 use super::servers::{Reach, Servers};
 use crate::broken::BrokenRule;
@@ -42,9 +43,26 @@ pub(super) struct Life {
     pub(super) model: Arc<SimModel>,
     pub(super) servers: Arc<Servers>,
     pub(super) gates: Arc<Gates>,
+    /// Answers that the database did not take: they lie beside it, whichever copy of it is used.
+    pub(super) late: Arc<Late>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: StopSignal,
     pub(super) broken: Option<BrokenRule>,
+}
+
+/// What `late_replies.log` is to the processes of a root.
+#[derive(Debug, Default)]
+pub(super) struct Late(Mutex<Vec<LateReply>>);
+
+impl LateReplies for Late {
+    fn keep(&self, late: &LateReply) -> Result<(), String> {
+        locked(&self.0).push(late.clone());
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<LateReply> {
+        locked(&self.0).clone()
+    }
 }
 
 /// The file that is uploaded.
@@ -170,7 +188,10 @@ impl Life {
         };
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
         let seams = Crossings { plan, broken: self.broken };
-        let desk = Desk::new(ports).with_people(people).with_seams(Arc::new(seams));
+        let desk = Desk::new(ports)
+            .with_people(people)
+            .with_seams(Arc::new(seams))
+            .with_late_replies(Arc::clone(&self.late) as Arc<dyn LateReplies>);
         let model = Arc::new(AskedBy { model: Arc::clone(&self.model), run });
         let settings = RunSettings {
             model: "simulated".into(),

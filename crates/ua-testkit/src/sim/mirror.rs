@@ -11,7 +11,8 @@ use std::sync::Mutex;
 
 use ua_core::{CallId, CallStatus, QuestionId, RunId, Timestamp};
 use ua_store::{
-    AttemptRecord, CallRecord, Forgotten, LedgerStore, QuestionsOf, RunRecord, RunStore, Store, StoreError, stored_name,
+    AttemptRecord, CallRecord, Forgotten, LedgerStore, Lost, QuestionsOf, RunRecord, RunStore, Store, StoreError,
+    rules::made_by, stored_name,
 };
 
 use super::locked;
@@ -21,8 +22,12 @@ use super::locked;
 pub(super) struct Mirror {
     /// The attempts of each run, and the first run of its lineage.
     lines: Mutex<BTreeMap<RunId, Lines>>,
+    /// What a person accepted of it: it stops nobody any more, and is known all the same.
+    accepted: Mutex<BTreeMap<(CallId, u32), Forgotten>>,
     /// A broken rule: what another run of the family sent counts for nothing.
     looks_at_one_run: bool,
+    /// A broken rule: what was accepted is not known any more.
+    forgets_the_accepted: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -45,6 +50,8 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
     };
     Forgotten {
         at: attempt.ended_at.unwrap_or(attempt.started_at).to_string(),
+        first_at: Some(attempt.started_at.to_string()),
+        args_hash: Some(call.args_hash.to_hex()),
         root: Some(call.root_run_id.to_string()),
         run_id: call.run_id.to_string(),
         tool_call_id: Some(call.call_id.to_string()),
@@ -74,8 +81,8 @@ fn has_ended(call: &CallRecord) -> bool {
 }
 
 impl Mirror {
-    pub(super) fn new(looks_at_one_run: bool) -> Self {
-        Self { looks_at_one_run, ..Self::default() }
+    pub(super) fn new(looks_at_one_run: bool, forgets_the_accepted: bool) -> Self {
+        Self { looks_at_one_run, forgets_the_accepted, ..Self::default() }
     }
 
     /// Has everything that is stored now, as the log has it from the commits.
@@ -147,7 +154,7 @@ impl Mirror {
         let mut forgotten = Vec::new();
         for (run, lines) in of_runs {
             for ((call, number), (had_ended, line)) in lines.attempts {
-                let newest = store.attempts(&call).await?.into_iter().map(|attempt| attempt.attempt).max();
+                let newest = newest_of(store, &call).await?;
                 let is_known = match newest {
                     Some(newest) if newest == number => !had_ended || has_ended(&store.call(&call).await?),
                     Some(newest) => newest > number,
@@ -171,9 +178,45 @@ impl Mirror {
         Ok(forgotten)
     }
 
+    /// What a person accepted of the family of `run` and the store still lacks.
+    pub(super) async fn lost(&self, store: &dyn Store, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        let accepted = locked(&self.accepted).clone();
+        let root = store.run(run).await?.root_run_id;
+        let is_of_family = |line: &Forgotten| line.root.as_deref() == Some(root.as_str());
+        let mut stand_ins = Vec::new();
+        for run in store.runs(u32::MAX).await?.into_iter().filter(|run| run.root_run_id == root) {
+            for call in store.calls(&run.run_id, None).await? {
+                stand_ins.extend(
+                    store.attempts(&call.call_id).await?.iter().filter_map(made_by).map(|(made_by, _)| made_by),
+                );
+            }
+        }
+        let mut lost = Vec::new();
+        for ((call, number), known) in accepted.into_iter().filter(|(_, line)| is_of_family(line)) {
+            let is_made = |same: bool| stand_ins.iter().any(|by| by.call == call.as_str() && by.in_same_words == same);
+            if newest_of(store, &call).await?.is_none_or(|newest| newest < number) && !is_made(true) {
+                lost.push(Lost { known, was_suspected: is_made(false) });
+            }
+        }
+        lost.sort_by(|one, other| one.known.at.cmp(&other.known.at));
+        Ok(lost)
+    }
+
+    /// Whether nothing was accepted that a database could lack.
+    pub(super) fn has_lost_nothing(&self) -> bool {
+        self.forgets_the_accepted || locked(&self.accepted).is_empty()
+    }
+
     /// A person accepts whatever the log knows until now; returns its runs.
     pub(super) fn accept_all(&self) -> Vec<RunId> {
-        std::mem::take(&mut *locked(&self.lines)).into_keys().collect()
+        let lines = std::mem::take(&mut *locked(&self.lines));
+        self.keep(lines.values());
+        lines.into_keys().collect()
+    }
+
+    fn keep<'l>(&self, lines: impl Iterator<Item = &'l Lines>) {
+        let attempts = lines.flat_map(|lines| &lines.attempts).map(|(of, (_, line))| (of.clone(), line.clone()));
+        locked(&self.accepted).extend(attempts);
     }
 
     /// The runs of the family of `root` that the log knows.
@@ -184,6 +227,13 @@ impl Mirror {
 
     /// A person accepts what the log knows about the family of `root` until now.
     pub(super) fn accept(&self, root: &RunId) {
-        locked(&self.lines).retain(|_, lines| lines.root.as_ref() != Some(root));
+        let mut lines = locked(&self.lines);
+        self.keep(lines.values().filter(|lines| lines.root.as_ref() == Some(root)));
+        lines.retain(|_, lines| lines.root.as_ref() != Some(root));
     }
+}
+
+/// The newest attempt of a call, if the store has one.
+async fn newest_of(store: &dyn Store, call: &CallId) -> Result<Option<u32>, StoreError> {
+    Ok(store.attempts(call).await?.into_iter().map(|attempt| attempt.attempt).max())
 }

@@ -20,6 +20,7 @@ use super::life::BoxError;
 use super::stage::Stage;
 use super::task::block_on;
 use crate::outcomes::{PersonOutcome, ProcessOutcome, Refusal, ToolOutcome};
+use ua_ledger::LateReplies as _;
 use ua_store::RunStore;
 
 /// What is explored.
@@ -45,6 +46,8 @@ pub enum Scene {
     RestoreOfTasks,
     /// The store goes back to a copy that has a call which was sent since, and does not know that it was.
     RestoreOfPlanned,
+    /// The store goes back to a copy that has a call which was never sent, and nothing of the fork that did the same since.
+    RestoreOfForked,
     /// A person forks a run while its sub-agent sends, and the fork's sub-agent does the same.
     ForkBesideTasks,
     /// A call is turned away, its process dies, and a person forks the run.
@@ -78,7 +81,7 @@ enum What {
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -89,6 +92,7 @@ impl Scene {
         Self::Restore,
         Self::RestoreOfTasks,
         Self::RestoreOfPlanned,
+        Self::RestoreOfForked,
         Self::ForkBesideTasks,
         Self::ForkBehindFailure,
         Self::Moved,
@@ -108,6 +112,7 @@ impl Scene {
             Self::Restore => "restore",
             Self::RestoreOfTasks => "restore-of-tasks",
             Self::RestoreOfPlanned => "restore-of-planned",
+            Self::RestoreOfForked => "restore-of-forked",
             Self::ForkBesideTasks => "fork-beside-tasks",
             Self::ForkBehindFailure => "fork-behind-failure",
             Self::Moved => "moved",
@@ -129,6 +134,7 @@ impl Scene {
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
             Self::RestoreOfPlanned => Intents::listed(&[&["order", "post_comment"]], &[]),
+            Self::RestoreOfForked => Intents::listed(&[&["post_comment"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
@@ -159,6 +165,14 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
                 anywhere(What::GoneBack),
             ],
+            Self::RestoreOfForked => vec![
+                Given { what: What::Copied, at: Some(("store.start_attempt", Side::Before)) },
+                Given { what: What::Dies, at: Some(("store.start_attempt", Side::Before)) },
+                anywhere(What::Forked),
+                anywhere(What::ForkStarts),
+                Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
+                anywhere(What::GoneBack),
+            ],
             Self::ForkBesideTasks => {
                 vec![Given { what: What::Forked, at: Some(("tool.invoke", Side::Before)) }, anywhere(What::ForkStarts)]
             }
@@ -173,7 +187,7 @@ impl Scene {
 
     /// The turn at which a person forks; the newest when there is none.
     pub(super) fn forks_at(self) -> Option<u32> {
-        (self == Self::ForkBehindCorrection).then_some(0)
+        matches!(self, Self::ForkBehindCorrection | Self::RestoreOfForked).then_some(0)
     }
 
     /// What may go wrong, before deviations are counted.
@@ -328,6 +342,7 @@ impl Stage {
         let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
         words.extend(said);
         words.push_str(&format!("{:?} {:?} {:?} {:?}", self.forgotten, self.gone, self.accepted, self.undone));
+        words.push_str(&format!("{}\n", serde_json::to_string(&self.late.all())?));
         let copied = self.copied.filter(|_| self.copied_at.is_some());
         Ok(sha256(format!("{} {copied:?}", canonical(&words))))
     }

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord, RunRecords,
-    RunsOf, Store, StoreError, TrailOf, Turns,
+    GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord, QuestionsOf, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, TrailOf, Turns,
 };
 
 use super::locked;
@@ -151,6 +151,13 @@ impl PastStore for InRounds {
             return Ok(Vec::new());
         }
         self.answer(self.beside.forgotten(self.store.as_ref(), run)).await
+    }
+
+    async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
+        if self.beside.has_lost_nothing() {
+            return Ok(Vec::new());
+        }
+        self.answer(self.beside.lost(self.store.as_ref(), run)).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {

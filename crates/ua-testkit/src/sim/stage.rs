@@ -21,7 +21,7 @@ use super::drawing::Happening;
 use super::gates::{Gate, Gates, Side};
 use super::harm::Harm;
 use super::job::{Intents, Shape};
-use super::life::{BoxError, words_of};
+use super::life::{BoxError, Late, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
 use super::path::{Scene, Walked};
@@ -97,6 +97,7 @@ pub(super) struct Stage {
     pub(super) intents: Intents,
     pub(super) clock: Arc<StageClock>,
     pub(super) gates: Arc<Gates>,
+    pub(super) late: Arc<Late>,
     pub(super) servers: Arc<Servers>,
     pub(super) model: Arc<SimModel>,
     pub(super) store: StageStore,
@@ -218,7 +219,10 @@ impl Stage {
         };
         let moves = options.path.as_ref().is_some_and(|path| path.scene == Scene::Moved);
         let servers = if moves { Servers::moving } else { Servers::new };
-        let mirror = Arc::new(Mirror::new(options.broken == Some(BrokenRule::RestoreLooksAtOneRun)));
+        let mirror = Arc::new(Mirror::new(
+            options.broken == Some(BrokenRule::RestoreLooksAtOneRun),
+            options.broken == Some(BrokenRule::AcceptedIsForgotten),
+        ));
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
@@ -227,6 +231,7 @@ impl Stage {
             without: options.without.clone(),
             harmful: 0,
             gates: Arc::new(Gates::default()),
+            late: Arc::default(),
             servers: servers(
                 clock.clone(),
                 harm.undead,

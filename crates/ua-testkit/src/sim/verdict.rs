@@ -146,7 +146,8 @@ impl Judge<'_> {
         })
     }
 
-    /// A person accepted that the database has nothing of this call. Of what it has it learns that it was sent, and a person is asked.
+    /// A person accepted that the database has nothing of this call. Whoever asks for the same is asked about all the same; who asks for it in other
+    /// words may be the second one that does.
     fn was_accepted(&self, send: &Send) -> bool {
         self.stage.gone.contains(&send.call) && self.stage.accepted.contains(&send.run)
     }
@@ -161,10 +162,6 @@ impl Judge<'_> {
             let effect = effects[0];
             // Its policy has it sent again whatever became of it.
             if effect.tool.kind == Kind::Redone || self.was_sent_again_carelessly(call) {
-                continue;
-            }
-            // A person let the run go on although its database had forgotten the first one.
-            if effects.len() == 2 && self.was_accepted(&self.sends[effect.send]) {
                 continue;
             }
             // Its key was good when it was looked at last, and the machine stood still between that and the send.
@@ -199,7 +196,8 @@ impl Judge<'_> {
     /// Whether the second effect should not have happened after the first one, which another call had.
     fn promises_once(&self, first: &Effect, second: &Effect) -> bool {
         let (one, other) = (&self.sends[first.send], &self.sends[second.send]);
-        if self.was_accepted(one) || self.has_a_persons_word(&second.call) || self.has_a_persons_word(&first.call) {
+        let was_accepted = self.was_accepted(one) && one.words != other.words;
+        if was_accepted || self.has_a_persons_word(&second.call) || self.has_a_persons_word(&first.call) {
             return false;
         }
         let tree = |send: &Send| self.trees.get(&send.run).copied().unwrap_or(0);

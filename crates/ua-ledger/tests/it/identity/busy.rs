@@ -206,7 +206,7 @@ async fn lost_beside(reply: RawReply) -> (Member, CallId, Arc<Kept>) {
     drop(member.ledger.start(prepared, "1").await.unwrap().unwrap());
     let attempt = member.store.attempts(&id).await.unwrap().pop().unwrap();
     let (run_id, at) = (member.lease.run_id.clone(), attempt.started_at);
-    let late = LateReply { at, run_id, tool_call_id: id.clone(), attempt: 1, reply };
+    let late = LateReply { at, run_id, tool_call_id: id.clone(), attempt: 1, sent_at: None, reply };
     let kept = Arc::new(Kept(Mutex::new(vec![late])));
     (member, id, kept)
 }

@@ -194,6 +194,7 @@ impl Stage {
             model: Arc::clone(&self.model),
             servers: Arc::clone(&self.servers),
             gates: Arc::clone(&self.gates),
+            late: Arc::clone(&self.late),
             clock: self.clock.clone(),
             stop: stop.clone(),
             broken: self.options.broken,

@@ -1,0 +1,85 @@
+//! What was sent for a family of runs and is in no row of its database, which went back in time: whoever is about to do the like is asked first.
+//!
+//! A person accepts that the runs are driven on all the same (`ua db accept`), and not that what was done is done again. So a call that was never
+//! sent and is like one of which `effects.log` alone knows is in doubt, as if it had been that one: its question is whether that happened. Each
+//! call that was lost puts at most one call in the same words in doubt, and one in other words, so no more is asked than was lost.
+//! Proved by: the tests of `ua_store::recall_lost`, `identity::lost`, the simulation.
+
+use std::sync::PoisonError;
+
+use ua_core::{IdempotencyKey, OnScopeConflict};
+use ua_store::{CallRecord, LedgerStore as _, Lost, RecallCall, recall_lost, rules};
+
+use crate::admission::Facts;
+use crate::error::LedgerError;
+use crate::ledger::{Ledger, Lineage};
+use crate::rules::key_of;
+
+impl Ledger {
+    /// The same ledger, of a family of which this was sent and is in no row.
+    #[must_use]
+    pub fn with_lost(self, lost: Vec<Lost>) -> Self {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+        self
+    }
+
+    /// Whether a call has to be looked at for what was lost.
+    pub(crate) fn may_repeat_lost(&self, call: &CallRecord) -> bool {
+        call.policy.class.has_effect() && !self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// What puts a call that was never sent in doubt, where it may be what was lost. What may be made as often as a model asks for it is not asked about.
+    pub(crate) fn lost_like(&self, call: &CallRecord, facts: &Facts) -> Option<RecallCall> {
+        let is_once = self.config.no_duplicate_external_actions
+            && call.policy.class.has_effect()
+            && call.policy.on_scope_conflict != OnScopeConflict::Allow;
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key_in_own_place(&self.lineage, call);
+        let mut recall = recall_lost(call, facts.scope.as_ref(), &lost, key).filter(|_| is_once)?;
+        // What it would send is shown to whoever is asked, and is what goes out on their word.
+        for attempt in recall.attempts.iter_mut().filter(|attempt| attempt.made_by.is_some()) {
+            attempt.file_digests = Some(facts.files.digests());
+        }
+        Some(recall)
+    }
+
+    /// Stores that a call is in doubt for what was lost, which is asked about no more.
+    pub(crate) async fn recall(&self, call: &CallRecord, recall: RecallCall) -> Result<(), LedgerError> {
+        let made_by = recall.attempts.first().and_then(|attempt| attempt.made_by.clone());
+        let id = &call.call_id;
+        self.store.recall_call(recall).await.map_err(LedgerError::at("compare with effects.log", id))?;
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |lost: &Lost| {
+            let of = lost.known.tool_call_id.as_deref();
+            of == Some(id.as_str()) || made_by.as_ref().is_some_and(|made_by| of == Some(made_by.call.as_str()))
+        };
+        let in_other_words = made_by.as_ref().is_some_and(|made_by| !made_by.in_same_words);
+        if in_other_words {
+            lost.iter_mut().filter(|lost| is_it(lost)).for_each(|lost| lost.was_suspected = true);
+        } else {
+            lost.retain(|lost| !is_it(lost));
+        }
+        Ok(())
+    }
+}
+
+/// A key that no other call has, nor had this one: whoever got what was lost knows nothing of it.
+pub fn key_in_own_place(lineage: &Lineage, call: &CallRecord) -> IdempotencyKey {
+    let Lineage { database, root, mark } = lineage;
+    key_of((database, mark.as_deref()), call, None, (root.as_str(), call.call_id.as_str()))
+}
+
+/// What is said of a call that is in doubt for one that the database does not have.
+pub(crate) fn as_made_by(attempt: &ua_store::AttemptRecord) -> Option<String> {
+    let (made_by, said) = rules::made_by(attempt)?;
+    let words = if made_by.in_same_words {
+        "with the same arguments"
+    } else {
+        "with other arguments, or with ones that it does not tell"
+    };
+    Some(format!(
+        "effects.log knows that call {} of run {} was sent at {} {words} ({said}), and this database does not have that call, since an older copy of it \
+         was put back",
+        made_by.call, made_by.run, attempt.started_at
+    ))
+}

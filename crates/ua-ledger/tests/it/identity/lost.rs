@@ -1,0 +1,132 @@
+//! What was sent for a family and is in no row of its database: nobody does the like again before a person was asked, and nobody is asked more often
+//! than something was lost.
+
+use ua_core::{CallStatus, OnScopeConflict, OnUnknown, Outcome, QuestionText, SideEffectClass, sha256};
+use ua_ledger::{Admission, Facts, Recovery};
+use ua_store::conformance::samples;
+use ua_store::{CallRecord, Choice, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord};
+
+use super::member::{Ask, ELSEWHERE, FIRST, Member, OTHER_WORDS, lineage};
+
+/// A line about a call that is not there and says what this one says.
+fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
+    let known = Forgotten {
+        at: samples::at(70).to_string(),
+        root: Some(call.root_run_id.to_string()),
+        run_id: "run_lost".to_owned(),
+        tool_call_id: Some(id.to_owned()),
+        attempt: 1,
+        tool: call.name.raw.clone(),
+        args_hash: Some(call.args_hash.to_hex()),
+        idempotency_key: Some(format!("key_{id}")),
+        scope: ask.and_then(|ask| ask.facts().scope).map(|scope| scope.as_str().to_owned()),
+        status: "succeeded".to_owned(),
+        ..Forgotten::default()
+    };
+    Lost { known, was_suspected: false }
+}
+
+fn with_lost(mut member: Member, lost: Vec<Lost>) -> Member {
+    member.ledger = member.ledger.with_lost(lost);
+    member
+}
+
+/// The question about a call that is in doubt.
+async fn question(member: &Member, call: &CallRecord, facts: &Facts) -> QuestionRecord {
+    assert!(member.ledger.admit_planned(call, facts).is_none(), "it was let through without a look");
+    let admission = member.ledger.admit(&call.call_id, facts.clone()).await.unwrap();
+    let Admission::Unknown(unknown) = admission else { panic!("not in doubt: {admission:?}") };
+    let Recovery::Decided(held) = member.ledger.recover(&unknown, facts).await.unwrap() else { panic!("not decided") };
+    let Admission::Held(question) = *held else { panic!("not held: {held:?}") };
+    assert_eq!(question.kind, QuestionKind::UnknownOutcome);
+    question
+}
+
+/// Of an e-mail that was sent and lost each one to the same person is asked about, in whatever words, and none to another one; and none that
+/// may be sent as often as a model likes.
+#[tokio::test]
+async fn a_call_that_may_be_what_was_lost_is_asked_about() {
+    for ask in [FIRST, OTHER_WORDS, ELSEWHERE] {
+        for on_conflict in [OnScopeConflict::Ask, OnScopeConflict::Refuse, OnScopeConflict::Allow] {
+            let ask = Ask { on_conflict, ..ask.clone() };
+            let (run, _) = lineage().await;
+            let id = run.plan(&ask).await;
+            let call = run.store.call(&id).await.unwrap();
+            let first = CallRecord { args_hash: sha256(FIRST.words), ..call.clone() };
+            let run = with_lost(run, vec![like(&first, "call_lost", Some(&FIRST))]);
+            let is_free = ask.scope == ELSEWHERE.scope || on_conflict == OnScopeConflict::Allow;
+            if is_free {
+                let admission = run.admit(&id, &ask).await;
+                assert!(matches!(admission, Admission::Ready(_)), "{ask:?}: {admission:?}");
+                continue;
+            }
+            let asked = question(&run, &call, &ask.facts()).await;
+            for word in ["was not sent itself", "call_lost", "run_lost", "succeeded"] {
+                assert!(asked.text.contains(word), "{word} is not in {}", asked.text);
+            }
+            assert_eq!(asked.text.contains("with the same arguments"), ask.words == FIRST.words, "{}", asked.text);
+            assert!(QuestionText::new(&asked.text).as_str().lines().count() > 1, "{}", asked.text);
+        }
+    }
+}
+
+/// What comes of a person's word: it counts as done and is not sent, or goes out under a key that nobody got before.
+#[tokio::test]
+async fn a_persons_word_decides_about_it() {
+    for choice in [Choice::Happened, Choice::Execute, Choice::Skip] {
+        let (run, _) = lineage().await;
+        let id = run.plan(&FIRST).await;
+        let call = run.store.call(&id).await.unwrap();
+        let run = with_lost(run, vec![like(&call, "call_lost", Some(&FIRST))]);
+        let asked = question(&run, &call, &FIRST.facts()).await;
+        run.answer(&asked, choice).await;
+        let Admission::Unknown(unknown) = run.admit(&id, &FIRST).await else {
+            let settled = run.settled(&id, &FIRST).await;
+            let expected = if choice == Choice::Happened { CallStatus::Succeeded } else { CallStatus::Unknown };
+            assert_eq!((settled.status, choice != Choice::Execute), (expected, true), "{choice:?}");
+            continue;
+        };
+        assert_eq!(choice, Choice::Execute);
+        let Recovery::Decided(ready) = run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() else {
+            panic!("not decided")
+        };
+        let Admission::Ready(prepared) = *ready else { panic!("not let through: {ready:?}") };
+        let permit = run.ledger.start(prepared, "1").await.unwrap().unwrap();
+        assert_ne!(permit.key().as_str(), "key_call_lost");
+        let sent = run.ledger.settle(permit, Outcome::Raw(samples::raw())).await.unwrap();
+        assert_eq!((sent.status, sent.attempt), (CallStatus::Succeeded, 2));
+    }
+}
+
+/// As often as a call was lost, and no more often.
+#[tokio::test]
+async fn no_more_is_asked_than_was_lost() {
+    for lost in 0..3 {
+        let (run, _) = lineage().await;
+        let plan = async |run: &Member| {
+            let id = run
+                .plan_as(|id, turn| {
+                    let mut call = samples::planned_call(id, turn, 1);
+                    call.policy.class = SideEffectClass::External;
+                    call.policy.on_unknown = OnUnknown::Hold;
+                    call
+                })
+                .await;
+            run.store.call(&id).await.unwrap()
+        };
+        let first = plan(&run).await;
+        let lines = (0..lost).map(|number| like(&first, &format!("call_lost_{number}"), None)).collect();
+        let run = with_lost(run, lines);
+        let mut call = first;
+        for number in 0..lost {
+            let asked = question(&run, &call, &Facts::default()).await;
+            assert!(asked.text.contains(&format!("call_lost_{number}")), "{}", asked.text);
+            run.answer(&asked, Choice::Happened).await;
+            let settled = run.ledger.admit(&call.call_id, Facts::default()).await.unwrap();
+            assert!(matches!(settled, Admission::Settled(_)), "{settled:?}");
+            call = plan(&run).await;
+        }
+        let admission = run.ledger.admit(&call.call_id, Facts::default()).await.unwrap();
+        assert!(matches!(admission, Admission::Ready(_)), "{lost}: {admission:?}");
+    }
+}
