@@ -276,4 +276,5 @@ fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {
 
 #[cfg(test)]
 #[path = "provider_tests.rs"]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests;

@@ -1,5 +1,6 @@
 //! The model providers by name: what each needs of the user's configuration, and how it is made.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,6 +267,7 @@ pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, H
     }
     match RecordingProvider::may_append_to(&file) {
         Ok(false) => Err(not_a_cassette(&file, "it is there already, and no recording")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(not_a_cassette(&file, &error.to_string())),
         // What cannot be read is refused where it is opened.
         Ok(_) | Err(_) => Ok(file),
     }

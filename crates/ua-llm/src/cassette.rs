@@ -158,4 +158,5 @@ fn decode(provider: &str, request: &ModelRequest, events: &[String]) -> Option<R
 type ByKey = BTreeMap<Sha256, Vec<Exchange>>;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests;

@@ -1,12 +1,14 @@
 //! Keeps what passes between a run and its provider.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{ModelTurn, Redactor, Usage};
+use ua_files::Folder;
 
 use super::{Asked, Exchange, Places, VERSION, asked, decode, each_text};
 use crate::error::LlmError;
@@ -31,38 +33,36 @@ impl std::fmt::Debug for RecordingProvider {
 }
 
 impl RecordingProvider {
-    /// Appends the exchanges of `inner` to `file`, which is made if it is missing, without what `redactor` takes out.
+    /// Appends the exchanges of `inner` to `file`, which is made if it is missing, without what `redactor` takes out. The folder that it lies in is
+    /// one that a person named; what has its name there may have come with a checkout, so that is no link, and nothing but a file.
     ///
     /// # Errors
     /// When the file cannot be opened, or holds something else than exchanges.
     pub fn new(inner: Arc<dyn LlmProvider>, file: &Path, redactor: Redactor, places: Places) -> io::Result<Self> {
-        if !Self::may_append_to(file)? {
+        let (folder, name) = place(file)?;
+        make_named(folder)?;
+        let file = Folder::open(folder)?.append(name)?;
+        if !begins_as_recording(&file)? {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and no recording"));
         }
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        Self::to(inner, OpenOptions::new().create(true).read(true).append(true).open(file)?, redactor, places)
+        Self::to(inner, file, redactor, places)
     }
 
     /// Whether exchanges may be added to a file: one that is not there, holds nothing, or begins with an exchange, be it half a one that a
-    /// process left which died.
+    /// process left which died. Of a folder, each run has a file of its own in it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read; [`io::ErrorKind::InvalidInput`] of a link, a pipe, a socket or a device.
     pub fn may_append_to(file: &Path) -> io::Result<bool> {
-        use std::io::Read as _;
-        let beginning = format!("{{\"version\":{VERSION},\"provider\":\"");
-        match std::fs::metadata(file) {
-            Ok(there) if there.is_file() => {}
-            // What keeps nothing (a device, a pipe) has nothing to lose; of a folder nothing can be opened.
-            Ok(_) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) => return Err(error),
+        if file.is_dir() {
+            return Ok(true);
         }
-        let mut first = Vec::new();
-        File::open(file)?.take(beginning.len() as u64).read_to_end(&mut first)?;
-        Ok(beginning.as_bytes().starts_with(&first))
+        let (folder, name) = place(file)?;
+        match Folder::open(folder).and_then(|folder| folder.open_file(name)) {
+            Ok(file) => begins_as_recording(&file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// The same into a file that is open for reading and appending.
@@ -125,6 +125,29 @@ impl RecordingProvider {
     fn clean(&self, text: &str, names: &Places) -> String {
         names.named(&self.redactor.text(text))
     }
+}
+
+/// The folder that a file lies in, and its name there.
+fn place(file: &Path) -> io::Result<(&Path, &OsStr)> {
+    let name = file.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::IsADirectory, "it names no file"))?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((folder, name))
+}
+
+/// Makes the folder that a recording lies in.
+#[expect(clippy::disallowed_methods, reason = "a person named this path: links on the way are theirs")]
+fn make_named(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)
+}
+
+/// Whether a file holds nothing, or begins as a recording does.
+fn begins_as_recording(mut file: &File) -> io::Result<bool> {
+    use std::io::{Read as _, Seek as _};
+    let beginning = format!("{{\"version\":{VERSION},\"provider\":\"");
+    let mut first = Vec::new();
+    file.rewind()?;
+    file.take(beginning.len() as u64).read_to_end(&mut first)?;
+    Ok(beginning.as_bytes().starts_with(&first))
 }
 
 /// A process that died while it wrote leaves half a line; the next one starts on a line of its own.

@@ -1,16 +1,21 @@
 //! Answers from a cassette.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{Block, ModelTurn, Redactor, Sha256};
+use ua_files::Folder;
 
 use super::{Asked, ByKey, Exchange, Places, VERSION, asked, decode, differ, placed};
 use crate::error::LlmError;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+
+/// How much of a cassette is read.
+const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// A cassette that cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -55,28 +60,38 @@ pub struct ReplayProvider {
 }
 
 impl ReplayProvider {
-    /// Reads a cassette: a file, or a folder whose `*.jsonl` are read in the order of their names.
+    /// Reads a cassette: a file, or a folder whose `*.jsonl` are read in the order of their names. A path that a person named may be a link; what
+    /// lies in a folder may have come with a checkout, so no link there is followed, and no pipe waited for.
     ///
     /// # Errors
-    /// When it cannot be read, or holds nothing to answer with.
+    /// When it cannot be read, is larger than 1 GiB, or holds nothing to answer with.
     pub fn open(path: &Path, redactor: Redactor, places: Places) -> Result<Self, CassetteError> {
         let unreadable = |file: &Path| {
             let file = file.to_path_buf();
             move |source| CassetteError::Unreadable { file, source }
         };
-        let mut files = vec![path.to_path_buf()];
-        if path.is_dir() {
-            let entries = std::fs::read_dir(path).map_err(unreadable(path))?;
-            files = entries.flatten().map(|entry| entry.path()).collect();
-            files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
-            files.sort();
-        }
         let mut exchanges = ByKey::new();
-        for file in files {
-            let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;
-            for exchange in read(&file, &text)? {
+        let mut take = |file: &Path, text: &str| {
+            for exchange in read(file, text)? {
                 exchanges.entry(exchange.key).or_default().push(exchange);
             }
+            Ok::<(), CassetteError>(())
+        };
+        if path.is_dir() {
+            let folder = Folder::open(path).map_err(unreadable(path))?;
+            let mut left = MAX_BYTES;
+            for (name, _) in folder.entries().map_err(unreadable(path))? {
+                if Path::new(&name).extension().is_none_or(|extension| extension != "jsonl") {
+                    continue;
+                }
+                let file = path.join(&name);
+                let bytes = folder.read(&name, left).map_err(unreadable(&file))?;
+                left -= bytes.len() as u64;
+                let text = String::from_utf8(bytes).map_err(io::Error::other).map_err(unreadable(&file))?;
+                take(&file, &text)?;
+            }
+        } else {
+            take(path, &ua_files::read_text(path, MAX_BYTES).map_err(unreadable(path))?)?;
         }
         if exchanges.is_empty() {
             return Err(CassetteError::Empty { file: path.to_path_buf() });

@@ -208,3 +208,49 @@ fn ids_that_tools_made_for_one_run_are_those_of_the_other_when_it_is_played_agai
     assert!(ask(&replay, &request("m", &[two, &format!("sent: {two}")])).is_err());
     assert!(ask(&replay, &request("m", &["go", &format!("sent: {two}{two}")])).is_err());
 }
+
+/// What lies in a folder may have come with a checkout, so nothing of it but a file is written to or read, and nothing is waited for.
+#[test]
+fn nothing_but_a_file_is_recorded_into_or_played_from_a_folder() {
+    let there = tempfile::tempdir().unwrap();
+    let (folder, mine) = (there.path().join("rec"), there.path().join("mine"));
+    std::fs::create_dir(&folder).unwrap();
+    let record = |file: &std::path::Path| {
+        let inner = scripted(&json!({"turns": [{"text": "ok"}]}));
+        RecordingProvider::new(inner, file, Redactor::default(), Places::default()).map(|_| ())
+    };
+    let file = folder.join("monthly.jsonl");
+    let makers: [(&str, &dyn Fn()); 5] = [
+        ("a link to nothing", &|| std::os::unix::fs::symlink(&mine, &file).unwrap()),
+        ("a link to a file", &|| {
+            std::fs::write(&mine, "").unwrap();
+            std::os::unix::fs::symlink(&mine, &file).unwrap();
+        }),
+        ("a link to a device", &|| std::os::unix::fs::symlink("/dev/zero", &file).unwrap()),
+        ("a pipe", &|| {
+            assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        }),
+        ("a socket", &|| drop(std::os::unix::net::UnixListener::bind(&file).unwrap())),
+    ];
+    for (name, make) in makers {
+        make();
+        let said = std::fs::read(&mine).ok();
+        assert_eq!(
+            RecordingProvider::may_append_to(&file).unwrap_err().kind(),
+            std::io::ErrorKind::InvalidInput,
+            "{name}"
+        );
+        assert_eq!(record(&file).unwrap_err().kind(), std::io::ErrorKind::InvalidInput, "{name}");
+        ReplayProvider::open(&folder, Redactor::default(), Places::default()).unwrap_err();
+        assert_eq!(std::fs::read(&mine).ok(), said, "{name}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    // A device and a pipe that a person named have no end either.
+    for endless in ["/dev/zero", "/dev/tty"] {
+        ReplayProvider::open(endless.as_ref(), Redactor::default(), Places::default()).unwrap_err();
+    }
+    // The folders above are whatever a person says they are.
+    std::os::unix::fs::symlink(&folder, there.path().join("link")).unwrap();
+    record(&there.path().join("link/sub/new.jsonl")).unwrap();
+    assert!(folder.join("sub/new.jsonl").is_file());
+}

@@ -21,6 +21,7 @@ struct Aimock {
 
 impl Aimock {
     /// Starts one that answers as `fixtures` say, or says that it is not installed.
+    #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
     fn start(fixtures: &Value) -> Option<Self> {
         let setting = std::env::var_os("UA_THIRD_PARTY").map(Into::into);
         let installed = ThirdParty::at(setting);
