@@ -1,6 +1,7 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
 mod covered;
+mod deciding;
 mod env_words;
 mod fetchers;
 mod kinds;
@@ -24,7 +25,7 @@ use crate::settings::Settings;
 use crate::text::plain;
 
 use covered::{Covered, covered};
-use kinds::{is_cache, is_program_file, open};
+use kinds::{is_cache, is_map, is_program_file, open};
 use launchers::{assignments, unpinned};
 use variables::LOADERS;
 
@@ -100,7 +101,8 @@ impl ServerReview {
             let is_of = |file: &Path, folder: &Path| file.starts_with(folder) && (is_named || !is_built(file, folder));
             file.canonicalize().is_ok_and(|file| folders.iter().any(|folder| is_of(&file, folder)))
         };
-        let counts = |file: &Path, is_named: bool| is_there(file, is_named) && (is_named || is_program_file(file));
+        let is_program = |file: &Path| is_program_file(file) || is_map(file);
+        let counts = |file: &Path, is_named: bool| is_there(file, is_named) && (is_named || is_program(file));
         Self::with(&Look { settings, base, counts: &counts, is_strict: true }, server, reach)
     }
 

@@ -360,6 +360,79 @@ mod tests {
         assert_eq!(before.changes(&now("cargo", &["run"])).len(), 1);
     }
 
+    /// What a launcher decides by is its program, whatever ending it has; what the server keeps beside it is not.
+    #[test]
+    fn s9_whatever_a_launcher_decides_by_is_known_by_its_content() {
+        const MAKE: (&str, &[&str]) = ("make", &["-s", "serve"]);
+        const NPM: (&str, &[&str]) = ("npm", &["--silent", "start"]);
+        for ((command, words), file, included) in [
+            (MAKE, "Makefile", ""),
+            (MAKE, "GNUmakefile", ""),
+            (MAKE, "makefile", "include conf\n"),
+            (("env", &["A=b", "make", "serve"]), "Makefile", "-include conf\n"),
+            (("make", &["-C", "sub", "serve"]), "sub/Makefile", ""),
+            (NPM, "package.json", ""),
+            (NPM, ".npmrc", ""),
+            (("node", &["."]), "package.json", ""),
+            (("node", &["a.js"]), "x/package.json", ""),
+            (("docker", &["compose", "run", "srv"]), "compose.yml", "env_file: conf\n"),
+            (("docker", &["compose", "run", "srv"]), ".env", ""),
+            (("task", &["serve"]), "Taskfile.yml", "includes:\n  a: conf\n"),
+            (("just", &["serve"]), "justfile", "import 'conf'\n"),
+            (("mvn", &["exec:java"]), "pom.xml", ""),
+            (("dotnet", &["run"]), "srv.csproj", ""),
+            (("foreman", &["start"]), "Procfile", ""),
+            (("uv", &["run", "srv"]), "requirements.txt", ""),
+            (("rake", &["serve"]), "Rakefile", ""),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let base = dir.path();
+            let write = |name: &str, text: &str| {
+                fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
+                fs::write(base.join(name), text).unwrap();
+            };
+            write("a.js", "x");
+            write("package.json", "{}");
+            fs::create_dir_all(base.join("sub")).unwrap();
+            let args = words.iter().map(|word| (*word).to_owned()).collect();
+            let reach = Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None };
+            let (settings, servers) = (Settings::of_process(), [("a".to_owned(), reach)]);
+            let now = || KnownServers::now(&settings, base, &base.join("servers.json"), &servers);
+            let said = |before: &KnownServers| before.changes(&now()).join(", ");
+            let shown = format!("{command} {words:?} {file}");
+            let before = now();
+            write(file, included);
+            assert!(said(&before).contains(file), "new: {shown}: {}", said(&before));
+            let before = now();
+            write(file, &format!("{included}\n# another\n"));
+            assert!(said(&before).contains(file), "changed: {shown}: {}", said(&before));
+            for content in ["one", "two"].iter().filter(|_| !included.is_empty()) {
+                let before = now();
+                write("conf", content);
+                assert!(said(&before).contains("conf"), "{content}: {shown}: {}", said(&before));
+            }
+            // Its data.
+            for kind in [
+                "effects",
+                "state",
+                "a.log",
+                "a.db",
+                "a.db-wal",
+                "a.json",
+                "a.txt",
+                "a.pid",
+                "a.lock",
+                "a.tmp",
+                "data/store",
+            ] {
+                let before = now();
+                write(kind, "one");
+                write(&format!("sub/{kind}"), "one");
+                assert_eq!(said(&before), "", "{kind}: {shown}");
+            }
+        }
+    }
+
     #[test]
     fn what_was_accepted_last_is_what_is_known() {
         let mut launch = Launch::for_inspection("/".into());

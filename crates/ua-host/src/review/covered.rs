@@ -21,6 +21,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::deciding::deciding;
 use super::fetchers::fetchers;
 use super::kinds::{
     DATA, begins_with, has_ending, is_code, is_data_of_project, is_map, is_program_file, is_script, open,
@@ -217,6 +218,8 @@ pub(super) fn covered(
         ));
     }
     covered.what_runs_write();
+    let projects = all.iter().flat_map(|invocation| invocation.projects.iter().cloned()).collect();
+    covered.what_launchers_decide_by(&projects);
     covered.what_it_works_on();
     covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().map(|(_, value)| *value)));
     covered
@@ -515,6 +518,13 @@ impl Covered {
         if !first.is_empty() && folder.is_dir() {
             self.folder(&folder, 0, Counts::Code);
         }
+    }
+
+    /// What launchers decide by in their projects is named by them, as a script is by the words of its interpreter.
+    fn what_launchers_decide_by(&mut self, projects: &BTreeSet<PathBuf>) {
+        let found = deciding(projects, &self.files);
+        self.files.extend(found.iter().cloned());
+        self.named.extend(found);
     }
 
     /// Says what becomes of the folders of workspaces that were met: a script that names one may load what lies there.
