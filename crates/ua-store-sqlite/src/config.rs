@@ -10,7 +10,8 @@ pub struct SqliteConfig {
     /// The database must be there: one that is missing or has no tables is refused, not created. Set this when a workspace
     /// beside it shows that there was one.
     pub expected_existing: bool,
-    /// The database that has to be there, by its identity: another one is refused, and not changed. `None` takes any.
+    /// The database that has to be there, by its identity: another one is refused, and not changed. One that is made is given it, so that whoever
+    /// opens it can know it before it is there. `None` takes any, and draws the identity of one that is made.
     pub identity: Option<String>,
     /// Write `effects.log` beside the database: one line per external attempt and reply.
     pub effects_log: bool,

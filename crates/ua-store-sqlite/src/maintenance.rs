@@ -260,6 +260,7 @@ pub fn uuid_of(path: &Path) -> Option<String> {
 
 /// Takes the database's write lock; `None` when the file is not one that anybody could write to.
 pub(crate) fn keep_from_writing(path: &Path) -> Result<Option<Connection>, StoreError> {
+    open::refuse_special(path)?;
     let Ok(connection) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else { return Ok(None) };
     if connection.busy_timeout(std::time::Duration::from_secs(5)).is_err() {
         return Ok(None);

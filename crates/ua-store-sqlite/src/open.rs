@@ -74,7 +74,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         quick_check(&connection, path)?;
     }
     let is_changed = if is_new {
-        schema::make(&mut connection)
+        schema::make(&mut connection, config.identity.as_deref())
             .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
         true
     } else {
@@ -423,6 +423,23 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
 
 /// What SQLite opens beside a database by itself, whatever is there under these names.
 const OPENED_BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Refuses to have SQLite open what is no file, and what has something else than files beside it: a pipe would be waited for without end.
+///
+/// # Errors
+/// It is so. A database that is not there, and one that cannot be examined, is left to SQLite.
+pub(crate) fn refuse_special(path: &Path) -> Result<(), StoreError> {
+    let other = |path: &Path| {
+        Err(refused(format!("{} is a link or something else that is not a file; remove it", path.display())))
+    };
+    // Whoever names a database may name it by a link.
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return other(path);
+    }
+    let beside = OPENED_BESIDE.iter().map(|suffix| sibling_file(path, suffix));
+    let special = beside.into_iter().find(|path| fs::symlink_metadata(path).is_ok_and(|file| !file.is_file()));
+    special.map_or(Ok(()), |path| other(&path))
+}
 
 /// Refuses what stands beside a database in the place of a file of ours: a pipe would be waited for without end.
 fn check_beside(path: &Path) -> Result<(), StoreError> {

@@ -54,11 +54,15 @@ const HISTORY: [(i64, &str, &str); 21] = [
 /// The schema this program works with.
 pub(crate) const OURS: i64 = HISTORY[HISTORY.len() - 1].0;
 
-/// Makes everything in a database in which nothing is yet, in one transaction, and says whose database it is.
-pub(crate) fn make(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Makes everything in a database in which nothing is yet, in one transaction, and says whose database it is, and which: `identity`, or one that is
+/// drawn.
+pub(crate) fn make(connection: &mut Connection, identity: Option<&str>) -> rusqlite::Result<()> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "application_id", pragma::APPLICATION_ID)?;
     transaction.execute_batch(SCRIPT)?;
+    if let Some(identity) = identity {
+        transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'db_uuid'", [identity])?;
+    }
     note_history(&transaction)?;
     transaction.commit()
 }
@@ -147,15 +151,17 @@ pub(crate) fn history_findings(connection: &Connection) -> rusqlite::Result<Vec<
     Ok(if is_whole { Vec::new() } else { vec![finding.to_owned()] })
 }
 
-/// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without
-/// its triggers a database takes what the program would never write; an index of somebody else's refuses what the program writes.
+/// What a database of this schema has besides rows, and this one has not, or has otherwise, each by its whole text but for blanks and quotes, which
+/// SQLite sets as it likes. Without its triggers a database takes what the program would never write, and so it does where a table has lost a
+/// check or a key; an index of somebody else's refuses what the program writes.
 pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let objects = |connection: &Connection| {
         let mut statement = connection.prepare(
-            "SELECT type || ' ' || name, CASE type WHEN 'table' THEN NULL ELSE sql END FROM sqlite_schema \
-             WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+            "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
         )?;
-        let found = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?;
+        let plain = |sql: String| sql.replace(|c: char| c.is_whitespace() || matches!(c, '"' | '`'), "");
+        let found = statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?.map(plain))))?;
         found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
     };
     let fresh = Connection::open_in_memory()?;
@@ -188,7 +194,7 @@ mod tests {
 
     fn made() -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
-        make(&mut connection).unwrap();
+        make(&mut connection, None).unwrap();
         connection
     }
 
@@ -241,6 +247,54 @@ mod tests {
         };
         assert_eq!((number(&made), number(&migrated)), (pragma::APPLICATION_ID, pragma::APPLICATION_ID));
         assert!(findings(&made).unwrap().is_empty() && findings(&migrated).unwrap().is_empty());
+    }
+
+    /// Every table, with every word of it taken out, one at a time, and one more column, check, key or collation: what of it SQLite still takes for
+    /// a table is noticed.
+    #[test]
+    fn a_table_that_is_not_as_it_was_made_is_noticed() {
+        let made = made();
+        let sql = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+        let mut tables = made.prepare(sql).unwrap();
+        let tables: Vec<(String, String)> =
+            tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap();
+        let mut tried = 0;
+        for (table, sql) in &tables {
+            let words: Vec<&str> = sql.split_whitespace().collect();
+            let without = (2..words.len()).map(|at| [&words[..at], &words[at + 1..]].concat().join(" "));
+            let changed = [
+                sql.replacen("PRIMARY KEY", "PRIMARY KEY ON CONFLICT REPLACE", 1),
+                sql.replacen("UNIQUE", "UNIQUE ON CONFLICT IGNORE", 1),
+                sql.replacen("TEXT NOT NULL", "TEXT NOT NULL COLLATE NOCASE", 1),
+                sql.replacen('(', "(more TEXT, ", 1),
+            ];
+            for other in without.chain(changed).filter(|other| other != sql && *other != words.join(" ")) {
+                let alone = Connection::open_in_memory().unwrap();
+                if alone.execute_batch(&other).is_err() {
+                    continue;
+                }
+                let text: String = alone
+                    .query_row("SELECT sql FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+                    .unwrap();
+                let fresh = self::made();
+                fresh.pragma_update(None, "writable_schema", true).unwrap();
+                fresh.execute("UPDATE sqlite_schema SET sql = ?1 WHERE name = ?2", [&text, table]).unwrap();
+                let found = findings(&fresh).unwrap();
+                assert_eq!(found.len(), 1, "{table}: {text}");
+                tried += 1;
+                // A few hundred of each table say it all, and cost a second.
+                if tried % 40 == 0 {
+                    break;
+                }
+            }
+            // Blanks and quotes are not its meaning.
+            let fresh = self::made();
+            fresh.pragma_update(None, "writable_schema", true).unwrap();
+            let spaced = sql.replacen(table.as_str(), &format!("\"{table}\""), 1).replace(", ", ",\n    ");
+            fresh.execute("UPDATE sqlite_schema SET sql = ?1 WHERE name = ?2", [&spaced, table]).unwrap();
+            assert_eq!(findings(&fresh).unwrap(), Vec::<String>::new(), "{table}");
+        }
+        assert!(tried > 100, "{tried}");
     }
 
     #[test]

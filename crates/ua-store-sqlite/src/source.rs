@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use ua_store::StoreError;
 
 use crate::error::{refused, sql_error};
-use crate::open::{folder_of, sibling_file};
+use crate::open::{folder_of, refuse_special, sibling_file};
 
 /// A database that is read, and how.
 #[derive(Debug, Clone)]
@@ -62,8 +62,10 @@ impl Source {
         &self.path
     }
 
-    /// Opens one connection, for reading.
+    /// Opens one connection, for reading. What is no file, or has something else beside it in the place of SQLite's files, is refused: SQLite would
+    /// wait for a pipe without end.
     pub(crate) fn connect(&self) -> Result<Connection, StoreError> {
+        refuse_special(&self.path)?;
         let mode = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = match self.still {
             None => Connection::open_with_flags(&self.path, mode),

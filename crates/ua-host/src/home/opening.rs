@@ -51,16 +51,12 @@ impl Home {
         let expected = self.was_used();
         self.refuse_what_is_on_a_server()?;
         self.make()?;
-        // One that is made now is not the one that was noted here before, and nothing is noted of it if this process is killed before it is. Where one
-        // was expected none is made, and what was noted stays: what comes in its place later is not this user's own.
-        if !expected && fs::metadata(&self.database).map_or(true, |file| file.len() == 0) {
-            self.roots.forget_database(&self.database);
-        }
-        let config = SqliteConfig {
-            expected_existing: expected,
-            identity: self.own_identity(),
-            ..SqliteConfig::new(&self.database)
-        };
+        // One that is made now is not the one that was noted here before: what it will be is noted first. Where one was expected none is made, and what
+        // was noted stays: what comes in its place later is not this user's own.
+        let is_to_be_made = || !expected && fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
+        let new = self.roots.note_new_database(&self.database, is_to_be_made);
+        let identity = new.as_ref().map_or_else(|| self.own_identity(), |new| Some(new.identity.clone()));
+        let config = SqliteConfig { expected_existing: expected, identity, ..SqliteConfig::new(&self.database) };
         let store = SqliteStore::open(config).map_err(|error| {
             if let Some(replaced) = self.replaced() {
                 return replaced;
@@ -631,14 +627,25 @@ mod tests {
         for file in [&database, &lock] {
             fs::remove_file(file).unwrap();
         }
-        // It comes as far as the database itself.
+        // It comes as far as the database itself, which is known by then.
         fs::create_dir(&lock).unwrap();
         assert!(home().open().is_err());
-        assert!(before.is_some() && home().own_identity().is_none());
+        let noted = home().own_identity();
+        assert!(before.is_some() && noted.is_some() && noted != before);
         fs::remove_dir(&lock).unwrap();
-        close(ua_store_sqlite::SqliteStore::open(SqliteConfig::new(&database)).map(Database::File).unwrap());
+        // Somebody else's, by the very next checkout.
+        let theirs = SqliteConfig { identity: before, ..SqliteConfig::new(&database) };
+        close(ua_store_sqlite::SqliteStore::open(theirs).map(Database::File).unwrap());
+        assert!(home().open().unwrap_err().to_string().contains("somebody put another one in its place"));
+        fs::remove_file(&database).unwrap();
+        // Its own one, whose maker was killed before it could say so.
+        let own = SqliteConfig { identity: noted.clone(), ..SqliteConfig::new(&database) };
+        close(ua_store_sqlite::SqliteStore::open(own).map(Database::File).unwrap());
         close(home().open().unwrap());
-        assert!(home().own_identity().is_some_and(|now| Some(now) != before));
+        assert_eq!(home().own_identity(), noted);
+        fs::remove_file(&database).unwrap();
+        close(home().open().unwrap());
+        assert!(home().own_identity().is_some_and(|now| Some(now) != noted), "one that is made anew is another one");
     }
 
     #[test]
