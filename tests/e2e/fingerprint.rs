@@ -29,7 +29,7 @@ fn forum(env: &TestEnv, args: &[&str]) {
 /// Resumes, and the run stops before anything: exit code 75, the difference, no effect.
 fn stops(env: &TestEnv, args: &[&str], difference: &str) {
     let requests = env.rows("SELECT request_id FROM usage");
-    env.run(args).code(75).shows(&["stopped (fingerprint)", difference]);
+    env.run(args).code(75).shows(&["stopped (setup changed)", difference]);
     assert_eq!((env.notifications().len(), env.comments().len()), (1, 0));
     assert_eq!(env.rows("SELECT request_id FROM usage"), requests, "no request was made");
     assert_eq!(env.run_status(), "stopped");
@@ -122,6 +122,7 @@ fn a_changed_policy_stops_the_run_until_it_is_accepted() {
     env.write("work/policy.toml", rule("local"));
     env.trust_policy("policy.toml");
     stops(&env, &["resume", "r"], "policy mcp__forum__post_comment: external → local");
+    stops(&env, &["resume", "r"], "policy rule `forum`: changed (digest ");
     ends_well(&env, &["resume", "r", "--accept", "policy"]);
 }
 
@@ -153,11 +154,11 @@ fn a_call_in_doubt_can_be_settled_under_another_setup() {
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     forum(&env, &["--describe", "Something else."]);
-    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)", "Did `post_comment` happen?"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (setup changed)", "Did `post_comment` happen?"]);
     assert_eq!(env.comments().len(), 1);
     let question = env.value("SELECT question_id FROM questions");
     env.run(&["answer", &question, "happened"]).code(0);
-    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (setup changed)"]);
     assert_eq!(env.value("SELECT status FROM tool_calls WHERE tool_name = 'post_comment'"), "succeeded");
     forum(&env, &[]);
     ends_well(&env, &["resume", "r"]);
@@ -168,7 +169,7 @@ fn a_server_that_cannot_be_reached_is_no_mismatch() {
     let env = env().with_forum();
     after_one_turn(&env, &json!({}));
     forum(&env, &["--exit", "not today"]);
-    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool_server)"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool server)"]);
     forum(&env, &[]);
     ends_well(&env, &["resume", "r"]);
 }

@@ -141,11 +141,11 @@ fn a_server_that_goes_away_and_is_not_waited_for_stops_the_run_until_it_is_back_
     let turns = json!([post("first"), post("second"), {"text": "Posted.", "expect": {"tool_result_ok": true}}]);
     let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_provider_wait_minutes": 0}}), &turns);
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["stopped (tool_server)", "`web`", "cannot be reached", "ua resume r"]);
+    output.shows(&["stopped (tool server)", "`web`", "cannot be reached", "ua resume r"]);
     assert_eq!(env.value("SELECT status, stop_reason FROM runs"), "stopped tool_server");
     assert_eq!(server.posted(), [json!({"text": "first"})]);
     // While it is away, a resume says the same and changes nothing.
-    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool_server)", "`web`"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool server)", "`web`"]);
 
     let address = server.address.to_string();
     let posted = server.posted();

@@ -84,7 +84,7 @@ fn a_job_that_asks_nobody_about_credentials_stops_when_its_key_is_refused() {
                         "escalation": {"ask_human_on_auth_failure": false}});
     let job = env.job(&fields, &json!([]));
     let output = env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait();
-    output.code(69).shows(&["stopped (provider_refused)", "Once corrected", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
+    output.code(69).shows(&["stopped (provider refused)", "Once corrected", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
     env.start_with(("ANTHROPIC_API_KEY", "the-right-key"), &["resume", "r"]).wait().code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -106,7 +106,7 @@ fn an_approval_is_not_good_for_a_tool_that_was_redefined_since() {
     waits_for_approvals(&env, &json!({"text": "Posted."}));
     answer_all(&env, "execute", &[]);
     env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--describe", "Posts to everybody."])}));
-    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (setup changed)"]);
     env.run(&["resume", "r", "--accept", "tools"]).code(75).shows(&["May `post_comment` run?"]);
     assert_eq!((open_questions(&env).len(), env.comments().len()), (1, 0));
     // Each is asked again when its turn comes.

@@ -28,7 +28,7 @@ fn a_server_whose_program_is_not_there_stops_the_run_until_the_configuration_is_
     let config = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "false"}}));
     let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
     let output = env.run(&["job", &job, "--run-id", "r", "--mcp-config", &config]).code(75);
-    output.shows(&["stopped (tool_server)", "`forum`", "`false` ended with exit code 1", "ua resume r"]);
+    output.shows(&["stopped (tool server)", "`forum`", "`false` ended with exit code 1", "ua resume r"]);
     goes_on_with_a_good_configuration(&env, "r");
 }
 
@@ -38,7 +38,7 @@ fn a_server_that_ends_at_once_is_quoted() {
     let config = env.mcp_config("work/mcp.json", &json!({"forum": env.forum_entry(&["--exit", "no licence found"])}));
     let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
     let output = env.run(&["job", &job, "--run-id", "r", "--mcp-config", &config]).code(75);
-    output.shows(&["stopped (tool_server)", "`forum`", "exit code 3", "no licence found", "ua resume r"]);
+    output.shows(&["stopped (tool server)", "`forum`", "exit code 3", "no licence found", "ua resume r"]);
     goes_on_with_a_good_configuration(&env, "r");
 }
 

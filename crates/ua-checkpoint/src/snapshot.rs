@@ -23,9 +23,9 @@ pub struct Snapshot {
     pub step_index: u32,
     /// Number of committed turns.
     pub turn_index: u32,
-    /// How many tool calls were in each status; a status without calls is left out.
+    /// How many tool calls were in each status; a status without calls is left out. A runner leaves it empty: the calls have rows of their own.
     pub tool_calls: BTreeMap<CallStatus, u32>,
-    /// Files that existed, with their digests.
+    /// Files with their digests: of a turn's marker those that changed since the marker before, of any other all that there were.
     pub artifacts: Vec<ArtifactRef>,
     /// Refined corpora that are cached with this marker.
     pub corpora: Vec<CorpusRef>,

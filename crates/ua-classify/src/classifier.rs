@@ -12,11 +12,12 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, EffectKind, KeyBuilder, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass, ToolName,
-    ToolNamespace, ToolSpec,
+    CallPolicy, ClassSource, EffectKind, OnUnknown, Reads, ScopeRule, SideEffectClass, ToolName, ToolNamespace,
+    ToolSpec,
 };
 
 mod opinion;
+mod version;
 mod weigh;
 
 pub(crate) use self::opinion::Opinion;
@@ -25,7 +26,7 @@ use self::weigh::Decision;
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, IdleCaution, Verdict, hints};
 use crate::job::JobPolicy;
-use crate::name::{creates_by, read_name, vocabulary};
+use crate::name::{creates_by, read_name};
 use crate::packs::Pack;
 use crate::rule::{Patterns, PolicyRules};
 
@@ -312,43 +313,6 @@ impl Classifier {
         let settings = own.filter(|rule| rule.selector.matches(tool)).map(|rule| serde_json::to_value(&rule.settings));
         let fields = settings.filter_map(|said| if let Ok(Value::Object(said)) = said { Some(said) } else { None });
         fields.flatten().filter(|(_, value)| !value.is_null()).collect()
-    }
-
-    /// The digest of everything that decides (`policy_version`), but for what tools say of themselves: rules, lists, trusted servers and vocabulary. File
-    /// names, comments and layout do not count.
-    pub fn version(&self) -> Sha256 {
-        let mut key = KeyBuilder::new("ua.policy.v1").field("algorithm", ALGORITHM).field("words", &vocabulary());
-        let policies = self.user.iter().filter(|file| !file.is_of_tools);
-        for rule in policies.chain([&*self.shipped]).flat_map(|file| &file.rules) {
-            // A rule is made of texts, numbers and enums, which serde_json always can write.
-            key = key.field("rule", &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
-        }
-        for file in &self.job {
-            let label = if file.is_trusted { "trusted job rule" } else { "job rule" };
-            for rule in &file.rules.rules {
-                key = key.field(label, &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
-            }
-        }
-        let denylist: BTreeSet<_> = self.denylist.texts().iter().collect();
-        let allowlist: BTreeSet<_> = self.allowlist.texts().iter().collect();
-        let trusted: BTreeSet<_> = self.trusted_servers.iter().collect();
-        let confirming: BTreeSet<_> = self.confirming_servers.iter().collect();
-        for (label, names) in
-            [("denylist", denylist), ("allowlist", allowlist), ("trusted", trusted), ("confirming", confirming)]
-        {
-            for name in names {
-                key = key.field(label, name);
-            }
-        }
-        for (server, pack) in &self.packs.chosen {
-            key = key.field("pack of", server).field("pack", pack.map_or("", Pack::id));
-        }
-        if !self.packs.are_off {
-            for pack in Pack::all().unwrap_or_default() {
-                key = key.field("pack", pack.id()).field("text", &pack.pinned_text());
-            }
-        }
-        key.digest()
     }
 
     /// Every opinion, the strongest first; the last one always has a class.

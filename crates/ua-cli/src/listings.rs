@@ -45,12 +45,12 @@ const fn aside(head: &'static str, widest: &'static str) -> Column {
 listings! {
     /// `ua runs list`.
     RUNS = "ua runs list": [
-        whole("RUN", ID), whole("STATUS", "stopped (fingerprint)"), extra("TURNS", "12 (iteration 3/10)"),
+        whole("RUN", ID), whole("STATUS", "stopped (setup changed)"), extra("TURNS", "12 (iteration 3/10)"),
         extra("UPDATED", "59 min ago"), text("OBJECTIVE", WORDS),
     ];
     /// `ua status`.
     STATUS = "ua status": [
-        whole("RUN", ID), whole("STATUS", "stopped (fingerprint)"), extra("USED", "0.0123 USD + ?"), extra("TURNS", "12"),
+        whole("RUN", ID), whole("STATUS", "stopped (setup changed)"), extra("USED", "0.0123 USD + ?"), extra("TURNS", "12"),
         extra("UPDATED", "59 min ago"), text("OBJECTIVE", WORDS),
     ];
     /// `ua calls list`.

@@ -6,6 +6,9 @@
 use crate::unseen::in_a_sentence;
 use crate::words::not_one_of;
 
+/// A text of so many bytes is seen at once.
+const SHORT: usize = 12;
+
 /// What is wrong with `text`, which is no JSON, or JSON of another shape: the place, and what stands there or is missing.
 ///
 /// ```
@@ -29,7 +32,16 @@ pub fn json_fault(text: &str, error: &serde_json::Error) -> String {
         serde_json::error::Category::Data => value_fault(message),
         serde_json::error::Category::Io => message.to_owned(),
     };
-    if text.trim_end().contains('\n') { format!("line {}: {why}", error.line()) } else { why }
+    if text.trim_end().contains('\n') {
+        return format!("line {}: {why}", error.line());
+    }
+    // Of one line it is said where in it; a short one shows it.
+    let line = text.split('\n').next().unwrap_or_default();
+    let before = line.len() - rest_at(text, 1, error.column()).len();
+    if error.is_syntax() && line.len() > SHORT && before > 0 {
+        return format!("character {}: {why}", line[..before].chars().count() + 1);
+    }
+    why
 }
 
 /// The same of TOML.
@@ -225,6 +237,15 @@ mod tests {
             ("{\n\"a\": 1, # c\n}", "line 2: a comment, which JSON does not have"),
             ("{\n\"a\": 1,\n}", "line 3: a trailing comma, which JSON does not allow"),
             ("[1,]", "a trailing comma, which JSON does not allow"),
+            ("{\"objective\":\"x\",}\n", "character 18: a trailing comma, which JSON does not allow"),
+            (
+                "{\"objective\": \"é\" \"b\": 1}",
+                "character 19: a comma between two fields is missing, or the closing }",
+            ),
+            (
+                "objective: \"Do it.\"",
+                "objective is not a value; strings need double quotes, and true, false and null are lower case",
+            ),
             ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma between two fields is missing, or the closing }"),
             ("[1 2]", "a comma between two values is missing, or the closing ]"),
             ("{\"a\" 1}", "a colon between the name and its value is missing"),

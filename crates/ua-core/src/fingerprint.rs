@@ -212,6 +212,16 @@ impl ToolPin {
     }
 }
 
+/// What the rules that classify tools were when they were pinned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyPin {
+    /// The digest of everything that decides.
+    pub version: Sha256,
+    /// The digest of each part of it, by what people call it: a rule, a list, what comes with the program. They say what changed; whether
+    /// something did says `version`.
+    pub parts: BTreeMap<String, Sha256>,
+}
+
 /// What a fingerprint is made of.
 #[derive(Debug, Clone)]
 pub struct FingerprintInput<'a> {
@@ -231,8 +241,8 @@ pub struct FingerprintInput<'a> {
     pub tools: BTreeMap<String, ToolPin>,
     /// How the model is sampled.
     pub settings: &'a Value,
-    /// The version of the rules that classify tools.
-    pub policy: &'a str,
+    /// The rules that classify tools.
+    pub policy: &'a PolicyPin,
     /// The size in bytes from which a result is stored apart, as text.
     pub blob_threshold: &'a str,
     /// Switches that shape what a run may do.
@@ -249,6 +259,9 @@ pub struct Fingerprint {
     version: u32,
     components: BTreeMap<Component, Pin>,
     tools: BTreeMap<String, ToolPin>,
+    /// The parts of the policy. Steps from before they were kept have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    policy_parts: BTreeMap<String, Sha256>,
 }
 
 /// A stored fingerprint that cannot be used.
@@ -287,13 +300,18 @@ impl Fingerprint {
             (Component::Model, Pin::of_text(input.model)),
             (Component::Pricing, Pin::of_text(input.pricing)),
             (Component::Settings, Pin::of_json(input.settings)),
-            (Component::Policy, Pin::of_text(input.policy)),
+            (Component::Policy, Pin::of_text(&input.policy.version.to_hex())),
             (Component::BlobThreshold, Pin::of_text(input.blob_threshold)),
             (Component::Switches, Pin::of_json(input.switches)),
             (Component::ExecutionMode, Pin::of_text(input.execution_mode)),
             (Component::Estimator, Pin::of_text(input.estimator)),
         ];
-        Self { version: VERSION, components: components.into_iter().collect(), tools: input.tools }
+        Self {
+            version: VERSION,
+            components: components.into_iter().collect(),
+            tools: input.tools,
+            policy_parts: input.policy.parts.clone(),
+        }
     }
 
     /// Reads a stored fingerprint.
@@ -334,6 +352,9 @@ impl Fingerprint {
             }
             let (before, after) = (self.components.get(component), now.components.get(component));
             if before.map(|pin| pin.digest) != after.map(|pin| pin.digest) {
+                if *component == Component::Policy && self.policy_differences(now, &mut differences) {
+                    continue;
+                }
                 let shown = |pin: Option<&Pin>| pin.map_or_else(|| "none".to_owned(), |pin| pin.shown.clone());
                 differences.push(Difference::new(*component, None, shown(before), shown(after)));
             }
@@ -367,16 +388,45 @@ impl Fingerprint {
         }
     }
 
+    /// Which parts of the policy differ; `false` where none is known to: their order differs, or the step is from before they were kept.
+    fn policy_differences(&self, now: &Self, differences: &mut Vec<Difference>) -> bool {
+        if self.policy_parts.is_empty() {
+            return false;
+        }
+        let names: BTreeSet<&String> = self.policy_parts.keys().chain(now.policy_parts.keys()).collect();
+        let at_first = differences.len();
+        for name in names {
+            let (before, after) = (self.policy_parts.get(name), now.policy_parts.get(name));
+            if before == after {
+                continue;
+            }
+            let (before, after) = match (before, after) {
+                (Some(before), Some(after)) => {
+                    (format!("digest {}…", short(*before)), format!("digest {}…", short(*after)))
+                }
+                (before, _) if before.is_some() => ("there".to_owned(), "gone".to_owned()),
+                _ => ("none".to_owned(), "new".to_owned()),
+            };
+            let part = Some(name.clone());
+            differences.push(Difference { part, ..Difference::new(Component::Policy, None, before, after) });
+        }
+        differences.len() > at_first
+    }
+
     /// Takes `component` over from `now`, as a person accepted it. Accepting the tools offers what there is now, new ones
     /// included; accepting the policy takes the classes of the pinned tools over as well.
     #[must_use]
     pub fn repinned(mut self, component: Component, now: &Self) -> Self {
+        let is_as_pinned = self.components.get(&component) == now.components.get(&component);
         if component == Component::Tools {
             self.tools.clone_from(&now.tools);
         } else if let Some(pin) = now.components.get(&component) {
             self.components.insert(component, pin.clone());
         }
         if component == Component::Policy {
+            if !is_as_pinned {
+                self.policy_parts.clone_from(&now.policy_parts);
+            }
             for (name, pin) in &mut self.tools {
                 if let Some(tool) = now.tools.get(name).filter(|tool| tool.is_same_tool(pin)) {
                     pin.class = tool.class;
@@ -394,6 +444,9 @@ pub struct Difference {
     pub component: Component,
     /// The tool, where it is about one.
     pub tool: Option<String>,
+    /// The part of the policy, where it is about one that changed: `` rule `mail` ``.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// What was pinned.
     pub before: String,
     /// What there is now.
@@ -402,15 +455,15 @@ pub struct Difference {
 
 impl Difference {
     fn new(component: Component, tool: Option<&str>, before: String, after: String) -> Self {
-        Self { component, tool: tool.map(str::to_owned), before, after }
+        Self { component, tool: tool.map(str::to_owned), part: None, before, after }
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.component)?;
-        if let Some(tool) = &self.tool {
-            write!(f, " {tool}")?;
+        for about in [&self.tool, &self.part].into_iter().flatten() {
+            write!(f, " {about}")?;
         }
         // Digits say nothing to anybody but that they are others.
         let is_digest = |side: &str| side.starts_with("digest ");
@@ -456,168 +509,4 @@ impl fmt::Display for FingerprintDiff {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tool::{ToolAnnotations, ToolName, ToolNamespace};
-
-    fn spec(job: &Value) -> RunSpec {
-        RunSpec::parse(&job.to_string()).unwrap()
-    }
-
-    fn tool(name: &str, description: &str) -> (String, ToolSpec) {
-        let spec = ToolSpec {
-            name: ToolName::qualified(ToolNamespace::Mcp, "forum", name),
-            description: description.to_owned(),
-            input_schema: json!({"type": "object"}),
-            annotations: ToolAnnotations::default(),
-        };
-        (spec.name.raw.clone(), spec)
-    }
-
-    fn tools(of: &[(&str, &str)]) -> BTreeMap<String, ToolPin> {
-        of.iter()
-            .map(|(name, description)| tool(name, description))
-            .map(|(raw, spec)| (raw, ToolPin::of(&spec, SideEffectClass::External)))
-            .collect()
-    }
-
-    /// The fingerprint of a small step, after `change`.
-    fn taken(job: &Value, change: impl FnOnce(&mut FingerprintInput<'_>)) -> Fingerprint {
-        let spec = spec(job);
-        let (settings, switches) = (json!({"max_output_tokens": 100}), json!({"builtin": true}));
-        let mut input = FingerprintInput {
-            spec: &spec,
-            phase: None,
-            system: "be careful",
-            provider: "scripted",
-            model: "m1",
-            pricing: "none",
-            tools: tools(&[("post", "Posts."), ("read", "Reads.")]),
-            settings: &settings,
-            policy: "p1",
-            blob_threshold: "20000",
-            switches: &switches,
-            execution_mode: "granular",
-            estimator: "bytes/4",
-        };
-        change(&mut input);
-        Fingerprint::of(input)
-    }
-
-    fn job() -> Value {
-        json!({"objective": "Do it.", "inputs": {"a": 1, "b": [1, 2]}})
-    }
-
-    #[test]
-    fn granular_fingerprint_mismatch() {
-        let pinned = taken(&job(), |_| {});
-        assert!(pinned.diff(&taken(&job(), |_| {})).is_empty());
-        let other: &'static Value = Box::leak(Box::new(json!({"other": true})));
-        let now: [(Component, Fingerprint); 14] = [
-            (Component::Prompt, taken(&json!({"objective": "Do that.", "inputs": job()["inputs"]}), |_| {})),
-            (Component::Inputs, taken(&json!({"objective": "Do it.", "inputs": {"a": 2}}), |_| {})),
-            (Component::Constraints, {
-                let mut job = job();
-                job["constraints"] = json!({"forbidden_actions": ["post"]});
-                taken(&job, |_| {})
-            }),
-            (Component::System, taken(&job(), |input| input.system = "be quick")),
-            (Component::Provider, taken(&job(), |input| input.provider = "anthropic")),
-            (Component::Model, taken(&job(), |input| input.model = "m2")),
-            (Component::Pricing, taken(&job(), |input| input.pricing = "2026-11")),
-            (Component::Tools, taken(&job(), |input| input.tools = tools(&[("post", "Posts."), ("read", "Looks.")]))),
-            (Component::Settings, taken(&job(), |input| input.settings = other)),
-            (Component::Policy, taken(&job(), |input| input.policy = "p2")),
-            (Component::BlobThreshold, taken(&job(), |input| input.blob_threshold = "10")),
-            (Component::Switches, taken(&job(), |input| input.switches = other)),
-            (Component::ExecutionMode, taken(&job(), |input| input.execution_mode = "atomic")),
-            (Component::Estimator, taken(&job(), |input| input.estimator = "tiktoken")),
-        ];
-        // Servers are compared before one is started, and are in no step's pins.
-        assert_eq!(now.len() + 1, Component::ALL.len(), "a component is not varied");
-        assert!(now.iter().all(|(component, _)| *component != Component::Servers));
-        for (component, now) in now {
-            let diff = pinned.diff(&now);
-            assert_eq!(diff.components().into_iter().collect::<Vec<_>>(), [component], "{diff}");
-            let accepted = pinned.clone().repinned(component, &now);
-            assert!(accepted.diff(&now).is_empty(), "{component}");
-        }
-    }
-
-    #[test]
-    fn the_order_of_keys_in_the_inputs_changes_nothing() {
-        let turned: Value =
-            serde_json::from_str(r#"{"inputs": {"b": [1, 2], "a": 1}, "objective": "Do it."}"#).unwrap();
-        assert_eq!(taken(&job(), |_| {}), taken(&turned, |_| {}));
-    }
-
-    #[test]
-    fn what_a_run_may_spend_is_no_part_of_it() {
-        let mut raised = job();
-        raised["budgets"] = json!({"max_tool_calls": 1});
-        assert_eq!(taken(&job(), |_| {}), taken(&raised, |_| {}));
-    }
-
-    #[test]
-    fn a_new_tool_is_no_difference_and_a_tool_that_went_away_is_one() {
-        let pinned = taken(&job(), |_| {});
-        let more =
-            taken(&job(), |input| input.tools = tools(&[("post", "Posts."), ("read", "Reads."), ("new", "New.")]));
-        assert!(pinned.diff(&more).is_empty());
-        let accepted = pinned.clone().repinned(Component::Tools, &more);
-        assert!(accepted.tool_names().contains("mcp__forum__new"), "accepting the tools offers the new ones");
-
-        let fewer = taken(&job(), |input| input.tools = tools(&[("read", "Reads.")]));
-        let text = pinned.diff(&fewer).to_string();
-        assert_eq!(text, "tools mcp__forum__post: offered (external) → gone");
-    }
-
-    #[test]
-    fn a_difference_names_the_part_of_a_tool_that_changed() {
-        let pinned = taken(&job(), |_| {});
-        let now = taken(&job(), |input| input.tools = tools(&[("post", "Posts twice."), ("read", "Reads.")]));
-        let text = pinned.diff(&now).to_string();
-        assert!(text.starts_with("tools mcp__forum__post: description "), "{text}");
-        assert!(!text.contains("schema"), "{text}");
-    }
-
-    #[test]
-    fn a_class_that_changed_under_the_same_tool_is_the_policys_doing() {
-        let pinned = taken(&job(), |_| {});
-        let now = taken(&job(), |input| {
-            input.policy = "p2";
-            for pin in input.tools.values_mut() {
-                pin.class = SideEffectClass::ReadOnly;
-            }
-        });
-        let diff = pinned.diff(&now);
-        assert_eq!(diff.components().into_iter().collect::<Vec<_>>(), [Component::Policy]);
-        assert!(diff.to_string().contains("policy mcp__forum__post: external → read_only"), "{diff}");
-        assert!(pinned.repinned(Component::Policy, &now).diff(&now).is_empty());
-    }
-
-    #[test]
-    fn long_values_are_shown_short_and_told_apart() {
-        let long: &'static str = "x".repeat(500).leak();
-        let (pinned, now) = (taken(&job(), |_| {}), taken(&job(), |input| input.system = long));
-        let text = pinned.diff(&now).to_string();
-        assert!(text.contains("system: be careful → xxx") && text.contains("(500 bytes, sha256 "), "{text}");
-        assert!(text.len() < 200, "{text}");
-    }
-
-    #[test]
-    fn a_stored_fingerprint_is_read_back_and_a_newer_one_is_refused() {
-        let taken = taken(&job(), |_| {});
-        assert_eq!(Fingerprint::from_stored(&taken.to_stored()), Ok(taken.clone()));
-        let mut newer = taken.to_stored();
-        newer["version"] = json!(2);
-        assert_eq!(Fingerprint::from_stored(&newer), Err(FingerprintError::TooNew { found: 2, known: 1 }));
-        assert!(matches!(Fingerprint::from_stored(&json!({"a": 1})), Err(FingerprintError::Unreadable(_))));
-    }
-
-    #[test]
-    fn only_what_does_not_make_it_another_run_may_be_accepted() {
-        let may: Vec<&str> = Component::ALL.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
-        assert_eq!(may, ["pricing", "tools", "servers", "policy", "blob-threshold"]);
-    }
-}
+mod tests;

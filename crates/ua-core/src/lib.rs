@@ -70,7 +70,7 @@ pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use faults::{json_fault, toml_fault, value_fault};
 pub use fingerprint::{
-    Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
+    Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, PolicyPin, ToolPin,
 };
 pub use form::{FieldKind, default_of};
 pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};

@@ -91,6 +91,19 @@ text_enum! {
     }
 }
 
+impl RunStop {
+    /// As people read it.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Budget | Self::Interrupt | Self::Provider | Self::Idle => self.as_str(),
+            Self::ProviderRefused => "provider refused",
+            Self::UnknownModel => "unknown model",
+            Self::Fingerprint => "setup changed",
+            Self::ToolServer => "tool server",
+        }
+    }
+}
+
 text_enum! {
     /// Where a step stands (Durable Jobs v1 spec §5).
     StepStatus {

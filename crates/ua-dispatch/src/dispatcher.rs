@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, digest_in_plain_words, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256};
+use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, PolicyPin, Resolution, RunStop, Scope};
 use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
@@ -143,7 +143,7 @@ pub enum CallProgress {
 pub struct Dispatcher {
     pub(crate) catalog: Catalog,
     pub(crate) classifier: Arc<Classifier>,
-    policy_version: OnceLock<Sha256>,
+    policy: OnceLock<PolicyPin>,
     pub(crate) rules: Rules,
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
@@ -170,7 +170,7 @@ impl Dispatcher {
         Self {
             catalog,
             classifier,
-            policy_version: OnceLock::new(),
+            policy: OnceLock::new(),
             rules,
             ledger,
             transport,
@@ -199,9 +199,9 @@ impl Dispatcher {
         &self.ledger
     }
 
-    /// The version of the rules that classify tools.
-    pub fn policy_version(&self) -> Sha256 {
-        *self.policy_version.get_or_init(|| self.classifier.version())
+    /// What the rules that classify tools are, as digests.
+    pub fn policy(&self) -> &PolicyPin {
+        self.policy.get_or_init(|| PolicyPin { version: self.classifier.version(), parts: self.classifier.parts() })
     }
 
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.

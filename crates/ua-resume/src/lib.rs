@@ -34,7 +34,7 @@ pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
 pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside, process_number, time_at_work};
 pub use next_step::NextStep;
-pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
+pub use packet::{CheckpointLine, Decision, HowLeft, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};
 pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};

@@ -8,10 +8,11 @@ use ua_core::{
     CallId, CallStatus, CheckpointId, Position, RunId, RunStatus, RunStop, SideEffectClass, StepId, StepStatus,
     Timestamp,
 };
-use ua_store::{CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RunRecords};
+use ua_store::{CallRecord, CheckpointKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords};
 
 use crate::budget::{self, BudgetLine};
 use crate::commands::Commands;
+use crate::lives::{LifeEnd, lives};
 use crate::question::QuestionLine;
 use crate::words::processes_words;
 use ua_evidence::artifact::{Artifact, ReadFirst, read_first};
@@ -141,6 +142,46 @@ pub struct ResumePacket {
     /// Refined corpora that were cached with a checkpoint, and whether they are still there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub corpora: Vec<CorpusLine>,
+    /// How the process before this one left the run.
+    #[serde(skip)]
+    pub left: HowLeft,
+}
+
+/// How a run was left before it was resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HowLeft {
+    /// Its process was killed, or nothing more is known of it.
+    Interrupted,
+    /// It waited, and was answered since.
+    Waiting,
+    /// It was stopped.
+    Stopped,
+}
+
+impl HowLeft {
+    fn of(records: &RunRecords) -> Self {
+        let mut lives = lives(records);
+        // The last one is whoever resumes it.
+        lives.pop();
+        let Some(before) = lives.pop() else { return Self::Interrupted };
+        let was_answered = |question: &QuestionRecord| {
+            question.answer.as_ref().is_some_and(|answer| answer.answered_at >= before.last_seen_at)
+        };
+        match before.end {
+            LifeEnd::InOrder if records.questions.iter().any(was_answered) => Self::Waiting,
+            LifeEnd::InOrder => Self::Stopped,
+            LifeEnd::Killed | LifeEnd::Open | LifeEnd::NotRemembered => Self::Interrupted,
+        }
+    }
+
+    /// What the model is told happened to its run.
+    pub(crate) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Interrupted => "was interrupted",
+            Self::Waiting => "waited for a person, who has answered,",
+            Self::Stopped => "was stopped",
+        }
+    }
 }
 
 impl ResumePacket {
@@ -153,6 +194,7 @@ impl ResumePacket {
             iteration: records.max_iterations().map(|of| (run.iteration_count, of)),
             read_first: read_first(artifacts, &corpora),
             corpora,
+            left: HowLeft::of(records),
             run_id: run.run_id.clone(),
             status: run.status,
             stop_reason: run.stop_reason,
@@ -375,6 +417,30 @@ mod tests {
         let packet = ResumePacket::new(&story.records, &[decided], &files());
         assert!(packet.questions.is_empty());
         insta::assert_snapshot!("after_an_answer", shown(&packet));
+    }
+
+    #[test]
+    fn the_model_is_told_how_its_run_was_left() {
+        let told = |story: &Story| {
+            let note = ResumePacket::new(&story.records, &[], &[]).replay_note();
+            note.split_once(" and has been resumed").unwrap().0.rsplit_once(") ").unwrap().1.to_owned()
+        };
+        let (mut killed, _) = before_the_mail();
+        killed.is_killed();
+        assert_eq!(told(&killed), "was interrupted");
+
+        let (mut stopped, _) = before_the_mail();
+        stopped.ends(RunStatus::Stopped, Some(RunStop::Budget), "the budget is reached");
+        stopped.resumes();
+        assert_eq!(told(&stopped), "was stopped");
+
+        let (mut waited, send) = before_the_mail();
+        waited.starts(&send);
+        waited.loses(&send);
+        let question = waited.questions(&send);
+        waited.ends(RunStatus::WaitingForHuman, None, "a question waits");
+        waited.answered_happened(&question, &send, "<m-1@example.test>");
+        assert_eq!(told(&waited), "waited for a person, who has answered,");
     }
 
     #[test]

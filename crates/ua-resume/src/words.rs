@@ -9,7 +9,7 @@ use crate::lives::{drivers, kills};
 pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
     match status {
         RunStatus::WaitingForHuman => "waiting for you".to_owned(),
-        RunStatus::Stopped => format!("stopped ({})", reason.map_or("unknown reason", RunStop::as_str)),
+        RunStatus::Stopped => format!("stopped ({})", reason.map_or("unknown reason", RunStop::in_words)),
         RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
             status.to_string()
         }

@@ -140,7 +140,7 @@ fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase:
         pricing: &settings.pins.pricing,
         tools: ports.dispatcher.catalog().tool_pins(),
         settings: &sampling,
-        policy: &ports.dispatcher.policy_version().to_hex(),
+        policy: ports.dispatcher.policy(),
         blob_threshold: &settings.pins.blob_threshold,
         switches: &switches,
         execution_mode: "granular",
