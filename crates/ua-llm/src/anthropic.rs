@@ -5,6 +5,7 @@
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
 mod assembler;
+mod keys;
 #[cfg(test)]
 mod stream_tests;
 pub(crate) mod wire;
@@ -108,14 +109,19 @@ impl LlmProvider for AnthropicProvider {
         let body = self.request_body(request);
         let answer = self.http.complete(body, &request.model, Assembler::default(), observer).await;
         let turn = answer.map_err(|error| naming_tools(error, request, ANTHROPIC_LONGEST))?;
-        Ok(with_own_names(turn, request, ANTHROPIC_LONGEST))
+        Ok(in_own_words(turn, request))
     }
 }
 
 /// Reads a reply to `request` from the data of its events.
 pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
     let turn = read_events(Assembler::default(), events, &request.model)?;
-    Ok(with_own_names(turn, request, ANTHROPIC_LONGEST))
+    Ok(in_own_words(turn, request))
+}
+
+/// A reply with the names of tools and of their arguments as their servers have them.
+fn in_own_words(turn: ModelTurn, request: &ModelRequest) -> ModelTurn {
+    keys::with_own_keys(with_own_names(turn, request, ANTHROPIC_LONGEST), request)
 }
 
 #[cfg(test)]

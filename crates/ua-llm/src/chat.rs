@@ -7,6 +7,7 @@
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
+mod as_text;
 mod assembler;
 #[cfg(test)]
 mod assembler_tests;

@@ -170,6 +170,15 @@ pub enum LlmError {
     },
 }
 
+/// Whether a refusal is one of how many tools are offered: OpenAI takes 128, and others have limits of their own.
+fn says_too_many_tools(message: &str) -> bool {
+    let said = message.to_ascii_lowercase();
+    said.contains("too many tools")
+        || said.contains("number of tools")
+        || (said.contains("tools")
+            && ["array too long", "maximum length", "at most"].iter().any(|word| said.contains(word)))
+}
+
 fn asks_to_wait(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |wait| format!(" (it asks to wait {})", ua_core::span_in_words(wait)))
 }
@@ -366,7 +375,7 @@ impl LlmError {
     pub fn hint(&self, provider: &str) -> Option<String> {
         let (key, url) = variables_of(provider);
         if self.longest_reply(u32::MAX).is_some() {
-            let words = "fork the run with a lower `model.max_output_tokens`, which is how long a reply may be";
+            let words = "fork the run with a lower `max_output_tokens`, which is how long a reply may be";
             return Some(words.to_owned());
         }
         let words = match self {
@@ -406,13 +415,17 @@ impl LlmError {
                 "play it with the job, the model and the tools it was recorded with, or record it again"
             }
             Self::TooLong { .. } => {
-                "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results"
+                "the job and its tools alone are too long for this model, whatever is left out of the history: fork the run with a model that takes more, \
+                 or begin a shorter job, or one with fewer tools"
+            }
+            Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
+                "offer fewer tools: only those that are needed, or leave servers out"
             }
             Self::InvalidRequest { .. } => {
                 "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
                  history), else before you resume it (the account, a server in between)"
             }
-            Self::BadTool { .. } => "leave the tool out (`tools.deny`), or have its schema corrected where it is made",
+            Self::BadTool { .. } => "do not offer the tool, or have its schema corrected where it is made",
             Self::Hopeless { .. } => "ask the provider, or fork the run with another model",
             Self::SessionForgotten { .. } => return None,
         };

@@ -29,6 +29,8 @@ pub(crate) struct Assembler {
     /// The word for why the message ends, and what is said about it.
     stop_reason: Option<String>,
     stop_details: Value,
+    /// Whether what ends a message has come.
+    has_tail: bool,
     usage: WireUsage,
     text_bytes: usize,
     /// Bytes of thoughts and arguments that have arrived.
@@ -165,6 +167,7 @@ impl Assemble for Assembler {
             Event::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
                 if let Some(MessageTail { stop_reason, stop_details }) = delta {
+                    self.has_tail = true;
                     self.stop_reason = stop_reason.or(self.stop_reason.take());
                     if !stop_details.is_null() {
                         self.stop_details = stop_details;
@@ -276,15 +279,22 @@ impl Assembler {
     fn finish(&mut self) -> Result<ModelTurn, Fault> {
         let nonsense = |why: &str| Fault::Nonsense(format!("the message ends {why}"));
         let started = self.started.take().ok_or_else(|| nonsense("before it started"))?;
-        let stop_reason = self.stop_reason.as_deref().map(stop_reason);
-        let stop_reason = stop_reason.ok_or_else(|| nonsense("without a stop reason"))?;
+        if self.stop_reason.is_none() && !self.has_tail {
+            return Err(nonsense("without a stop reason"));
+        }
         if self.blocks.values().any(|partial| !partial.closed) {
             return Err(nonsense("inside a block"));
         }
         let blocks: Vec<Block> = std::mem::take(&mut self.blocks).into_values().filter_map(block).collect();
         let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
-        // A server in between that knows no better says `end_turn` behind whole calls.
-        let stop_reason = if asks && stop_reason == StopReason::EndTurn { StopReason::ToolUse } else { stop_reason };
+        let stop_reason = match self.stop_reason.as_deref().map(stop_reason) {
+            // A server in between that knows no better says `end_turn` behind whole calls, or nothing: what was asked for in whole was asked for.
+            Some(StopReason::EndTurn) | None if asks => StopReason::ToolUse,
+            Some(reason) => reason,
+            // It ended, and nobody knows how: a text may have been cut.
+            None if blocks.is_empty() => StopReason::EndTurn,
+            None => StopReason::Other,
+        };
         Ok(ModelTurn { blocks, stop_reason, usage: self.usage.total(), model: started.model, response_id: started.id })
     }
 }
@@ -526,6 +536,24 @@ mod tests {
         let zero = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":0,"input_tokens":null,"cache_read_input_tokens":5}}"#;
         let expected = Usage { cache_read_tokens: 5, ..Usage::default() };
         assert!(matches!(feed_all(&[head, zero, STOP]), Ok(Progress::Whole(turn)) if turn.usage == Some(expected)));
+    }
+
+    #[test]
+    fn a_message_that_ends_for_no_stated_reason_is_whole() {
+        let tail = r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}}"#;
+        let open = |block: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+        let close = r#"{"type":"content_block_stop","index":0}"#;
+        let (text, call) =
+            (open(r#"{"type":"text","text":"So"}"#), open(r#"{"type":"tool_use","id":"a","name":"t","input":{}}"#));
+        for (events, expected) in [
+            (vec![START, tail, STOP], StopReason::EndTurn),
+            (vec![START, &text, close, tail, STOP], StopReason::Other),
+            (vec![START, &call, close, tail, STOP], StopReason::ToolUse),
+        ] {
+            let ended = feed_all(&events).unwrap();
+            assert!(matches!(&ended, Progress::Whole(turn) if turn.stop_reason == expected), "{ended:?}");
+        }
+        assert!(feed_all(&[START, &text, tail, STOP]).is_err(), "inside a block");
     }
 
     #[test]

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use ua_core::{Block, Role};
 
+use super::keys;
 use crate::ANTHROPIC;
 use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
 use crate::extras::ModelExtras;
 use crate::image::{Image, image_of};
 use crate::output::narrowed;
 use crate::request::ModelRequest;
-use crate::schema::folded;
 use crate::written::Written;
 
 /// A block of a message, written.
@@ -121,7 +121,7 @@ fn frame(request: &ModelRequest, cache_prompt: bool) -> Value {
             .iter()
             .map(|tool| {
                 let name = wire_name(&tool.name, ANTHROPIC_LONGEST);
-                json!({"name": name, "description": tool.description, "input_schema": folded(&tool.input_schema)})
+                json!({"name": name, "description": tool.description, "input_schema": keys::folded(&tool.input_schema)})
             })
             .collect();
     }
@@ -191,7 +191,7 @@ fn encode_block<'r>(block: &'r Block, beside: &'r [Block]) -> Option<Content<'r>
         Block::ToolUse(tool_use) => Some(Plain::ToolUse {
             id: &tool_use.id,
             name: wire_name(&tool_use.name, ANTHROPIC_LONGEST),
-            input: wire_input(&tool_use.input),
+            input: keys::wire_arguments(wire_input(&tool_use.input)),
         }),
         Block::ToolResult { tool_use_id, content, is_error } => {
             let content = with_images(content.as_str(), tool_use_id, beside);

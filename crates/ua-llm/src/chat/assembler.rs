@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
-use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
+use super::as_text::asks_for_tool;
+use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name, wire_name};
 use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
@@ -35,6 +36,8 @@ pub(crate) struct Assembler {
     ids: Ids,
     /// The tools whose names are others on this wire.
     renamed: Vec<(String, String)>,
+    /// The tools as they are offered on this wire.
+    offered: Vec<String>,
     asked_model: String,
     id: Option<String>,
     model: Option<String>,
@@ -185,6 +188,7 @@ impl Assembler {
         Self {
             ids: Ids::of(request),
             renamed: mapped(request, OPENAI_LONGEST),
+            offered: request.tools.iter().map(|tool| wire_name(&tool.name, OPENAI_LONGEST)).collect(),
             asked_model: request.model.clone(),
             id: None,
             model: None,
@@ -297,7 +301,7 @@ impl Assembler {
     }
 
     /// The reply, once its stream has ended in good order.
-    fn finish(&mut self) -> Option<ModelTurn> {
+    fn finish(&mut self) -> ModelTurn {
         let said_something = self.has_said_something();
         // Who has both fields says the same in both.
         let only_call = self.only_call.take().filter(|_| self.calls.is_empty());
@@ -308,7 +312,18 @@ impl Assembler {
             // It ended, and nothing says how: what was asked for in whole was asked for, and a text may have been cut.
             None if asks => StopReason::ToolUse,
             None if said_something => StopReason::Other,
-            None => return None,
+            // An empty reply, as Gemini's door sends one.
+            None => StopReason::EndTurn,
+        };
+        let is_last_word =
+            self.calls.is_empty() && matches!(stop_reason, StopReason::EndTurn | StopReason::StopSequence);
+        let stop_reason = if is_last_word && asks_for_tool(&self.text, &self.offered) {
+            // It asks for a tool, and the server has not read that.
+            let more = if self.ended.is_empty() { "" } else { "; " };
+            self.ended = format!("{}{more}a tool call that stands in its text", self.ended);
+            StopReason::ToolUse
+        } else {
+            stop_reason
         };
         let mut blocks: Vec<Block> = std::mem::take(&mut self.reasoning).block().into_iter().collect();
         for text in [std::mem::take(&mut self.text), std::mem::take(&mut self.refusal)] {
@@ -325,13 +340,13 @@ impl Assembler {
                 input: read_arguments(call.arguments),
             }));
         }
-        Some(ModelTurn {
+        ModelTurn {
             blocks,
             stop_reason,
             usage: self.usage.take(),
             model: self.model.take().unwrap_or_else(|| self.asked_model.clone()),
             response_id: self.id.take(),
-        })
+        }
     }
 }
 
@@ -386,15 +401,14 @@ impl Assemble for Assembler {
 
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
         if data.trim() == "[DONE]" {
-            let nothing = || Fault::Nonsense("the stream ended before it said anything".to_owned());
-            return self.finish().map(Progress::Whole).ok_or_else(nothing);
+            return Ok(Progress::Whole(self.finish()));
         }
         self.take(known_event(object_of(data)?)?)
     }
 
     fn end(&mut self) -> Option<Result<ModelTurn, Fault>> {
         // Without `[DONE]`, only a stated reason tells an end from a cut.
-        self.finish_reason.is_some().then(|| self.finish()).flatten().map(Ok)
+        self.finish_reason.is_some().then(|| Ok(self.finish()))
     }
 
     fn heard(&self) -> Option<Usage> {

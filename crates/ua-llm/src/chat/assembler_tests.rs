@@ -242,7 +242,12 @@ fn an_end_without_a_reason_counts_for_whole_calls_alone_and_a_bare_one_is_no_rep
     assert_eq!(ended(&[calls(&json!([{"index": 0, "id": "a", "function": {"arguments": "{}"}}]))]), StopReason::Other);
     assert_eq!(ended(&[delta(&json!({"content": "hi"}))]), StopReason::Other);
     assert_eq!(ended(&[call.clone(), delta(&json!({"refusal": "I cannot."}))]), StopReason::Other);
-    assert!(matches!(read(&[]), Err(Fault::Nonsense(_))));
+    // Nothing at all, or nothing but what it cost: an empty reply.
+    let usage = json!({"id": "c", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 0}});
+    for empty in [vec![], vec![usage], vec![delta(&json!({"role": "assistant", "content": ""}))]] {
+        let turn = read(&empty).unwrap();
+        assert_eq!((turn.stop_reason, turn.text().as_str()), (StopReason::EndTurn, ""), "{empty:?}");
+    }
     // Without `[DONE]`, the reason decides.
     let end = |chunks: &[Value]| {
         let mut assembler = Assembler::new(&request());
@@ -253,6 +258,27 @@ fn an_end_without_a_reason_counts_for_whole_calls_alone_and_a_bare_one_is_no_rep
     };
     assert_eq!(end(std::slice::from_ref(&call)), None);
     assert!(matches!(end(&[call, finish("tool_calls")]), Some(Ok(turn)) if turn.stop_reason == StopReason::ToolUse));
+}
+
+/// A server without a parser hands calls over as words. They are never carried out, and are no last word.
+#[test]
+fn a_call_that_stands_in_the_text_asks_for_a_tool_and_is_none() {
+    for (text, expected) in [
+        (r#"<tool_call>{"name": "t", "arguments": {}}</tool_call>"#, StopReason::ToolUse),
+        (r#"<tool_call>{"name": "other", "arguments": {}}</tool_call>"#, StopReason::EndTurn),
+        ("Done.", StopReason::EndTurn),
+    ] {
+        let mut assembler = Assembler::new(&request());
+        for chunk in [delta(&json!({"content": text})), finish("stop")] {
+            assembler.feed(&chunk.to_string()).unwrap();
+        }
+        let Progress::Whole(turn) = assembler.feed("[DONE]").unwrap() else { panic!("{text}") };
+        assert_eq!((turn.stop_reason, turn.text().as_str(), turn.tool_uses().count()), (expected, text, 0));
+        assert_eq!(assembler.ending().said.contains("stands in its text"), expected == StopReason::ToolUse, "{text}");
+    }
+    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]));
+    let quoted = delta(&json!({"content": "<tool_call>t</tool_call>"}));
+    assert_eq!(asks(&read(&[quoted, call, finish("stop")]).unwrap()).len(), 1, "what was read as a call is one");
 }
 
 /// What signs a reply goes back with it, as the blocks that were signed.

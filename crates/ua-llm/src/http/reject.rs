@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use ua_core::Timestamp;
 
 use crate::error::LlmError;
 use crate::http::too_long;
@@ -62,6 +63,9 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
     match status {
         400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => LlmError::Unauthorized { status, message },
         400 if says_no_such_model(body, &message) => LlmError::NotFound { model: model.to_owned(), message },
+        400 if says_none_is_free(&message) => {
+            LlmError::Overloaded { retry_after: retry_after.or_else(|| seconds_asked(&message)), message }
+        }
         403 if is_page(body) => LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned() },
         403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status, message },
         status => by_status_and_message(status, retry_after, message, model),
@@ -229,8 +233,36 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         302 | 303 | 307 => LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})") },
         300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
         400..=499 => LlmError::InvalidRequest { status, message },
+        // Whoever has nothing to say now.
+        200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {status})") },
         _ => LlmError::Protocol { why: format!("its status is HTTP {status}: {message}") },
     }
+}
+
+/// Reads `Retry-After`. A number that would be more than thirty years is a point in time, in seconds or milliseconds since 1970.
+pub(crate) fn wait_asked(header: &str, now: Timestamp) -> Option<Duration> {
+    const SECONDS: i64 = 1_000_000_000;
+    const MILLIS: i64 = 1_000 * SECONDS;
+    const NO_TIME: i64 = 10 * MILLIS;
+    match header.trim().parse::<i64>() {
+        Ok(seconds @ SECONDS..MILLIS) => Some(Timestamp::from_millis(seconds * 1_000).since(now)),
+        Ok(millis @ MILLIS..NO_TIME) => Some(Timestamp::from_millis(millis).since(now)),
+        Ok(_) | Err(_) => ua_core::retry_after(header, now),
+    }
+}
+
+/// Whether a router says of a request that none of the models behind it takes one now (`LiteLLM`, with status 400).
+fn says_none_is_free(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("no deployments available")
+}
+
+/// How long a message asks to wait (`Try again in 5 seconds`).
+fn seconds_asked(message: &str) -> Option<Duration> {
+    let lower = message.to_ascii_lowercase();
+    let (_, behind) = lower.split_once("try again in ")?;
+    let (number, unit) = behind.split_once(' ')?;
+    let seconds: f64 = number.parse().ok().filter(|_| unit.starts_with("second"))?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Whether an error of OpenAI's shape says that the account has no credit left.
@@ -298,7 +330,9 @@ mod tests {
             | LlmError::Cut { .. } => "no answer",
         };
         let cases = [
-            (204, "protocol"),
+            (202, "no reply"),
+            (204, "no reply"),
+            (206, "no reply"),
             (301, "protocol"),
             (302, "no reply"),
             (307, "no reply"),
@@ -324,6 +358,28 @@ mod tests {
         for (status, expected) in cases {
             assert_eq!(name(status), expected, "HTTP {status}");
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_a_point_in_time() {
+        let now = Timestamp::from_millis(1_795_000_000_000);
+        let of = |header: &str| wait_asked(header, now).map(|wait| wait.as_secs());
+        assert_eq!((of("7"), of("1795000030"), of("1795000030000")), (Some(7), Some(30), Some(30)));
+        assert_eq!(
+            (of("1700000000"), of("999999999")),
+            (Some(0), Some(315_360_000)),
+            "it is over; or as long as any wait"
+        );
+        assert_eq!(of("99999999999999"), Some(315_360_000), "no time at all, so a long wait");
+    }
+
+    #[test]
+    fn a_router_without_a_free_model_is_waited_for() {
+        let body = r#"{"error":{"message":"No deployments available for selected model, Try again in 5 seconds. Passed model=m"}}"#;
+        let error = by_status(400, None, body, "m");
+        assert!(error.may_retry() && error.retry_after() == Some(Duration::from_secs(5)), "{error}");
+        assert_eq!(by_status(400, Some(Duration::from_secs(9)), body, "m").retry_after(), Some(Duration::from_secs(9)));
+        assert_eq!(seconds_asked("try again in 2 hours"), None);
     }
 
     #[test]

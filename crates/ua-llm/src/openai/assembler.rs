@@ -91,7 +91,7 @@ enum Event {
         #[serde(default, deserialize_with = "lenient::maybe")]
         response: Option<Head>,
     },
-    #[serde(rename = "response.incomplete")]
+    #[serde(rename = "response.incomplete", alias = "response.cancelled")]
     Incomplete {
         #[serde(default, deserialize_with = "lenient::maybe")]
         response: Option<Head>,
@@ -214,7 +214,7 @@ impl Assemble for Assembler {
         let is_reply = reply.get("output").is_some_and(Value::is_array) && !is_error;
         let kind = match reply.get("status").and_then(Value::as_str).filter(|_| is_reply) {
             Some("completed") => "response.completed",
-            Some("incomplete") => "response.incomplete",
+            Some("incomplete" | "cancelled") => "response.incomplete",
             Some(_) | None => return None,
         };
         Some(vec![json!({"type": kind, "response": reply}).to_string()])

@@ -1,0 +1,222 @@
+//! Calls of tools that stand in the text of a reply.
+//!
+//! A server that has no parser for its model's calls, or whose parser fails on one, hands the call over as words: `<tool_call>{"name": …}</tool_call>`.
+//! Such a reply asks for a tool and was not read as one, so it is no last word. It is never carried out either: who knows what a model quotes there.
+//! A call is known by a mark of some model's format with the name of an offered tool right behind it, or by JSON that is one call and nothing else.
+//! What is shown as code is not looked at, nor is a mark for a tool that nobody offers.
+
+use serde_json::{Deserializer, Value};
+
+/// What calls begin with, as models write them.
+const MARKS: [&str; 19] = [
+    "<tool_call>",
+    "<|tool_call|>",
+    "<tool_calls>",
+    "<|tool_calls|>",
+    "<tool_use>",
+    "<function_call>",
+    "<start_function_call>",
+    "<|functioncallbegin|>",
+    "<|action_start|>",
+    "<|python_tag|>",
+    "[tool_calls]",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "<|tool_call_begin|>",
+    "to=functions.",
+    "<invoke name=",
+    "｜invoke name=",
+    "<function=",
+    "<function name=",
+];
+/// Words between such a mark and the name of the tool.
+const BETWEEN: [&str; 12] = [
+    "begin",
+    "call",
+    "function",
+    "functions",
+    "invoke",
+    "name",
+    "plugin",
+    "sep",
+    "tool",
+    "tool_call",
+    "tool_name",
+    "type",
+];
+/// The language of a piece of code that is a call.
+const CODE: [&str; 3] = ["tool_call", "tool_calls", "tool_code"];
+/// What a call may have, where it stands as JSON.
+const FIELDS: [&str; 7] = ["name", "arguments", "parameters", "input", "id", "type", "function"];
+
+/// Whether a text asks for one of the tools that are `offered`.
+pub(super) fn asks_for_tool(text: &str, offered: &[String]) -> bool {
+    let is_offered = |name: &str| offered.iter().any(|tool| tool == name);
+    let text = text.trim();
+    let (language, text) = unfenced(text).unwrap_or(("", text));
+    if is_call_as_json(text, &is_offered) || is_call_as_code(text, language, &is_offered) {
+        return true;
+    }
+    let spoken = without_code(text);
+    let lower = spoken.to_ascii_lowercase();
+    MARKS.iter().any(|mark| {
+        lower.match_indices(mark).any(|(at, mark)| {
+            let behind = &spoken[at + mark.len()..];
+            first_name(behind).is_some_and(is_offered)
+                || first_json(behind).is_some_and(|call| is_call(&call, &is_offered))
+        })
+    })
+}
+
+/// The language and the content of a text that is one piece of code.
+fn unfenced(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix("```")?.strip_suffix("```")?;
+    let (language, inner) = inner.split_once('\n')?;
+    (!inner.contains("```")).then(|| (language.trim(), inner.trim()))
+}
+
+/// The text without what it shows as code.
+fn without_code(text: &str) -> String {
+    let drop_between = |text: &str, fence: &str| {
+        let mut pieces: Vec<&str> = text.split(fence).collect();
+        // One that is never closed shows nothing.
+        let open = if pieces.len().is_multiple_of(2) { pieces.pop() } else { None };
+        let spoken: Vec<&str> = pieces.into_iter().step_by(2).chain(open).collect();
+        spoken.join(" ")
+    };
+    drop_between(&drop_between(text, "```"), "`")
+}
+
+fn is_of_names(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// The first word that may be a name.
+fn first_name(text: &str) -> Option<&str> {
+    let mut words = text.split(|c: char| !is_of_names(c)).filter(|word| !word.is_empty());
+    words.find(|word| !BETWEEN.contains(word))
+}
+
+/// The JSON that a text begins with.
+fn first_json(text: &str) -> Option<Value> {
+    let text = text.trim_start();
+    text.starts_with(['{', '[']).then(|| Deserializer::from_str(text).into_iter().next()?.ok())?
+}
+
+fn is_call_as_json(text: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
+    let is_json = text.starts_with(['{', '[']);
+    is_json && serde_json::from_str(text).is_ok_and(|call| is_call(&call, is_offered))
+}
+
+/// `[get_weather(city="x")]`, or a piece of code in the language of calls.
+fn is_call_as_code(text: &str, language: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
+    let listed = text.strip_prefix('[').filter(|text| text.ends_with(")]"));
+    let call = listed.or_else(|| CODE.contains(&language).then_some(text));
+    let name = call.and_then(|call| call.split_once('(')).map(|(name, _)| name);
+    name.is_some_and(is_offered)
+}
+
+/// Whether JSON is a call, or calls and nothing else.
+fn is_call(call: &Value, is_offered: &impl Fn(&str) -> bool) -> bool {
+    match call {
+        Value::Array(calls) => !calls.is_empty() && calls.iter().all(|call| is_call(call, is_offered)),
+        Value::Object(fields) => {
+            if !fields.keys().all(|field| FIELDS.contains(&field.as_str())) {
+                return false;
+            }
+            let has_arguments = ["arguments", "parameters", "input"].iter().any(|field| fields.contains_key(*field));
+            match (fields.get("name").and_then(Value::as_str), fields.get("function")) {
+                (Some(name), _) => has_arguments && is_offered(name),
+                (None, Some(Value::String(name))) => has_arguments && is_offered(name),
+                (None, Some(function @ Value::Object(_))) => is_call(function, is_offered),
+                (None, _) => false,
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How models write a call of `NAME`.
+    const FORMS: [&str; 24] = [
+        "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"title\": \"b\"}}\n</tool_call>",
+        "<tool_call>{\"arguments\": {\"title\": \"b\"}, \"name\": \"NAME\"}</tool_call>",
+        "<tool_call>NAME\n<arg_key>title</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
+        "<tool_call><function=NAME><parameter=title>b</parameter></function></tool_call>",
+        "<function=NAME>{\"title\": \"b\"}</function>",
+        "<|python_tag|>{\"name\": \"NAME\", \"parameters\": {\"title\": \"b\"}}",
+        "<|python_tag|>NAME.call(title=\"b\")",
+        "[TOOL_CALLS][{\"name\": \"NAME\", \"arguments\": {\"title\": \"b\"}}]",
+        "[TOOL_CALLS]NAME[ARGS]{\"title\": \"b\"}",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n{\"title\": \"b\"}\n```<｜tool▁call▁end｜>",
+        "<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{\"title\": \"b\"}<｜tool▁call▁end｜>",
+        "<｜DSML｜function_calls><｜DSML｜invoke name=\"NAME\"></｜DSML｜invoke>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{\"title\": \"b\"}<|call|>",
+        "<function_calls>\n<invoke name=\"NAME\">\n<parameter name=\"title\">b</parameter>\n</invoke>\n</function_calls>",
+        "<|tool_call|>[{\"name\": \"NAME\", \"arguments\": {}}]",
+        "<start_function_call>call:NAME{title:<escape>b<escape>}<end_function_call>",
+        "<|action_start|><|plugin|>{\"name\": \"NAME\", \"parameters\": {}}",
+        "{\"name\": \"NAME\", \"arguments\": {\"title\": \"b\"}}",
+        "```json\n{\"name\": \"NAME\", \"parameters\": {\"title\": \"b\"}}\n```",
+        "[{\"type\": \"function\", \"function\": {\"name\": \"NAME\", \"arguments\": \"{}\"}}]",
+        "[NAME(title=\"b\")]",
+        "```tool_code\nNAME(title=\"b\")\n```",
+        "```xml\n<tool_call>{\"name\": \"NAME\", \"arguments\": {}}</tool_call>\n```",
+    ];
+
+    fn offered() -> Vec<String> {
+        ["mcp__t__get_ticket", "mcp__t__create_ticket"].map(str::to_owned).into()
+    }
+
+    #[test]
+    fn a_call_of_an_offered_tool_is_seen_in_every_form_and_one_of_another_tool_in_none() {
+        for form in FORMS {
+            for (before, behind) in [("", ""), ("I will create it now.\n\n", ""), ("", "\n")] {
+                let is_whole = form.starts_with(['{', '[', '`']) && !form.starts_with("[TOOL");
+                if is_whole && !before.is_empty() {
+                    continue;
+                }
+                let text = |name: &str| format!("{before}{}{behind}", form.replace("NAME", name));
+                assert!(asks_for_tool(&text("mcp__t__create_ticket"), &offered()), "{form}");
+                for other in ["mcp__t__create", "get_weather", "create_ticket", "mcp__t__create_ticket2"] {
+                    assert!(!asks_for_tool(&text(other), &offered()), "{other} in {form}");
+                }
+                assert!(!asks_for_tool(&text("mcp__t__create_ticket"), &[]), "{form}");
+            }
+        }
+    }
+
+    /// Every form, wherever it is only shown.
+    #[test]
+    fn what_is_said_about_calls_or_shown_as_code_is_none() {
+        for form in FORMS.iter().filter(|form| !form.contains('`')) {
+            let call = form.replace("NAME", "mcp__t__create_ticket");
+            for shown in [
+                format!("The model wrote this:\n\n```\n{call}\n```\n\nThe server has no parser."),
+                format!("It wrote `{call}` in its text."),
+            ] {
+                assert!(!asks_for_tool(&shown, &offered()), "{shown}");
+            }
+        }
+        for prose in [
+            "",
+            "Done: mcp__t__create_ticket made ticket 7.",
+            "Its replies have <tool_call> marks. I used mcp__t__create_ticket instead.",
+            "{\"name\": \"mcp__t__create_ticket\"}",
+            "{\"name\": \"mcp__t__create_ticket\", \"status\": \"done\", \"arguments\": {}}",
+            "{\"name\": \"Ada\", \"arguments\": [\"mcp__t__create_ticket\"]}",
+            "[mcp__t__create_ticket](https://example.org)",
+            "[]",
+            "{",
+            "<tool_call>",
+            "```",
+            "see `mcp__t__create_ticket(title)`",
+        ] {
+            assert!(!asks_for_tool(prose, &offered()), "{prose}");
+        }
+    }
+}
