@@ -123,7 +123,7 @@ fn with_ids(env: &TestEnv, text: &str) -> String {
 /// each page.
 fn ids<'t>(text: &'t str, kind: &str) -> BTreeSet<&'t str> {
     let shown = match kind {
-        "call_" => "9b0bfbd1",
+        "call_" => "5ae71fd4",
         "q_" => "04204fd2",
         _ => "7dc39827",
     };

@@ -40,6 +40,25 @@ pub fn pages() -> Vec<Page> {
     paths.iter().map(|path| read(&root, path)).collect()
 }
 
+/// `text`, a paragraph, in lines of 120 columns as pages have them: for pages that are made of what the program says.
+pub fn filled(text: &str) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if used > 0 && used + 1 + width > 120 {
+            out.push('\n');
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += width;
+    }
+    out
+}
+
 /// The list of changes, which speaks of earlier versions, too: only its links have to lead somewhere.
 ///
 /// # Panics

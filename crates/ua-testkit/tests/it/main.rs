@@ -7,3 +7,4 @@ mod one_binary;
 mod sim;
 mod supply_chain;
 mod words;
+mod wrapped;
