@@ -11,6 +11,11 @@ const KNOWN: [&str; 3] = ["a question whether it may be sent", "its plan", "its 
 
 /// A run whose comment was posted, and whose database is from before that.
 fn went_back(known: &str) -> TestEnv {
+    went_back_behind(known, &|_| {})
+}
+
+/// The same, of a run of which this was said before.
+fn went_back_behind(known: &str, said: &dyn Fn(&TestEnv)) -> TestEnv {
     let env = env().with_forum();
     let turns = json!([
         {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
@@ -44,6 +49,7 @@ fn went_back(known: &str) -> TestEnv {
         }
     }
     assert_eq!(env.comments().len(), 1, "{known}");
+    said(&env);
     env.run(&["db", "restore", &copy]).code(0);
     assert_ne!(status(&env), "succeeded", "{known}: the copy does not know");
     env
@@ -118,24 +124,46 @@ fn a_fork_behind_the_acceptance_asks_before_it_does_it_as_well() {
 /// The other side knows the key of what it answered, also where the copy does not: what is to be done in its place has another one.
 #[test]
 fn what_a_person_undid_is_made_anew_under_another_key() {
+    let undone = |env: &TestEnv| put_right(env, "not_happened");
     for known in &KNOWN[1..] {
-        for says_first in [true, false] {
-            let env = went_back(known);
+        for when in ["before the copy", "before it is accepted", "behind that", "behind two copies"] {
+            let env =
+                if when == "before the copy" { went_back_behind(known, &undone) } else { went_back(known) };
             let sent = sent_under(&env);
-            if says_first {
-                put_right(&env, "not_happened");
+            if when != "behind that" {
+                undone(&env);
             }
             env.run(&["db", "accept", "r"]).code(0);
-            if !says_first {
+            if when == "behind two copies" {
+                env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+                env.run(&["db", "accept", "r"]).code(0);
+            }
+            if when.starts_with("behind") {
                 env.run(&["resume", "r"]).code(75);
-                put_right(&env, "not_happened");
+                undone(&env);
             }
             env.run(&["resume", "r"]).code(0);
             env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(0);
             let key = env.value("SELECT idempotency_key FROM tool_calls WHERE run_id = 'f'");
-            assert_ne!(key, sent, "{known}, {says_first}");
+            assert_ne!(key, sent, "{known}, {when}");
             is_sound(&env, 2, known);
         }
+    }
+}
+
+/// The same word, as an answer to the question that the run asks then: what is sent once more has another key, and the question says what is known.
+#[test]
+fn what_was_answered_and_is_sent_once_more_has_another_key() {
+    for known in &KNOWN[1..] {
+        let env = went_back(known);
+        let sent = sent_under(&env);
+        env.run(&["db", "accept", "r"]).code(0);
+        env.run(&["resume", "r"]).code(75).shows(&["effects.log", "it ended as succeeded"]);
+        env.run(&["answer", &env.value("SELECT question_id FROM questions WHERE status = 'open'"), "retry"]).code(0);
+        env.run(&["resume", "r"]).code(0);
+        let key = env.value("SELECT idempotency_key FROM tool_calls WHERE run_id = 'r'");
+        assert_ne!(key, sent, "{known}");
+        is_sound(&env, 2, known);
     }
 }
 

@@ -193,7 +193,9 @@ impl Mirror {
                 stand_ins.iter().any(|(of, same)| Some(of.as_str()) == call && *same == in_same_words)
             };
             lost.retain(|lost| !is_made_by(lost, true));
-            lost.iter_mut().for_each(|lost| lost.was_suspected = is_made_by(lost, false));
+            for lost in &mut lost {
+                lost.was_suspected = is_made_by(lost, false);
+            }
         }
         lost.sort_by(|one, other| one.known.at.cmp(&other.known.at));
         Ok(lost)

@@ -288,7 +288,7 @@ mod tests {
                                 let known = Forgotten {
                                     run_id: if is_own { "run_1" } else { "run_2" }.to_owned(),
                                     root: Some(if is_of_family { "run_1" } else { "run_9" }.to_owned()),
-                                    args_hash: words.map(|words| words.to_hex()),
+                                    args_hash: words.map(ua_core::Sha256::to_hex),
                                     scope: then.as_ref().map(|scope| scope.as_str().to_owned()),
                                     ..known.clone()
                                 };

@@ -1,6 +1,7 @@
 //! A call that was sent, and nobody knows what came of it.
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
+use ua_store::rules::{said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
@@ -8,6 +9,7 @@ use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
+use crate::lost::{another_key, as_made_by};
 use crate::question::{Why, look_after, shows};
 use crate::rules::Rules;
 use crate::sends::Sends;
@@ -273,6 +275,13 @@ impl<'v> Case<'v> {
         let others = self.related().overtaken_by();
         let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
         let attempt = doubtful.or(attempts.last());
+        // Whoever decides knows what is known beside the database.
+        let beside = attempt.and_then(|attempt| {
+            as_made_by(attempt).or_else(|| said_beside(attempt).map(|said| format!("effects.log says that {said}")))
+        });
+        if let Some(beside) = beside.filter(|_| !because.contains("effects.log")) {
+            because = format!("{because}; {beside}");
+        }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
     }
@@ -289,10 +298,13 @@ impl<'v> Case<'v> {
             })
     }
 
-    /// Another attempt, under the old key.
+    /// Another attempt, under the old key. What was answered before an older copy was put back is known under that key, and would not be done again:
+    /// who says that it did not happen, and means that it was undone, has it sent under another one.
     fn again(&self, ends_doubt: bool, word: Option<&QuestionRecord>) -> Verdict<'v> {
+        let is_used_up = word.is_some() && self.view.last_attempt().is_some_and(was_answered_beside);
+        let old = self.rules.key(self.call, self.facts, None);
         Verdict::Start {
-            key: self.rules.key(self.call, self.facts, None),
+            key: if is_used_up { another_key(self.rules.lineage, self.call, &old) } else { old },
             ends_doubt,
             approved_by: word.map(|asked| asked.question_id.clone()),
             replay: Some(ReplayStatus::Redone),

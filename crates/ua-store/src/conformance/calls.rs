@@ -372,11 +372,11 @@ pub async fn an_answer_that_was_not_stored_settles_its_own_attempt(store: &dyn S
     };
     refused(resolve("call_1", answered(CallStatus::Succeeded, 0)).await, "not one that this answer may be of");
     // Of one that was sent at another time no clock makes it the answer.
-    let sent = |sent_at, seconds| match answered(CallStatus::Succeeded, seconds) {
-        UnknownResolution::Answered { raw, settlement, received_at, .. } => {
-            UnknownResolution::Answered { raw, settlement, received_at, sent_at: Some(sent_at) }
-        }
-        other => other,
+    let sent = |sent_at, seconds| UnknownResolution::Answered {
+        raw: raw.clone(),
+        settlement: samples::settlement(CallStatus::Succeeded),
+        received_at: at(seconds),
+        sent_at: Some(sent_at),
     };
     let began = store.attempts(&call_id("call_4")).await.unwrap()[0].started_at;
     refused(resolve("call_4", sent(at(1), 20)).await, "not one that this answer may be of");
