@@ -391,7 +391,7 @@ async fn tell_done_before(host: &Host, people: &dyn People, store: &Database, sp
         if run.entrypoint == host.entrypoint() && *run.spec == *spec {
             people.tell(&format!(
                 "an earlier run of this job succeeded {} ({}); this one does it again, with all that it does outside. A job with a \
-                 `job_key` is done once",
+                 `job_key` is done once.",
                 ago(host.env().now().since(run.updated_at)),
                 run.run_id
             ));

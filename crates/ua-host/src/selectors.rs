@@ -22,6 +22,9 @@ use crate::servers;
 use crate::settings::{Layer, Settings};
 use crate::text::line;
 
+/// The name of our own server.
+const OWN_SERVER: &str = "ua";
+
 /// The tools of our own server, whether or not they are offered here: which of them are depends on the job and the machine, and a job that
 /// rules one out is right everywhere.
 fn own_tools() -> &'static [&'static str] {
@@ -29,6 +32,11 @@ fn own_tools() -> &'static [&'static str] {
     return ua_toolserver::tool_names();
     #[cfg(not(feature = "toolserver"))]
     return &[];
+}
+
+/// Their whole names.
+pub(crate) fn own_names() -> impl Iterator<Item = ToolName> {
+    own_tools().iter().map(|tool| ToolName::qualified(ToolNamespace::Local, OWN_SERVER, tool))
 }
 
 /// What each selector and condition of a job selects among these tools, in the order of the job file's fields.
@@ -125,9 +133,8 @@ pub(crate) fn judged(
     let files: Vec<String> =
         launch.policies_of_this_job(settings)?.iter().map(|file| file.display().to_string()).collect();
     // Which tools of our own are offered depends on the job and the machine.
-    let own = own_tools().iter().map(|tool| ToolName::qualified(ToolNamespace::Local, "ua", tool));
     let is_listed = |name: &ToolName| specs.iter().any(|spec| spec.name.raw == name.raw);
-    let more = own.chain([ToolName::ask_user(), ToolName::task()]).filter(|name| !is_listed(name));
+    let more = own_names().chain([ToolName::ask_user(), ToolName::task()]).filter(|name| !is_listed(name));
     let more: Vec<ToolName> = more.collect();
     let there: Vec<ToolName> = specs.iter().map(|spec| spec.name.clone()).chain(more.iter().cloned()).collect();
     if let Some(idle) = idle_cautions(&classifier.idle_cautions(&files, &specs, &more), &there) {
@@ -137,7 +144,28 @@ pub(crate) fn judged(
     if !missing.is_empty() {
         return Ok(Some(unmakeable(&missing, spec)));
     }
-    Ok(unknown_choice(spec, tools))
+    if let Some(choice) = unknown_choice(spec, tools) {
+        return Ok(Some(choice));
+    }
+    cannot_be_played(launch, &specs)
+}
+
+/// The tool that a build may lack.
+const OF_SOME_BUILDS: &str = "render_pdf";
+
+/// The error about a script that asks for a tool of ours that this build does not have: it would be played up to there, with what it does outside.
+fn cannot_be_played(launch: &Launch, tools: &[ToolSpec]) -> Result<Option<HostError>, HostError> {
+    let name = ToolName::qualified(ToolNamespace::Local, OWN_SERVER, OF_SOME_BUILDS);
+    let is_ours = own_tools().contains(&OF_SOME_BUILDS) && tools.iter().any(|tool| tool.name.server == OWN_SERVER);
+    let is_there = tools.iter().any(|tool| tool.name.raw == name.raw);
+    if !is_ours || is_there || !launch.script_asks_for(&name.raw)? {
+        return Ok(None);
+    }
+    let message = format!("the script asks for `{}`, which this build of ua does not have", name.raw);
+    Ok(Some(
+        HostError::usage(message)
+            .hint("install ua with its feature `pdf`, which it has by default; nothing was started"),
+    ))
 }
 
 /// The error about a tool that every reply is to call and that is not there.

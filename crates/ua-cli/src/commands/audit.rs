@@ -15,6 +15,8 @@ use crate::output::{line, plain, print, print_exactly, print_json, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
+    // What another installation noted is its own word.
+    host.home().refuse_foreign()?;
     let classifier =
         classifier_of_user(host.settings(), policies, &[], mcp_config_file(host.settings(), None).as_ref())?;
     let mut seen = BTreeSet::new();

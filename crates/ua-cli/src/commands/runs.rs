@@ -318,7 +318,11 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
 /// When a run ended, or was last worked on, and for how long processes were at work on it.
 fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let run = &records.run;
-    let work = |millis: u64| ua_core::span_in_words(Duration::from_millis(millis));
+    let work = |millis: u64| match millis {
+        // A second would be many times as long.
+        0..1000 => format!("{millis} ms"),
+        _ => ua_core::span_in_words(Duration::from_millis(millis)),
+    };
     if standing.is_driven() {
         return String::new();
     }

@@ -17,11 +17,20 @@ use crate::error::HostError;
 use crate::roots::Belief;
 use crate::text::plain;
 
+/// The most characters of an id that somebody chose in the name of a folder.
+const LONGEST_CHOSEN: usize = 40;
+
 impl Home {
     /// The folder of a new run: what the job says, inside the root, or a fresh name. A name that we made up gives way to a folder
     /// that is there already; a name that the job gives is refused.
     pub fn workspace_for(&self, run: &RunId, wanted: Option<&str>, now: Timestamp) -> Result<PathBuf, HostError> {
-        let tail: String = run.as_str().chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
+        // Of an id that was drawn, the end is enough; one that a person chose is recognised by the whole of it.
+        let is_drawn = run
+            .as_str()
+            .strip_prefix("run_")
+            .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let shown = if is_drawn { 8 } else { LONGEST_CHOSEN };
+        let tail: String = run.as_str().chars().rev().take(shown).collect::<Vec<_>>().into_iter().rev().collect();
         let id = format!("{}_{}", now.compact(), tail.trim_start_matches(['_', '.', '-']));
         let pattern = wanted.unwrap_or("session_<id>").trim_end_matches('/');
         let pattern = pattern.strip_prefix("AGENT_RUN_WORKSPACES/").unwrap_or(pattern);

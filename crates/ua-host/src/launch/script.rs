@@ -8,6 +8,7 @@ use ua_llm::Script;
 use super::{Launch, NOTHING_SHOWN};
 use crate::error::{HostError, chain};
 use crate::paths::{is_below, json_fragment, read};
+use crate::selectors;
 
 impl Launch {
     /// The script that plays the model of a run of `scripted`, and its file.
@@ -27,6 +28,14 @@ impl Launch {
         Ok((file, script))
     }
 
+    /// Whether the model is a script that asks for this tool.
+    ///
+    /// # Errors
+    /// The script cannot be read.
+    pub(crate) fn script_asks_for(&self, tool: &str) -> Result<bool, HostError> {
+        Ok(self.provider == "scripted" && self.read_script()?.1.asks_for(tool))
+    }
+
     /// What of the script that plays the model would fail when it is played with these tools, a sentence each; nothing of another provider.
     ///
     /// # Errors
@@ -37,6 +46,8 @@ impl Launch {
         }
         let (file, script) = self.read_script()?;
         let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        Ok(script.doubts(offered).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
+        let own: Vec<String> = selectors::own_names().map(|name| name.raw).collect();
+        let known = own.iter().map(String::as_str).collect();
+        Ok(script.doubts(offered, &known).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
     }
 }

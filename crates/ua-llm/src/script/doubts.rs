@@ -8,16 +8,24 @@ use super::{Script, ScriptTurn, template};
 
 impl Script {
     /// What would fail when the script is played in a job whose model is offered the tools `offered`: tools that it asks for and that are not
-    /// among them, and results that it reads and did not ask for. A sentence each; a script may mean it, to play a model that errs.
-    pub fn doubts(&self, offered: &BTreeSet<&str>) -> Vec<String> {
+    /// among them, and results that it reads and did not ask for. A sentence each; a script may mean it, to play a model that errs. `known` are
+    /// tools that are offered elsewhere: such a name is meant.
+    pub fn doubts(&self, offered: &BTreeSet<&str>, known: &BTreeSet<&str>) -> Vec<String> {
         let mut found = Vec::new();
         let end = self.after_end.as_ref();
-        look(&mut found, "", &self.turns, end, offered);
+        look(&mut found, "", &self.turns, end, (offered, known));
         for conversation in &self.conversations {
             let of = format!(" of the conversation {:?}", conversation.when);
-            look(&mut found, &of, &conversation.turns, conversation.after_end.as_ref(), offered);
+            look(&mut found, &of, &conversation.turns, conversation.after_end.as_ref(), (offered, known));
         }
         found
+    }
+
+    /// Whether it asks for this tool anywhere.
+    pub fn asks_for(&self, tool: &str) -> bool {
+        let others = self.conversations.iter().flat_map(|one| one.turns.iter().chain(&one.after_end));
+        let turns = self.turns.iter().chain(&self.after_end).chain(others);
+        turns.flat_map(|turn| &turn.tools).any(|asked| asked.name == tool)
     }
 }
 
@@ -26,7 +34,7 @@ fn look(
     of: &str,
     turns: &[ScriptTurn],
     after_end: Option<&ScriptTurn>,
-    offered: &BTreeSet<&str>,
+    (offered, known): (&BTreeSet<&str>, &BTreeSet<&str>),
 ) {
     let mut results: BTreeSet<String> = BTreeSet::new();
     for (index, turn) in turns.iter().chain(after_end).enumerate() {
@@ -39,7 +47,8 @@ fn look(
         found.extend(missing.map(|id| format!("{place} reads the result of `{id}`, which no earlier turn asks for")));
         for (nth, tool) in turn.tools.iter().enumerate() {
             if !offered.contains(tool.name.as_str()) {
-                let meant = nearest(&tool.name, offered.iter().copied());
+                let meant =
+                    nearest(&tool.name, offered.iter().copied()).filter(|_| !known.contains(tool.name.as_str()));
                 let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
                 found.push(format!("{place} asks for the tool `{}`, which the job does not offer{meant}", tool.name));
             }
@@ -63,7 +72,7 @@ mod tests {
         }"#;
         let offered = BTreeSet::from(["mcp__ua__notify", "mcp__ua__write_local_file"]);
         assert_eq!(
-            Script::parse(text).unwrap().doubts(&offered),
+            Script::parse(text).unwrap().doubts(&offered, &BTreeSet::new()),
             [
                 "turn 1 asks for the tool `mcp__ua__notfy`, which the job does not offer; did you mean `mcp__ua__notify`?",
                 "turn 1 asks for the tool `write_local_file`, which the job does not offer; did you mean `mcp__ua__write_local_file`?",
