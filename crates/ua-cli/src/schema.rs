@@ -136,7 +136,8 @@ pub(crate) fn find(command: &str) -> Option<&'static Entry> {
 /// The page of the guide.
 #[cfg(test)]
 pub(crate) fn page() -> String {
-    let mut out = String::from(
+    let prose = |text: &str| crate::output::wrapped_to(text, 0, Some(120));
+    let mut out = prose(
         "# JSON for machines\n\n\
          Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error. \
          An error is one line of JSON there, the last one; sentences for a person (`note: …`) may come before it.\n\
@@ -156,7 +157,7 @@ pub(crate) fn page() -> String {
         };
         let item = entry.item();
         let about = item["description"].as_str().unwrap_or_default();
-        out.push_str(&format!("\n## {}\n\n{what} {about}\n", entry.title()));
+        out.push_str(&format!("\n## {}\n\n{}\n", entry.title(), prose(&format!("{what} {about}"))));
         fields(&mut out, &item);
         nested(&mut out, &item);
     }

@@ -112,7 +112,8 @@ fn arguments(tools: &[Tool]) -> String {
     for tool in tools {
         let schema = Value::Object(tool.input_schema.as_ref().clone());
         let required = schema["required"].as_array().cloned().unwrap_or_default();
-        writeln!(text, "**`{}`** {}\n", tool.name, tool.description.as_deref().unwrap_or_default()).unwrap();
+        let about = format!("**`{}`** {}", tool.name, tool.description.as_deref().unwrap_or_default());
+        writeln!(text, "{}\n", ua_testkit::docs::filled(&about)).unwrap();
         let properties = schema["properties"].as_object().unwrap();
         if properties.is_empty() {
             continue;
