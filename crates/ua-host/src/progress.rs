@@ -80,13 +80,9 @@ impl Progress {
             RunEvent::Accepted { component, changes } if changes.is_empty() => {
                 Some(format!("accepted {component}: what is new is offered from now on"))
             }
-            RunEvent::Accepted { component, changes } => {
-                // What changed stands in front of how it did.
-                let own = format!("{component}: ");
-                let texts = changes.iter().map(ToString::to_string);
-                let texts: Vec<String> =
-                    texts.map(|text| text.strip_prefix(&own).map_or(text.clone(), str::to_owned)).collect();
-                Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
+            RunEvent::Accepted { changes, .. } => {
+                let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                Some(format!("accepted as it is now: {}", line(&texts.join("; "), 300)))
             }
             RunEvent::NothingToAccept { component } => {
                 Some(format!("nothing to accept: `{component}` has not changed"))
