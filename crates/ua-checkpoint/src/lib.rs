@@ -33,6 +33,7 @@
 mod checkpoint;
 mod cursor;
 mod error;
+mod shorten;
 mod snapshot;
 mod stored;
 mod truncate;
@@ -40,5 +41,6 @@ mod truncate;
 pub use checkpoint::Checkpoint;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
+pub use shorten::shorten_newest;
 pub use snapshot::{ArtifactRef, BudgetsUsed, Snapshot};
 pub use truncate::{Estimate, MeasuredHistory, Past, View, Window, estimate_tokens, tokens_of_bytes};

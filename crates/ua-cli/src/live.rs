@@ -209,6 +209,7 @@ impl State {
             | RunEvent::ImagesLeftOut { .. }
             | RunEvent::ReplyShortened { .. }
             | RunEvent::HistoryCut { .. }
+            | RunEvent::NewestShortened { .. }
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }
             | RunEvent::SessionForgotten { .. }

@@ -116,6 +116,10 @@ impl Progress {
             RunEvent::HistoryCut { turn, perhaps: true } => Some(format!(
                 "turn {turn} · refused, perhaps because it is too long for the model; asking again with less of the history"
             )),
+            RunEvent::NewestShortened { turn } => Some(format!(
+                "turn {turn} · what came last is too long for the model: it is shown the beginning and the end of the longest texts; the run keeps \
+                 them whole"
+            )),
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
@@ -364,6 +368,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         }
         RunEvent::ImagesLeftOut { turn, why } => json!({"event": "images_left_out", "turn": turn, "why": why}),
         RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
+        RunEvent::NewestShortened { turn } => json!({"event": "newest_shortened", "turn": turn}),
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }

@@ -1,5 +1,5 @@
-//! From the stored history to the messages of one request: cut to what fits, blobs put in their places, images behind their results,
-//! the files of the job behind the job.
+//! From the stored history to the messages of one request: cut to what fits, blobs put in their places, the newest turn shortened where it
+//! alone is too long, images behind their results, the files of the job behind the job.
 //!
 //! Granular Execution PRD §8.1 and §8.2. A pure view: the stored history keeps its references and all of its messages. A blob that
 //! is missing or damaged ends the drive before anything is sent; a store that cannot be read is an error like any other of its
@@ -7,15 +7,15 @@
 
 use std::collections::BTreeSet;
 
-use ua_checkpoint::{MeasuredHistory, Window};
+use ua_checkpoint::{MeasuredHistory, Window, shorten_newest};
 use ua_core::{BlobRef, Block, Blocks, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
 use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, LedgerStore, RunRecord, RunStore, Store};
 
 use crate::error::RunError;
-use crate::fit::Fit;
-use crate::images::add_images;
-use crate::input_files::{add_input_files, input_tokens};
+use crate::fit::Limits;
+use crate::images::{NEWEST, add_images, places_of_images};
+use crate::input_files::{IMAGE_TOKENS, add_input_files, input_tokens};
 use crate::ports::RunSettings;
 
 /// Messages of the last request that had large results in them, as they are stored and as they were sent: what a blob holds never changes, so
@@ -39,16 +39,15 @@ pub(crate) async fn compose(
     history: &MeasuredHistory,
     run: &RunRecord,
     settings: &RunSettings,
-    fit: Fit,
+    limits: Limits,
     refused: &BTreeSet<String>,
     filled: &mut Filled,
     store: &dyn Store,
 ) -> Result<Composed, RunError> {
-    let wanted = run.spec.settings.history_max_tokens;
-    let max_tokens = fit.history(settings.history_tokens.map_or(wanted, |most| most.min(wanted)));
+    let max_tokens = limits.wanted;
     let system_tokens = (settings.system.len() as u64).div_ceil(4) + input_tokens(&run.spec, settings.images);
     let view = history.view(Window { max_tokens, system_tokens });
-    let over = (!view.fits).then_some(max_tokens);
+    let fits = view.fits;
     let mut messages: Vec<Message> = view.messages().cloned().collect();
     check_history(&messages).map_err(|why| RunError::History { why })?;
     let before = std::mem::take(filled);
@@ -66,11 +65,26 @@ pub(crate) async fn compose(
             filled.0.push((stored, message.blocks.clone()));
         }
     }
+    let taken = limits.taken.filter(|_| !fits).map(|max_tokens| Window { max_tokens, system_tokens });
+    let (shortened, most_images) =
+        taken.map_or((false, NEWEST), |taken| shorten(&mut messages, taken, settings.images));
     let shown = add_input_files(&mut messages, run, settings.images, store).await?;
     if settings.images {
-        add_images(&mut messages, shown, refused, run, store).await?;
+        add_images(&mut messages, (most_images, shown), refused, run, store).await?;
     }
-    Ok(Composed { messages, over })
+    let over = (!fits && !shortened).then_some(max_tokens);
+    Ok(Composed { messages, over, shortened })
+}
+
+/// Shortens the newest turn, which alone is over what the model takes. Says whether that was needed, and how many images there is room for: half
+/// of what is taken is for them, if there are any.
+fn shorten(messages: &mut [Message], taken: Window, reads_images: bool) -> (bool, usize) {
+    let room = taken.max_tokens.saturating_sub(taken.system_tokens) / 2 / IMAGE_TOKENS;
+    let most = usize::try_from(room).unwrap_or(NEWEST).min(NEWEST);
+    let images = if reads_images { places_of_images(messages).min(most) } else { 0 };
+    let max_tokens = taken.max_tokens.saturating_sub(images as u64 * IMAGE_TOKENS);
+    let shortened = shorten_newest(messages, Window { max_tokens, ..taken });
+    (shortened, most)
 }
 
 /// Puts large results in their places; says whether all of them are there.
@@ -97,6 +111,8 @@ pub(crate) struct Composed {
     pub messages: Vec<Message>,
     /// The most tokens of history, when the job and the newest messages alone are over it.
     pub over: Option<u64>,
+    /// Whether the newest messages are shown in part, since they alone are over what the model takes.
+    pub shortened: bool,
 }
 
 /// The calls of a run, with those of the history that a fork took over.
@@ -172,6 +188,8 @@ mod tests {
         rules::run_submitted(run, None).0
     }
 
+    const LIMITS: Limits = Limits { wanted: 128_000, taken: None };
+
     fn settings() -> RunSettings {
         RunSettings {
             model: "m".into(),
@@ -202,14 +220,13 @@ mod tests {
         // No store has it: whoever reads it fails.
         let (store, run, settings) = (MemStore::new(), run(), settings());
         let mut nothing = Filled::default();
-        let read = compose(&history, &run, &settings, Fit::default(), &BTreeSet::new(), &mut nothing, &store).await;
+        let read = compose(&history, &run, &settings, LIMITS, &BTreeSet::new(), &mut nothing, &store).await;
         assert!(matches!(read.err(), Some(RunError::BlobMissing { .. })));
         let whole = result("large".into());
         let mut filled = Filled(vec![(stored.clone(), whole.clone())]);
         for _ in 0..2 {
-            let composed = compose(&history, &run, &settings, Fit::default(), &BTreeSet::new(), &mut filled, &store)
-                .await
-                .unwrap();
+            let composed =
+                compose(&history, &run, &settings, LIMITS, &BTreeSet::new(), &mut filled, &store).await.unwrap();
             assert!(composed.messages[2].blocks.is_one_with(&whole));
             assert!(history.messages()[2].blocks.is_one_with(&stored), "the history keeps its references");
         }

@@ -188,6 +188,10 @@ struct Driver<'a> {
     cut_for: Option<u32>,
     /// Calls that may have been what the evidence lacked when it was looked at last.
     undeclared: Vec<Undeclared>,
+    /// Whether the last request has its newest turn in part.
+    is_shortened: bool,
+    /// The turn of which somebody was told that.
+    told_shortened: Option<u32>,
     /// How the reply ended that is to be recorded.
     ending: Ending,
     corrected_at: Option<Timestamp>,
@@ -237,6 +241,8 @@ impl<'a> Driver<'a> {
             cut_for: None,
             undeclared: Vec::new(),
             ending: Ending::default(),
+            is_shortened: false,
+            told_shortened: None,
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),

@@ -17,6 +17,10 @@ const PLAIN: u64 = 1_000;
 const WIDEST: u64 = 8_000;
 /// Steps of the scale: a cut that moves with every request would spoil the provider's prompt cache.
 const STEP: u64 = 125;
+/// After how many requests in a row that were too long the next ones are cut to half.
+const GENTLE_CUTS: u32 = 2;
+/// Tokens of a history that every model takes.
+const SMALL: u64 = 1_000;
 
 /// What is known about how large requests may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +31,24 @@ pub(crate) struct Fit {
     at_most: Option<u64>,
     /// The estimated tokens of the largest request that was answered; zero before the first.
     answered: u64,
+    /// How often in a row a request was too long.
+    cuts: u32,
+    /// How often in a row one was taken for too long that was refused without saying so.
+    guesses: u32,
+}
+
+/// How much of a history a request may carry, in estimated tokens, system prompt included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Beyond it the middle is left out.
+    pub wanted: u64,
+    /// Beyond it the newest turn is shortened as well, since the model does not take more. Nothing as long as that is not known.
+    pub taken: Option<u64>,
 }
 
 impl Default for Fit {
     fn default() -> Self {
-        Self { scale: PLAIN, at_most: None, answered: 0 }
+        Self { scale: PLAIN, at_most: None, answered: 0, cuts: 0, guesses: 0 }
     }
 }
 
@@ -51,6 +68,7 @@ impl Fit {
     /// Learns from one request that was answered.
     pub(crate) fn learn(&mut self, estimate: &Estimate, end: RequestEnd) {
         self.answered = self.answered.max(estimate.input_tokens);
+        (self.cuts, self.guesses) = (0, 0);
         if let RequestEnd::Actual(usage) = end {
             let (estimated, counted) = (estimate.input_tokens, usage.total() - usage.output_tokens);
             if estimated >= TELLING_TOKENS {
@@ -64,11 +82,26 @@ impl Fit {
         self.scale = self.scale.max(told.min(WIDEST).next_multiple_of(STEP));
     }
 
-    /// A request was too long: the next one has two thirds of its history.
+    /// A request was too long: the next one has two thirds of its history, and after a few such half of it.
     pub(crate) fn cut_below(&mut self, request: &ModelRequest, estimate: &Estimate) {
-        let tools = serde_json::to_string(&request.tools).map_or(0, |json| json.len() as u64) / 4;
-        let history = estimate.input_tokens.saturating_sub(tools);
-        let less = (history / 3 * 2).max(1);
+        let history = estimate.input_tokens.saturating_sub(tools_of(request));
+        let less = if self.cuts < GENTLE_CUTS { history / 3 * 2 } else { history / 2 };
+        self.cuts = self.cuts.saturating_add(1);
+        self.keep_below(less);
+    }
+
+    /// A request was perhaps too long: the next one has two thirds of its history, and the one after it no more than what was answered before.
+    pub(crate) fn guess_below(&mut self, request: &ModelRequest, estimate: &Estimate) {
+        let tools = tools_of(request);
+        let less = estimate.input_tokens.saturating_sub(tools) / 3 * 2;
+        let answered = self.answered.saturating_sub(tools).max(SMALL);
+        let less = if self.guesses == 0 || self.answered == 0 { less } else { less.min(answered) };
+        self.guesses = self.guesses.saturating_add(1);
+        self.keep_below(less);
+    }
+
+    fn keep_below(&mut self, tokens: u64) {
+        let less = tokens.max(1);
         self.at_most = Some(self.at_most.map_or(less, |at_most| at_most.min(less)));
     }
 
@@ -87,10 +120,22 @@ impl Fit {
         self.at_most.map_or(scaled, |at_most| at_most.min(scaled))
     }
 
+    /// How much a request may carry of a history of which the job wants so many tokens at most, with a model that takes so many, where that is
+    /// known.
+    pub(crate) fn limits(&self, wanted: u64, known: Option<u64>) -> Limits {
+        let wanted = self.history(known.map_or(wanted, |known| known.min(wanted)));
+        Limits { wanted, taken: known.map(|known| self.history(known)).or(self.at_most) }
+    }
+
     /// What so many estimated tokens are likely to count as.
     pub(crate) fn counted(&self, tokens: u64) -> u64 {
         tokens.saturating_mul(self.scale) / PLAIN
     }
+}
+
+/// What the tools of a request cost.
+fn tools_of(request: &ModelRequest) -> u64 {
+    serde_json::to_string(&request.tools).map_or(0, |json| json.len() as u64) / 4
 }
 
 #[cfg(test)]
@@ -101,6 +146,19 @@ mod tests {
 
     fn estimate(input_tokens: u64) -> Estimate {
         Estimate { input_tokens, output_tokens: 10, price: None }
+    }
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: vec![Message::user(Origin::Prompt, "hi")],
+            tools: vec![].into(),
+            max_output_tokens: 10,
+            temperature_milli: None,
+            seed: None,
+            output_schema: None,
+        }
     }
 
     fn told(fit: &mut Fit, estimated: u64, counted: u64) {
@@ -123,16 +181,7 @@ mod tests {
 
     #[test]
     fn what_was_too_long_is_cut_to_less_each_time() {
-        let request = ModelRequest {
-            model: "m".into(),
-            system: String::new(),
-            messages: vec![Message::user(Origin::Prompt, "hi")],
-            tools: vec![].into(),
-            max_output_tokens: 10,
-            temperature_milli: None,
-            seed: None,
-            output_schema: None,
-        };
+        let request = request();
         let mut fit = Fit::default();
         fit.cut_below(&request, &estimate(90_000));
         assert_eq!(fit.history(128_000), 60_000);
@@ -140,6 +189,41 @@ mod tests {
         assert_eq!(fit.history(128_000), 40_000);
         fit.cut_below(&request, &estimate(90_000));
         assert_eq!(fit.history(128_000), 40_000);
+        // From then on it is halved, until something is answered.
+        fit.cut_below(&request, &estimate(40_000));
+        assert_eq!(fit.history(128_000), 20_000);
+        told(&mut fit, 20_000, 20_000);
+        fit.cut_below(&request, &estimate(30_000));
+        assert_eq!(fit.history(128_000), 20_000);
+        fit.cut_below(&request, &estimate(20_000));
+        assert_eq!(fit.history(128_000), 13_332);
+    }
+
+    #[test]
+    fn a_second_guess_is_no_more_than_what_was_answered() {
+        let (mut fit, request) = (Fit::default(), request());
+        told(&mut fit, 3_000, 3_000);
+        fit.guess_below(&request, &estimate(90_000));
+        assert_eq!(fit.history(128_000), 60_000);
+        fit.guess_below(&request, &estimate(60_000));
+        assert_eq!(fit.history(128_000), 3_000);
+        let mut nothing = Fit::default();
+        nothing.guess_below(&request, &estimate(90_000));
+        nothing.guess_below(&request, &estimate(60_000));
+        assert_eq!(nothing.history(128_000), 40_000);
+    }
+
+    #[test]
+    fn what_a_model_takes_is_known_by_its_name_or_by_a_refusal() {
+        let mut fit = Fit::default();
+        assert_eq!(fit.limits(128_000, None), Limits { wanted: 128_000, taken: None });
+        assert_eq!(fit.limits(128_000, Some(800_000)), Limits { wanted: 128_000, taken: Some(800_000) });
+        assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 6_000, taken: Some(6_000) });
+        told(&mut fit, 2_000, 4_000);
+        assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 3_000, taken: Some(3_000) });
+        fit.cut_below(&request(), &estimate(3_000));
+        assert_eq!(fit.limits(128_000, Some(6_000)), Limits { wanted: 2_000, taken: Some(2_000) });
+        assert_eq!(fit.limits(128_000, None), Limits { wanted: 2_000, taken: Some(2_000) });
     }
 
     #[test]

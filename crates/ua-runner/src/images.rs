@@ -15,7 +15,7 @@ use crate::error::RunError;
 use crate::picture::Picture;
 
 /// The most images of a request.
-const NEWEST: usize = 8;
+pub(crate) const NEWEST: usize = 8;
 
 /// The most Base64 of all of them: providers refuse requests of some ten megabytes more.
 pub(crate) const MAX_BYTES: usize = 16_000_000;
@@ -24,14 +24,14 @@ pub(crate) const MAX_BYTES: usize = 16_000_000;
 const PLACES: [&str; 2] = ["[image", "[resource"];
 
 /// Puts the newest images of the results in `messages` behind them. One that cannot be read, or that no model takes, stays a place in
-/// the text; so do those of results that are errors, in which providers take texts alone, and those of the tool uses in `refused`. `taken` bytes
-/// of Base64 are in the request already.
+/// the text; so do those of results that are errors, in which providers take texts alone, and those of the tool uses in `refused`. At most `most`
+/// are; `taken` bytes of Base64 are in the request already.
 ///
 /// # Errors
 /// `Store` when the store cannot be read.
 pub(crate) async fn add_images(
     messages: &mut [Message],
-    taken: usize,
+    (most, taken): (usize, usize),
     refused: &BTreeSet<String>,
     run: &RunRecord,
     store: &dyn Store,
@@ -40,7 +40,7 @@ pub(crate) async fn add_images(
         return Ok(());
     }
     let calls = calls_of(store, run).await?;
-    let (mut left, mut bytes) = (NEWEST, MAX_BYTES.saturating_sub(taken));
+    let (mut left, mut bytes) = (most, MAX_BYTES.saturating_sub(taken));
     for message in messages.iter_mut().rev() {
         let places: Vec<String> = message.blocks.iter().filter_map(place_in).map(str::to_owned).collect();
         for tool_use_id in places.iter().rev().filter(|id| !refused.contains(*id)) {
@@ -54,6 +54,17 @@ pub(crate) async fn add_images(
         }
     }
     Ok(())
+}
+
+/// How many places of images the results in `messages` have.
+pub(crate) fn places_of_images(messages: &[Message]) -> usize {
+    let places = |block: &Block| match block {
+        Block::ToolResult { content, is_error: false, .. } => {
+            PLACES.iter().map(|place| content.matches(place).count()).sum()
+        }
+        Block::ToolResult { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => 0,
+    };
+    messages.iter().flat_map(|message| message.blocks.iter()).map(places).sum()
 }
 
 /// The tool use of a result that has the place of an image in it.

@@ -26,7 +26,7 @@ const MAX_FILES: usize = 16;
 const MAX_TEXT_BYTES: u64 = 200_000;
 
 /// What an image costs where tokens are estimated: about what a large one does.
-const IMAGE_TOKENS: u64 = 1_600;
+pub(crate) const IMAGE_TOKENS: u64 = 1_600;
 
 /// Why a file of a job cannot be given to its model.
 #[derive(Debug, thiserror::Error)]

@@ -154,6 +154,12 @@ pub enum RunEvent {
         /// The refusal does not say that it is for the length.
         perhaps: bool,
     },
+    /// What came last is by itself longer than the model takes: the longest of its texts are shown by their beginning and end. What is stored
+    /// stays whole. Told once for a turn.
+    NewestShortened {
+        /// The turn asked for.
+        turn: u32,
+    },
     /// The provider does not know the conversation any more; the whole history is sent.
     SessionForgotten {
         /// The turn asked for.

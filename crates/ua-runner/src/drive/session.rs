@@ -54,9 +54,9 @@ impl Session {
 }
 
 impl Driver<'_> {
-    /// What the provider knows of `request`, which was measured last, as far as it keeps anything.
+    /// What the provider knows of `request`, which was measured last, as far as it keeps anything. It has whole what is shown in part.
     pub(super) fn known_of(&self, request: &ModelRequest) -> Option<KnownPrefix> {
-        let kept = self.session.committed.as_ref().filter(|_| self.ports.llm.keeps_replies())?;
+        let kept = self.session.committed.as_ref().filter(|_| self.ports.llm.keeps_replies() && !self.is_shortened)?;
         kept.known_of(request, &self.measurer)
     }
 

@@ -145,7 +145,11 @@ impl Driver<'_> {
                             is_sure = failure.is_too_long,
                             "the request is too long for the model, cutting the history"
                         );
-                        self.fit.cut_below(request, estimate);
+                        if failure.is_too_long {
+                            self.fit.cut_below(request, estimate);
+                        } else {
+                            self.fit.guess_below(request, estimate);
+                        }
                     }
                     // Where nothing more can be left out, the same request would be refused for the same reason.
                     let may_be_cut = failure.is_too_long || failure.may_be_too_long;

@@ -55,9 +55,17 @@ impl Driver<'_> {
     /// The request that the history, the tools and the settings make now, with its size.
     pub(super) async fn composed(&mut self) -> Result<(ModelRequest, Measured), RunError> {
         let store = self.ports.store.as_ref();
+        let mut limits = self.fit.limits(self.run.spec.settings.history_max_tokens, self.settings.history_tokens);
+        // Who keeps the conversation itself has all of it already.
+        limits.taken = limits.taken.filter(|_| self.ports.llm.conversation() == Conversation::InTheRequest);
         let composed =
-            compose(&self.history, &self.run, self.settings, self.fit, &self.refused_images, &mut self.filled, store)
+            compose(&self.history, &self.run, self.settings, limits, &self.refused_images, &mut self.filled, store)
                 .await?;
+        self.is_shortened = composed.shortened;
+        let turn = self.machine.committed() + 1;
+        if composed.shortened && self.told_shortened.replace(turn) != Some(turn) {
+            (self.ports.watcher)(RunEvent::NewestShortened { turn });
+        }
         if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
             (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens });
         }

@@ -11,7 +11,7 @@ use crate::iteration::IterationEnd;
 use crate::retry::{Refusal, ThinkFailure, Tries};
 
 /// How often a history is cut harder before the job counts as too long for its model.
-const MAX_CUTS: u32 = 6;
+const MAX_CUTS: u32 = 12;
 /// How often a history is cut on the guess that it was too long.
 const MAX_GUESSES: u32 = 2;
 /// How many tools are left out for one reply before it is the provider, and not the tools, that something is wrong with.

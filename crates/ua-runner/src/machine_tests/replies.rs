@@ -47,7 +47,7 @@ fn what_breaks_off_is_waited_out_and_said_to_be_billed() {
 fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let long = ThinkFailure { is_too_long: true, refused: Some(Refusal::Request), ..failure(true, false) };
-    for _ in 0..6 {
+    for _ in 0..12 {
         feed(&mut machine, [reserved(), Event::Thought(Err(long.clone()))]);
         assert_eq!(machine.command(), Command::Reserve { turn: 1 });
     }

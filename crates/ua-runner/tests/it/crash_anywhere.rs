@@ -30,6 +30,7 @@ mod scenario;
 mod server;
 mod sessions;
 mod siblings;
+mod small_context;
 mod taint;
 mod tasks;
 mod turn_guard;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
+use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens, shorten_newest};
 use ua_core::{Block, Env, Message, Origin, Role, ToolUse};
 use ua_llm::{
     ChatConfig, ChatProvider, KeptReply, LlmProvider, ModelRequest, OpenAiConfig, OpenAiProvider, Silent, ToolOffer,
@@ -45,6 +45,7 @@ fn call() -> impl Strategy<Value = Call> {
         "[a-z ]{0,12}".prop_map(|text| json!({"path": text, "n": 9_007_199_254_740_993_u64})),
         Just(json!("{\"path\": \"cut")),
         Just(json!([1, 2])),
+        (1..900_usize).prop_map(|n| json!({"body": "two\n\"lines\"".repeat(n), "numbers": vec![n; n % 400]})),
         Just(Value::Null),
     ];
     let result = prop_oneof![
@@ -116,6 +117,13 @@ fn cut(messages: &[Message], max_tokens: u64) -> Vec<Message> {
     let mut history = MeasuredHistory::new(estimate_tokens);
     history.extend(messages.iter().cloned());
     history.view(Window { max_tokens, system_tokens: 4 }).messages().cloned().collect()
+}
+
+/// The same of which everything that a model wrote or a tool answered is in part, as the newest turn is where it alone is too long.
+fn shortened(messages: &[Message], max_tokens: u64) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    shorten_newest(&mut messages, Window { max_tokens, system_tokens: 4 });
+    messages
 }
 
 fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
@@ -190,6 +198,7 @@ fn every_history_is_taken_by_every_wire() {
             let whole = history(&turns);
             wires.take(&whole)?;
             wires.take(&cut(&whole, max_tokens))?;
+            wires.take(&shortened(&whole, max_tokens))?;
             // A fork shares what came up to a turn, says another thing first, and is told that it is one.
             let mut fork = history(&turns[..at.min(turns.len())]);
             fork[0] = Message::user(Origin::Prompt, "Do something else.");

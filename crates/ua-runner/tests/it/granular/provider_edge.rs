@@ -97,6 +97,88 @@ async fn another_refusal_of_a_large_request_is_told_after_two_guesses() {
     assert_eq!(charged, 3, "what is refused is free");
 }
 
+/// Turns that are by themselves longer than what the model takes: in one result, in several, in arguments and in a text of its own.
+fn turns_that_are_too_long() -> [serde_json::Value; 4] {
+    let read = json!({"name": "mcp__shop__list_page", "input": {}});
+    let order = |article: &str| json!({"name": "mcp__shop__place_order", "input": {"article": article}});
+    [
+        json!({"tools": [read]}),
+        json!({"tools": [read, read, read, read]}),
+        json!({"tools": [order(&"a long name ".repeat(6_000))]}),
+        json!({"text": "many words ".repeat(6_000), "tools": [order("pen")]}),
+    ]
+}
+
+/// A shop whose first turn is this one; its model takes 4000 tokens.
+fn begins_with(turn: &serde_json::Value, overflow: Overflow) -> Shop {
+    let script = json!({"turns": [
+        {"tools": [{"name": "mcp__shop__list_stock", "input": {}}]},
+        turn,
+        {"tools": [{"name": "mcp__shop__list_stock", "input": {}}]},
+        {"text": "Done."},
+    ]});
+    let shop = Shop::with_tools(&script.to_string(), POLICY, done, |tools, _| {
+        let page = "stock and \"more\" stock.\n".repeat(7_000);
+        tools.with(spec("list_page", &json!({})), move |_: LocalCall| {
+            let page = page.clone();
+            async move { Ok(json!({ "page": page })) }
+        })
+    });
+    shop.model.context.store(4_000, Ordering::SeqCst);
+    *shop.model.overflow.lock().unwrap() = overflow;
+    shop
+}
+
+/// However long the newest turn is, and in whichever way a provider refuses it, the run lives.
+#[tokio::test]
+async fn a_run_does_not_die_of_its_newest_turn() {
+    for overflow in [Overflow::Said, Overflow::Unsaid("Bad Request")] {
+        for (number, turn) in turns_that_are_too_long().iter().enumerate() {
+            let mut shop = begins_with(turn, overflow);
+            let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+            let kept = told.clone();
+            shop.host.watcher = std::sync::Arc::new(move |event| {
+                if let RunEvent::NewestShortened { turn } = event {
+                    kept.lock().unwrap().push(turn);
+                }
+            });
+            let outcome = shop.run().await.unwrap();
+            assert!(
+                matches!(&outcome, StepOutcome::Complete { final_output, .. } if final_output == "Done."),
+                "{overflow:?}, {number}: {outcome:?}"
+            );
+            assert!(shop.requests() <= 16, "{overflow:?}, {number}: {}", shop.requests());
+            let told = told.lock().unwrap().clone();
+            assert_eq!(told, [3], "{overflow:?}, {number}: it is told once, of the turn that was too long");
+        }
+    }
+}
+
+/// Where the model's context is known, nothing that is too long is sent, and every process sends the same.
+#[tokio::test]
+async fn what_a_model_takes_is_known_before_anything_is_sent() {
+    for (number, turn) in turns_that_are_too_long().iter().enumerate() {
+        let mut digests = Vec::new();
+        for leaves in [false, true] {
+            let mut shop = begins_with(turn, Overflow::Said);
+            shop.step.agent.history_tokens = Some(3_000);
+            if leaves {
+                shop.leave_after_turn(2).await;
+            }
+            let outcome = shop.run().await.unwrap();
+            assert!(matches!(&outcome, StepOutcome::Complete { .. }), "{number}: {outcome:?}");
+            let records = shop.records().await;
+            let refused = records.requests.iter().filter(|request| request.status != RequestStatus::Actual).count();
+            assert_eq!((refused, shop.requests()), (0, 4), "{number}");
+            // What is stored stays whole.
+            let stored: u64 = records.messages.iter().map(|record| ua_store::message_bytes(&record.message)).sum();
+            assert!(stored > 60_000, "{number}: {stored}");
+            digests.push(records.requests.iter().map(|request| request.request_sha256).collect::<Vec<_>>());
+        }
+        assert_eq!(digests[0][..2], digests[1][..2], "{number}");
+    }
+}
+
 /// What cannot be cut is not sent again: the job alone is too long.
 #[tokio::test]
 async fn a_job_that_is_too_long_by_itself_is_refused_once() {
