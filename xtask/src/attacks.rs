@@ -12,6 +12,7 @@ mod files;
 mod inherit;
 mod later;
 mod limits;
+mod pulls;
 mod python;
 mod sandbox;
 mod trust;
@@ -29,6 +30,7 @@ fn attacks() -> Vec<Scenario> {
         words::ATTACKS,
         limits::ATTACKS,
         later::ATTACKS,
+        pulls::ATTACKS,
     ]
     .into_iter()
     .flat_map(|class| class.iter().copied())

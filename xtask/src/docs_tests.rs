@@ -301,6 +301,9 @@ fn crates_with_lints_of_their_own_keep_those_of_all() {
         ("ua-toolserver", files.to_vec()),
         ("ua-cli", [&files[..], &folders, &workspaces].concat()),
         ("ua-host", workspaces.to_vec()),
+        ("ua-llm", [&files[..], &folders].concat()),
+        ("ua-claude-code", [&files[..], &folders].concat()),
+        ("ua-report", [&files[..], &folders].concat()),
     ] {
         let own = read(root.join("crates").join(name).join("clippy.toml"));
         let missing: Vec<_> = lines(&all).difference(&lines(&own)).cloned().collect();

@@ -276,7 +276,10 @@ fn who_is_left(path: &Path) -> String {
     if life::is_held(path).unwrap_or(false) {
         return format!("a process that cannot be seen from here still holds {}", life::path(path).display());
     }
-    match File::open(path).ok().as_ref().and_then(read_record) {
+    // In a folder into which a checkout may have put a pipe of this name.
+    let file = path.parent().zip(path.file_name());
+    let file = file.and_then(|(folder, name)| Folder::open(folder).ok()?.open_file(name).ok());
+    match file.as_ref().and_then(read_record) {
         Some(record) => {
             format!("the lock {} is still held; process {} (`{}`) took it", path.display(), record.pid, record.command)
         }
