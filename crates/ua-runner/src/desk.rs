@@ -239,8 +239,7 @@ impl Desk {
         };
         (self.watcher)(RunEvent::ToolsListed { tools: specs.clone() });
         // A step is opened behind the first list that there was.
-        let begins = run.current_step_id.is_none() && run.parent_run_id.is_none();
-        if let Some(why) = self.judge.as_ref().filter(|_| begins).and_then(|judge| judge(&specs)) {
+        if let Some(why) = self.judge.as_ref().filter(|_| begins(run)).and_then(|judge| judge(&specs)) {
             return Err(DispatchError::Unfit { why }.into());
         }
         if self.children.is_some() {
@@ -327,6 +326,12 @@ impl Desk {
         let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
         self.seams.sub_agents(Arc::new(agents), store, lease, driver)
     }
+}
+
+/// Whether a run begins with a contract that somebody wrote for it: a new run, or a fork. A task's is what a model wrote, within the one above
+/// it, and an iteration begins with that of the run.
+fn begins(run: &RunRecord) -> bool {
+    run.current_step_id.is_none() && (run.parent_run_id.is_none() || run.forked_at.is_some())
 }
 
 /// Why a desk could not be opened.

@@ -96,8 +96,3 @@ pub use ua_resume::{IterationLine, JobChange, ModelUsage, UsageSummary, iteratio
 pub use watch::{RunEvent, Watcher};
 pub use worker::{WorkError, Worked, Worker};
 pub use workspace::{Workspace, WorkspaceError};
-
-/// The guide's code runs as a test of this crate.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/library.md")]
-struct LibraryGuide;

@@ -41,7 +41,7 @@
 //! - [`tool()`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
 //! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
 //!   others over MCP, or the built-in ones.
-//! - [`Runs`]: start, resume, stream, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
+//! - [`Runs`]: start, resume, stream, stop, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
 //! - [`Error`]: why a step could not be driven. How it went is never an error.
 //!
 //! # Features
@@ -94,7 +94,7 @@ pub use ua_core::{
 };
 pub use ua_dispatch::CallProgress;
 pub use ua_llm::ModelFacts;
-pub use ua_runner::{Differs, RunEvent, StepOutcome as Outcome};
+pub use ua_runner::{Differs, RunEvent, StepOutcome as Outcome, UsageSummary};
 pub use ua_store::{Answer, Choice, Forgotten, QuestionKind, QuestionRecord, RunRecord};
 
 /// The crates below, for what this one has no word for.
@@ -119,7 +119,7 @@ pub mod prelude {
     pub use crate::OpenAi;
     #[cfg(feature = "mcp")]
     pub use crate::Servers;
-    pub use crate::{Answer, Call, Error, Failure, Model, Outcome, Runs, Step, tool};
+    pub use crate::{Answer, Call, Choice, Component, Error, Failure, Model, Outcome, RunEvent, Runs, Step, tool};
 }
 
 /// Programs use these with the derives of the prelude.
@@ -129,3 +129,7 @@ pub use {schemars, serde, serde_json};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/five-minutes.md")]
 struct FiveMinutes;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct LibraryGuide;

@@ -21,7 +21,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model of any provider, by the provider's name of it. Nothing is taken to be known about it.
+    /// A model of any provider, by the provider's name of it. Nothing is taken to be known about it, its key neither: say it with
+    /// [`Model::secret`], and what it is with [`Model::with_facts`].
     pub fn of(provider: Arc<dyn LlmProvider>, name: impl Into<String>) -> Self {
         Self { provider, name: name.into(), secrets: Vec::new(), facts: ModelFacts::default() }
     }
@@ -36,19 +37,31 @@ impl Model {
     }
 
     /// The same model, about which this is known: the tokens of its context bound the history that it is sent, and a model that is
-    /// `structured` is given the schema of a typed result with each request.
+    /// `structured` is given the schema of a typed result with each request. A price here counts for nothing:
+    /// [`Step::prices`](crate::Step::prices) says what tokens cost.
     #[must_use]
     pub fn with_facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts;
         self
     }
 
+    /// The same model, with a value that must not be kept of what it and tools answer: the key that its provider was given.
+    #[must_use]
+    pub fn secret(mut self, name: &str, value: &str) -> Self {
+        self.secrets.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A model of a provider that is given this key, with what is known about it.
     #[cfg(any(feature = "anthropic", feature = "openai"))]
-    fn known(provider: Arc<dyn LlmProvider>, name: &str, variable: &str, key: Option<String>) -> Self {
-        let table = ModelTable::shipped();
-        let facts = table.find(provider.name(), name).cloned().unwrap_or_default();
-        let secrets = key.map(|key| (variable.to_owned(), key)).into_iter().collect();
-        Self { provider, name: name.to_owned(), secrets, facts }
+    fn known(provider: Arc<dyn LlmProvider>, name: &str, key: Option<&str>) -> Self {
+        let facts = ModelTable::shipped().find(provider.name(), name).cloned().unwrap_or_default();
+        let secret = format!("key of {}", provider.name());
+        let model = Self::of(provider, name).with_facts(facts);
+        match key {
+            Some(key) => model.secret(&secret, key),
+            None => model,
+        }
     }
 }
 
@@ -79,14 +92,25 @@ impl Anthropic {
     /// # Errors
     /// [`Error::Model`] when there is no key, or key or address cannot be used.
     pub fn from_env(model: &str) -> Result<Model, Error> {
-        let key = key("ANTHROPIC_API_KEY")?;
-        let mut config = ua_llm::AnthropicConfig::new(key.clone().into());
-        if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+        Self::at(model, &key("ANTHROPIC_API_KEY")?, crate::env::var("ANTHROPIC_BASE_URL"))
+    }
+
+    /// The model of that name behind the public API, with a key that the program has from elsewhere. It is taken out of what is kept.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when the key cannot be used.
+    pub fn with_key(model: &str, key: &str) -> Result<Model, Error> {
+        Self::at(model, key, None)
+    }
+
+    fn at(model: &str, key: &str, base_url: Option<String>) -> Result<Model, Error> {
+        let mut config = ua_llm::AnthropicConfig::new(key.to_owned().into());
+        if let Some(base_url) = base_url {
             check_is_private(&base_url)?;
             config.base_url = base_url;
         }
         let provider = ua_llm::AnthropicProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, "ANTHROPIC_API_KEY", Some(key)))
+        Ok(Model::known(Arc::new(provider), model, Some(key)))
     }
 }
 
@@ -120,13 +144,24 @@ impl OpenAi {
     /// # Errors
     /// [`Error::Model`] when there is no key, or key or address cannot be used.
     pub fn from_env(model: &str) -> Result<Model, Error> {
-        let key = key("OPENAI_API_KEY")?;
-        let mut config = ua_llm::OpenAiConfig::new(key.clone().into());
-        if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        Self::at(model, &key("OPENAI_API_KEY")?, crate::env::var("OPENAI_BASE_URL"))
+    }
+
+    /// The model of that name behind OpenAI's own Responses API, with a key that the program has from elsewhere. It is taken out of what is kept.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when the key cannot be used.
+    pub fn with_key(model: &str, key: &str) -> Result<Model, Error> {
+        Self::at(model, key, None)
+    }
+
+    fn at(model: &str, key: &str, base_url: Option<String>) -> Result<Model, Error> {
+        let mut config = ua_llm::OpenAiConfig::new(key.to_owned().into());
+        if let Some(base_url) = base_url {
             config.base_url = base_url;
         }
         let provider = ua_llm::OpenAiProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, "OPENAI_API_KEY", Some(key)))
+        Ok(Model::known(Arc::new(provider), model, Some(key)))
     }
 
     /// The same behind Chat Completions, which llama.cpp, vLLM, Ollama and many others speak. A server on this machine needs no key.
@@ -134,12 +169,24 @@ impl OpenAi {
     /// # Errors
     /// [`Error::Model`] when key or address cannot be used.
     pub fn chat_from_env(model: &str) -> Result<Model, Error> {
-        let key = crate::env::var("OPENAI_API_KEY");
-        let mut config = ua_llm::ChatConfig::new(key.clone().map(Into::into));
-        if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        Self::chat_at(model, crate::env::var("OPENAI_API_KEY").as_deref(), crate::env::var("OPENAI_BASE_URL"))
+    }
+
+    /// The same behind the Chat Completions of the server at `base_url`, by https unless it is on this machine, with a key that the program has from
+    /// elsewhere, if the server takes one.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when key or address cannot be used.
+    pub fn chat(model: &str, base_url: &str, key: Option<&str>) -> Result<Model, Error> {
+        Self::chat_at(model, key, Some(base_url.to_owned()))
+    }
+
+    fn chat_at(model: &str, key: Option<&str>, base_url: Option<String>) -> Result<Model, Error> {
+        let mut config = ua_llm::ChatConfig::new(key.map(|key| key.to_owned().into()));
+        if let Some(base_url) = base_url {
             config.base_url = base_url;
         }
         let provider = ua_llm::ChatProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, "OPENAI_API_KEY", key))
+        Ok(Model::known(Arc::new(provider), model, key))
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus};
-use ua_dispatch::ToolTransport;
+use ua_dispatch::{StopSignal, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
 use ua_store::{
@@ -37,6 +37,8 @@ pub struct Runs {
     env: Env,
     redactor: Redactor,
     watcher: ua_runner::Watcher,
+    /// One for all clones.
+    stop: StopSignal,
     /// They were opened to be looked at.
     is_read_only: bool,
 }
@@ -107,7 +109,8 @@ impl Runs {
 
     fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
         let (env, redactor) = (ua_core::system::env(), Redactor::default());
-        Self { folder, store, env, redactor, watcher: Arc::new(|_: RunEvent| {}), is_read_only: false }
+        let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
+        Self { folder, store, env, redactor, watcher, stop, is_read_only: false }
     }
 
     /// The same, telling `watcher` what happens.
@@ -117,7 +120,8 @@ impl Runs {
         self
     }
 
-    /// A value that must not be kept of what tools and the model answer. Keys of models and servers are known already.
+    /// A value that must not be kept of what tools and the model answer. Keys of models and servers are known already. One of fewer than 8 bytes
+    /// cannot be told from ordinary words and is kept as it comes.
     #[must_use]
     pub fn secret(self, name: &str, value: &str) -> Self {
         self.redactor.learn([(name.to_owned(), value.to_owned())]);
@@ -139,6 +143,9 @@ impl Runs {
 
     /// Runs the step under `id`, or goes on with that run from wherever it stands, until it ends or has to wait. Calling this again,
     /// in this process or another, is how a step is resumed.
+    ///
+    /// Dropping the future (`select!`, a timeout around it) is a kill, as good as `kill -9`: nothing is lost, and a call that was at work and has no
+    /// key is asked about. [`Runs::stop`] stops it between calls.
     ///
     /// # Errors
     /// [`Error::AnotherDefinition`], [`Error::DrivenElsewhere`], [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after
@@ -173,6 +180,17 @@ impl Runs {
     /// # Errors
     /// As [`Runs::run`]; [`Error::NotComplete`] with the outcome when the step waits, stopped, failed or was cancelled; [`Error::Result`] when the
     /// result that an earlier version of the program took cannot be read as today's `T`.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Sum { cents: u64 }
+    ///
+    /// # async fn sum(runs: &Runs, step: &Step) -> Result<u64, Error> {
+    /// let sum: Sum = runs.run_for(step, "november").await?;
+    /// # Ok(sum.cents)
+    /// # }
+    /// ```
     pub async fn run_for<T>(&self, step: &Step, id: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + JsonSchema,
@@ -214,14 +232,39 @@ impl Runs {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn stream<'a>(&'a self, step: &'a Step, id: &'a str) -> RunStream<'a> {
+    pub fn stream(&self, step: &Step, id: &str) -> RunStream {
         let (events, watcher) = (Events::default(), self.watcher.clone());
         let told = events.clone();
         let watched = self.clone().watched(move |event| {
             watcher(event.clone());
             told.push(event);
         });
-        RunStream::new(events, Box::pin(async move { watched.run(step, id).await }))
+        let (step, id) = (step.clone(), id.to_owned());
+        RunStream::new(events, Box::pin(async move { watched.run(&step, &id).await }))
+    }
+
+    /// Stops whatever these runs and their clones drive, gently, for a process that is to end: the call that is at work is waited for and its
+    /// answer kept, nothing more is begun, and each run is [`Outcome::Stopped`](crate::Outcome::Stopped) with the reason
+    /// [`RunStop::Interrupt`](crate::RunStop::Interrupt). What is run through these `Runs` afterwards stops before it begins; [`Runs::open`] the folder
+    /// again, in this process or the next, to resume.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # async fn serve(runs: &Runs, step: &Step, told_to_end: impl Future<Output = ()>) -> Result<(), Error> {
+    /// let mut running = std::pin::pin!(runs.run(step, "invoices-2026-11"));
+    /// let outcome = tokio::select! {
+    ///     outcome = &mut running => outcome?,
+    ///     () = told_to_end => {
+    ///         runs.stop();
+    ///         running.await?
+    ///     }
+    /// };
+    /// println!("{outcome}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stop(&self) {
+        self.stop.stop_gently();
     }
 
     async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
@@ -243,6 +286,7 @@ impl Runs {
             .with_redactor(self.redactor.clone())
             .accepting(accepted.iter().copied());
         host.watcher = self.watcher.clone();
+        host.stop = self.stop.clone();
         let outcome = granular.run(&host, &run).await;
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
@@ -258,13 +302,44 @@ impl Runs {
     /// was made before is found again. For a typed result fork [`Step::output`].
     ///
     /// # Errors
-    /// [`Error::Id`]; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is no such turn; [`Error::Store`] when `id` is another run.
+    /// [`Error::Id`]; [`Error::Step`] as for a new run, with nothing stored; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is
+    /// no such turn; [`Error::Store`] when `id` is another run.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # async fn fork(runs: &Runs, step: &Step) -> Result<(), Error> {
+    /// let brief = step.clone().system("Be brief.");
+    /// runs.fork(&brief, "november-brief", "november", None).await?;
+    /// println!("{}", runs.run(&brief, "november-brief").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn fork(&self, step: &Step, id: &str, parent: &str, at_turn: Option<u32>) -> Result<RunRecord, Error> {
         self.may_be_driven()?;
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
         let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
-        let granular = step.granular(&self.env, None)?;
-        Ok(Box::pin(granular.fork(&host, &fork, &parent, at_turn)).await?)
+        // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
+        #[cfg(feature = "mcp")]
+        let (servers, asked) = {
+            let asked = self.folder.join(format!(".asked_{fork}"));
+            if step.servers.is_some() {
+                std::fs::create_dir_all(&asked).map_err(|source| Error::Folder { path: asked.clone(), source })?;
+            }
+            (crate::servers::transport(step, &self.folder, &asked, &fork, &self.env, &self.redactor)?, asked)
+        };
+        #[cfg(feature = "mcp")]
+        let transport = Some(servers.clone() as Arc<dyn ToolTransport>);
+        #[cfg(not(feature = "mcp"))]
+        let transport: Option<Arc<dyn ToolTransport>> = None;
+        let granular = step.granular(&self.env, transport)?;
+        let forked = Box::pin(granular.fork(&host, &fork, &parent, at_turn)).await;
+        #[cfg(feature = "mcp")]
+        {
+            servers.shutdown().await;
+            // It holds what they logged, if anything; a folder that stays is in nobody's way.
+            let _may_stay = std::fs::remove_dir_all(&asked);
+        }
+        Ok(forked?)
     }
 
     /// The newest runs, newest first.
@@ -284,10 +359,21 @@ impl Runs {
     }
 
     /// The runs that have not ended and that nobody drives, newest first: run their steps again to resume them. One whose status is `Running` was
-    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`](crate::Outcome) said.
+    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`](crate::Outcome) said. On a server database
+    /// it has those, too, that stay with another folder, whose drivers are not seen from here.
     ///
     /// # Errors
     /// [`Error::Store`].
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # async fn resume(runs: &Runs, step: &Step) -> Result<(), Error> {
+    /// for run in runs.unfinished().await? {
+    ///     println!("{}: {}", run.run_id, runs.run(step, run.run_id.as_str()).await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn unfinished(&self) -> Result<Vec<RunRecord>, Error> {
         use RunStatus::{Queued, Running, Stopped, WaitingForHuman};
         let statuses = vec![Queued, Running, WaitingForHuman, Stopped];
@@ -359,6 +445,19 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # async fn answer(runs: &Runs, step: &Step) -> Result<(), Error> {
+    /// for question in runs.questions("november").await? {
+    ///     println!("{}", question.text);
+    ///     // What each choice means beside a question of its kind: `docs/guide/library.md`, "Answers".
+    ///     runs.answer(&question, Choice::Skip).await?;
+    /// }
+    /// println!("{}", runs.run(step, "november").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
         let given =
             ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY, ua_runner::may_be_driven)

@@ -134,6 +134,18 @@ impl Servers {
         Ok(Self { specs: servers.collect(), ..Self::none() })
     }
 
+    /// These and those of `other`.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.specs.extend(other.specs);
+        #[cfg(feature = "toolserver")]
+        {
+            self.builtin |= other.builtin;
+        }
+        self.packs.extend(other.packs);
+        self.annotated.extend(other.annotated);
+        self
+    }
+
     fn none() -> Self {
         Self {
             specs: Vec::new(),
@@ -202,7 +214,7 @@ impl Servers {
 }
 
 impl Servers {
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.specs.iter().map(|server| server.name.as_str());
         #[cfg(feature = "toolserver")]
         let names = names.chain(self.builtin.then_some(crate::builtin::NAME));

@@ -108,10 +108,13 @@ impl Step {
         self
     }
 
-    /// Tool servers over MCP, beside the program's own tools.
+    /// Tool servers over MCP, beside the program's own tools; those of several files are all there.
     #[cfg(feature = "mcp")]
     pub fn servers(mut self, servers: crate::servers::Servers) -> Self {
-        self.servers = Some(servers);
+        self.servers = Some(match self.servers.take() {
+            Some(before) => before.and(servers),
+            None => servers,
+        });
         self
     }
 
@@ -196,7 +199,8 @@ impl Step {
         self
     }
 
-    /// What tokens cost.
+    /// What tokens cost: `PriceTable::parse(name, "[providers.anthropic.\"MODEL\"] …")`, as in a price file. This alone counts for `max_cost`; a price
+    /// among the facts of a model does not.
     pub fn prices(mut self, prices: PriceTable) -> Self {
         self.prices = prices;
         self
@@ -238,6 +242,7 @@ impl Step {
             )));
         }
         self.check_numbers()?;
+        self.check_servers()?;
         let (rules, own) = self.own_tools(env)?;
         // Whether it has tools or not: that is no matter of policy.
         let trusted = HashSet::from([SERVER.to_owned()]);
@@ -276,6 +281,20 @@ impl Step {
         step.constraints = self.constraints.clone();
         step.escalation = self.escalation.clone();
         Ok(step)
+    }
+
+    /// Refuses two servers of one name: one would be listed, and the other called.
+    fn check_servers(&self) -> Result<(), Error> {
+        let names = self.others.iter().flat_map(|(names, _)| names).map(String::as_str);
+        #[cfg(feature = "mcp")]
+        let names = names.chain(self.servers.iter().flat_map(crate::servers::Servers::names));
+        let mut seen = HashSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                return Err(Error::Servers(format!("two tool servers are called `{name}`; rename one")));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses numbers that no request could be made with, or that count for nothing.

@@ -45,19 +45,20 @@ impl Events {
     }
 }
 
-type Driving<'a> = Pin<Box<dyn Future<Output = Result<StepOutcome, Error>> + Send + 'a>>;
+type Driving = Pin<Box<dyn Future<Output = Result<StepOutcome, Error>> + Send>>;
 
-/// A run at work: a [`Stream`] of what happens in it. Whoever polls it drives the run; dropping it is a kill, after which the next run of the
-/// step goes on as after any other. It ends when the run ends or waits, and [`RunStream::outcome`] says how.
+/// A run at work: a [`Stream`] of what happens in it, which borrows nothing and may be sent to a task or returned from a handler. Whoever polls
+/// it drives the run; dropping it is a kill, after which the next run of the step goes on as after any other. [`Runs::stop`](crate::Runs::stop)
+/// stops it gently. It ends when the run ends or waits, and [`RunStream::outcome`] says how.
 #[must_use = "a run is driven by whoever reads its events"]
-pub struct RunStream<'a> {
-    driving: Option<Driving<'a>>,
+pub struct RunStream {
+    driving: Option<Driving>,
     events: Events,
     outcome: Option<Result<StepOutcome, Error>>,
 }
 
-impl<'a> RunStream<'a> {
-    pub(crate) fn new(events: Events, driving: Driving<'a>) -> Self {
+impl RunStream {
+    pub(crate) fn new(events: Events, driving: Driving) -> Self {
         Self { driving: Some(driving), events, outcome: None }
     }
 
@@ -79,7 +80,7 @@ impl<'a> RunStream<'a> {
     }
 }
 
-impl Stream for RunStream<'_> {
+impl Stream for RunStream {
     type Item = RunEvent;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<RunEvent>> {
@@ -99,7 +100,7 @@ impl Stream for RunStream<'_> {
     }
 }
 
-impl std::fmt::Debug for RunStream<'_> {
+impl std::fmt::Debug for RunStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunStream").field("is_over", &self.driving.is_none()).finish_non_exhaustive()
     }

@@ -214,9 +214,10 @@ impl Tool {
     }
 
     /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name. The verb decides whether the same call
-    /// made twice is one effect. After a creating verb (send, create, upload, publish, post, invite, comment, reply, forward, pay, notify) a
-    /// call with the arguments of an earlier one is not made, and gets that one's answer; after any other verb, as in `invoice.issue`, two
-    /// calls are two effects.
+    /// made twice is one effect. After a creating verb (send, create, upload, publish, post, invite, comment, reply, forward, pay, notify,
+    /// book, broadcast, buy, charge, deposit, donate, mint, order, purchase, refund, register, reserve, schedule, ship, submit, transfer,
+    /// withdraw) a call with the arguments of an earlier one is not made, and gets that one's answer; after any other verb, as in
+    /// `invoice.issue`, two calls are two effects.
     #[must_use]
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.class = Class::External;

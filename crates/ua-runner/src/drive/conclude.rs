@@ -350,7 +350,7 @@ impl Driver<'_> {
 /// The value that a last message gives.
 fn read_output(schema: &Value, message: &str) -> Result<Value, String> {
     // It was read before the run was stored; one that this version cannot read is told like a value that does not fit.
-    OutputSchema::new(schema).map_err(|why| format!("The job's `output_schema` {why}."))?.read(message)
+    OutputSchema::new(schema).map_err(|why| format!("The `output_schema` {why}."))?.read(message)
 }
 
 /// What was decided about a call that was in flight, read from its row.

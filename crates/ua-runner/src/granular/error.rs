@@ -29,7 +29,10 @@ pub enum StepError {
         differs: Vec<Differs>,
     },
     /// The run was started by something else, for example by `ua job`.
-    #[error("run {run} was started by `{entrypoint}`, not by a program that uses the library")]
+    #[error(
+        "run {run} was started by `{entrypoint}`, not by a program that uses the library: give the step another id; that run is continued with \
+         `ua resume {run}`, and forked with `ua fork {run}`"
+    )]
     AnotherEntrypoint {
         /// The run.
         run: RunId,

@@ -1,7 +1,7 @@
 //! Whether what a step says of tools and effects is about any: the command line asks the same of a job, by the same words.
 //!
-//! Before a run is stored its tools are listed, if the step names any. Servers that cannot be listed now are not judged: the start that follows
-//! says why they cannot, and the drive that begins with them asks again.
+//! Before a run is stored, a new one or a fork, its tools are listed, if the step names any. Servers that cannot be listed now are not judged: the
+//! start that follows says why they cannot, and the drive that begins with them asks again.
 
 use std::sync::Arc;
 

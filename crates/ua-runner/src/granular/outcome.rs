@@ -24,8 +24,7 @@ pub enum StepOutcome {
         /// What its requests took, over all processes.
         usage: Box<UsageSummary>,
     },
-    /// A person has to answer first: `ua answer`, or [`insert_answer`](ua_store::RunStore::insert_answer). Then the step is
-    /// run again.
+    /// A person has to answer first: `Runs::answer` of `ua_sdk`, which checks what it is given, or `ua answer`. Then the step is run again.
     Waiting {
         /// The question; about a lost call its text ends with what the call's last attempt said.
         question: Box<QuestionRecord>,

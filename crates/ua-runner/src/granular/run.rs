@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
-use ua_dispatch::{Fence, ToolTransport};
+use ua_dispatch::{Fence, ToolTransport, selectors};
 use ua_files::Folder;
 use ua_ledger::{LateReplies, NoLateReplies};
 use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
@@ -119,7 +119,7 @@ impl GranularStep {
     ///
     /// # Errors
     /// [`StepError::Fork`] when there is no such turn, or files or the store cannot be used; [`StepError::AnotherEntrypoint`] when the parent
-    /// is no run of a program.
+    /// is no run of a program; [`StepError::Definition`] as for a new run.
     pub async fn fork(
         &self,
         host: &StepHost,
@@ -148,12 +148,14 @@ impl GranularStep {
         if beside.is_dir() && is_folder_of(&records.run, &beside)? {
             records.run.workspace_dir = beside.display().to_string();
         }
-        let mut plan = ForkPlan::of(&*host.store, records, at_turn, Some(self.spec()?)).await?;
+        let spec = self.spec()?;
+        let mut plan = ForkPlan::of(&*host.store, records, at_turn, Some(spec.clone())).await?;
         let found = &plan.parent.run;
         if found.entrypoint != LIBRARY {
             let (run, entrypoint) = (found.run_id.clone(), found.entrypoint.clone());
             return Err(StepError::AnotherEntrypoint { run, entrypoint });
         }
+        self.check_words(&spec).await?;
         let locks = host.locks.clone().unwrap_or_else(|| root.join("locks"));
         let place = ForkPlace {
             run_id: run_id.clone(),
@@ -180,6 +182,10 @@ impl GranularStep {
         let found = match host.store.run(run_id).await {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => {
+                // A tool server is started in the run's folder, so there is one before the servers are asked.
+                if selectors::has_selectors(&spec) {
+                    Workspace::create(&workspace)?;
+                }
                 self.check_words(&spec).await?;
                 let new = NewRun {
                     run_id: run_id.clone(),

@@ -102,9 +102,12 @@ impl RunMachine {
         let detail = match (failure.refused, tries.attempts) {
             // The next process leaves out as many again, so that a resume is worth something.
             (Some(_), _) if failure.without.is_some() => format!(
-                "{} That was one tool more than are left out for one reply ({MAX_LEFT_OUT}). Deny those that the provider does not take \
-                 (`tools.deny`), or offer fewer servers.",
-                sentence(&failure.message)
+                "{} That was one tool more than are left out for one reply ({MAX_LEFT_OUT}). {}, or offer fewer servers.",
+                sentence(&failure.message),
+                self.limits.audience.pick(
+                    "Deny those that the provider does not take (`tools.deny`)",
+                    "Take those out of the step that the provider does not take"
+                )
             ),
             (Some(_), _) => format!("{} {FINAL}", sentence(&failure.message)),
             (None, 1) => failure.message,

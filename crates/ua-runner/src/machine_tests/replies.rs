@@ -1,5 +1,7 @@
 //! How patient the machine is, and which replies it takes for an answer.
 
+use ua_core::Audience;
+
 use super::*;
 use crate::retry::{Refusal, RetryPolicy};
 
@@ -129,15 +131,19 @@ fn a_question_about_credentials_names_no_answer() {
 
 #[test]
 fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_request_made_again_at_once() {
-    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let bad =
         ThinkFailure { without: Some("mcp__a__bad".into()), refused: Some(Refusal::Request), ..failure(true, false) };
-    for _ in 0..32 {
+    for audience in [Audience::Terminal, Audience::Program] {
+        let mut machine = RunMachine::new(Limits { audience, ..Limits::default() }, Start::fresh());
+        for _ in 0..32 {
+            feed(&mut machine, [reserved(), Event::Thought(Err(bad.clone()))]);
+            assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+        }
         feed(&mut machine, [reserved(), Event::Thought(Err(bad.clone()))]);
-        assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+        assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
+        // A program has no job file in which to deny a tool.
+        assert_eq!(format!("{:?}", machine.command()).contains("tools.deny"), audience == Audience::Terminal);
     }
-    feed(&mut machine, [reserved(), Event::Thought(Err(bad))]);
-    assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
 }
 
 #[test]

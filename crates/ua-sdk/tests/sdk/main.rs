@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use ua_sdk::crates::ua_store::RunStore as _;
 use ua_sdk::prelude::*;
-use ua_sdk::{Choice, Component, RunEvent};
 
 mod changed;
 mod refused;
@@ -189,8 +188,16 @@ async fn what_happens_in_a_run_is_a_stream_that_drives_it() {
 #[tokio::test]
 async fn a_large_text_is_stored_once() {
     let line = |number: usize| format!("a-line-of-{number}-that-is-long-enough-to-be-told-from-others ");
-    // A structured result is kept as its text and as its structure.
-    let shapes: [(&str, Value); 1] = [("text", json!((0..3_000).map(line).collect::<String>()))];
+    let text = |lines: usize| (0..lines).map(line).collect::<String>();
+    let shapes: [(&str, Value); 4] = [
+        ("text", json!(text(3_000))),
+        ("object with one large text", json!({"page": text(3_000), "found": true})),
+        (
+            "object",
+            (0..30).map(|part| (format!("part_{part}"), json!(text(100)))).collect::<serde_json::Map<_, _>>().into(),
+        ),
+        ("list", (0..3_000).map(|number| json!(line(number))).collect::<Vec<_>>().into()),
+    ];
     let kept = async |value: Value| {
         let folder = tempfile::tempdir().unwrap();
         let page = tool("page", "A page.", async move |_: Call, (): ()| Ok::<_, Failure>(value)).reads();

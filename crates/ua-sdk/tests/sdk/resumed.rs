@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::json;
 use ua_sdk::crates::{ua_core, ua_store_sqlite};
 use ua_sdk::prelude::*;
-use ua_sdk::{RunStatus, Step};
+use ua_sdk::{RunStatus, RunStop, Step};
 
 use crate::{Invoice, invoices, model, sending};
 
@@ -181,4 +181,45 @@ async fn a_question_about_a_lost_call_ends_with_what_the_tool_said() {
     assert_eq!(question.text.matches("connection reset").count(), 1, "{}", question.text);
     let nobody = runs.questions("december").await.unwrap_err().to_string();
     assert!(nobody.contains("december"), "{nobody}");
+}
+
+/// Asked to stop while a tool is at work, before and after: the answer is kept, the next process goes on, and there is one effect and no question.
+#[tokio::test]
+async fn runs_that_are_stopped_lose_no_answer() {
+    for stopped_in_the_tool in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let runs = Runs::open(folder.path()).unwrap();
+        let (counted, stopping) = (sent.clone(), runs.clone());
+        // It makes no promise about keys, so a call of it that was cut would be asked about.
+        let send = tool("send_invoice", "Sends.", async move |_: Call, invoice: Invoice| {
+            if stopped_in_the_tool {
+                stopping.stop();
+            }
+            tokio::task::yield_now().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Failure>(invoice.order)
+        });
+        let step = Step::new("invoices")
+            .model(model(&sending()))
+            .tool(send.external("invoice.send"))
+            .input("Send the invoice.");
+        if !stopped_in_the_tool {
+            runs.stop();
+        }
+        // A clone of them, as a stream in a task of its own.
+        let mut run = runs.clone().stream(&step, "november");
+        let driven = tokio::spawn(async move {
+            while run.next().await.is_some() {}
+            run.outcome().await
+        });
+        let outcome = driven.await.unwrap().unwrap();
+        assert!(matches!(&outcome, Outcome::Stopped { reason: RunStop::Interrupt, .. }), "{outcome:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), usize::from(stopped_in_the_tool));
+        let again = Runs::open(folder.path()).unwrap();
+        assert!(again.questions("november").await.unwrap().is_empty());
+        let outcome = again.run(&step, "november").await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { turns: 2, .. }), "{outcome:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), 1);
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_sdk::crates::ua_store::RunStore as _;
-use ua_sdk::crates::{ua_core, ua_store};
+use ua_sdk::crates::{ua_core, ua_dispatch, ua_store};
 use ua_sdk::prelude::*;
 use ua_sdk::{Budgets, Constraints, Escalation, Money, RunStatus, StopCondition, Tool};
 
@@ -116,6 +116,11 @@ async fn a_word_that_is_the_name_of_nothing_is_refused_before_anything_is_stored
     let step = || invoices(&sending(), &sent);
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
+    // A run to fork, which has sent nothing.
+    let look = tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("seen")).reads();
+    let looking = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}, {"text": "Seen."}]);
+    let parent = Step::new("invoices").model(model(&looking)).tool(look).input("Look.").max_turns(1);
+    let _stopped = runs.run(&parent, "parent").await.unwrap();
     for right in ["invoice.send", "send_invoice", "mcp__program__send_invoice"] {
         for at in 1..right.len() {
             if right.is_char_boundary(at) && right.as_bytes()[at].is_ascii_lowercase() {
@@ -125,18 +130,30 @@ async fn a_word_that_is_the_name_of_nothing_is_refused_before_anything_is_stored
                     all.push(step().stop_when(effect(&word)));
                 }
                 for wrong in all {
-                    let error = runs.run(&wrong, "november").await.unwrap_err();
-                    let Error::Step(why) = &error else { panic!("{word}: {error}") };
-                    assert!(why.contains(&word) && why.contains("did you mean"), "{why}");
+                    let run = runs.run(&wrong, "november").await.unwrap_err();
+                    let fork = runs.fork(&wrong, "fork", "parent", None).await.unwrap_err();
+                    for error in [run, fork] {
+                        let Error::Step(why) = &error else { panic!("{word}: {error}") };
+                        assert!(why.contains(&word) && why.contains("did you mean"), "{why}");
+                    }
                 }
             }
         }
     }
     // A short name that stands for an effect which no tool has can never be met either.
     let unmet = step().stop_when(StopCondition::Named("email_sent_once".to_owned()));
-    let error = runs.run(&unmet, "november").await.unwrap_err();
-    assert!(matches!(&error, Error::Step(why) if why.contains("email.send") && why.contains("external(")), "{error}");
-    assert_eq!((runs.list(5).await.unwrap().len(), sent.load(Ordering::SeqCst)), (0, 0));
+    let run = runs.run(&unmet, "november").await.unwrap_err();
+    let fork = runs.fork(&unmet, "fork", "parent", None).await.unwrap_err();
+    for error in [run, fork] {
+        assert!(
+            matches!(&error, Error::Step(why) if why.contains("email.send") && why.contains("external(")),
+            "{error}"
+        );
+    }
+    assert_eq!((runs.list(5).await.unwrap().len(), sent.load(Ordering::SeqCst)), (1, 0));
+    let fork = runs.fork(&step().constraints(constraints("*.delete*")), "fork", "parent", None).await.unwrap_err();
+    assert!(fork.to_string().contains("*.delete*"), "{fork}");
+    runs.fork(&step().escalation(escalation("invoice.send")), "fork", "parent", None).await.unwrap();
 
     // The words as they should be.
     let forbidden = runs.run(&step().constraints(constraints("*.delete*")), "pattern").await.unwrap_err();
@@ -213,15 +230,19 @@ async fn a_deleted_run_is_not_done_again_under_its_name() {
     assert_eq!(sent.load(Ordering::SeqCst), 1);
 }
 
-/// A message with a command of `ua` in a crate that a program links is chosen by whom it speaks to: where one is written, its file is on this list
-/// with the reason.
+/// A message with a command of `ua`, one of its flags or a setting of a job file in a crate that a program links is chosen by whom it speaks to:
+/// where one is written, its file is on this list with the reason.
 #[test]
-fn no_message_of_the_library_names_a_command_by_accident() {
+fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
     let known = [
+        ("ua-dispatch/src/enforce.rs", "chosen by the audience"),
         ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
         ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/http/endpoint.rs", "logins are of the command line alone; a program's servers know none"),
         ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
+        ("ua-mcp/src/shim.rs", "what the helper says, which the library starts itself"),
+        ("ua-report/src/restart.rs", "a page in the folder, which is for people"),
+        ("ua-report/src/transcript.rs", "a page in the run's folder, which is for people"),
         ("ua-resume/src/answers.rs", "what a tool asked is answered at a terminal alone"),
         ("ua-resume/src/fork.rs", "a note of `ua fork`"),
         ("ua-resume/src/question.rs", "how the command line shows a question"),
@@ -241,6 +262,7 @@ fn no_message_of_the_library_names_a_command_by_accident() {
         ("ua-store-sqlite/src/departure.rs", "a database is moved by `ua db copy` alone"),
         ("ua-store-sqlite/src/open.rs", "beside what a program does"),
         ("ua-store/src/invariants/known.rs", "what `ua db check` says"),
+        ("ua-toolserver/src/tools/command.rs", "`run_command`, which a program is not offered"),
     ];
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let linked = [
@@ -250,15 +272,18 @@ fn no_message_of_the_library_names_a_command_by_accident() {
         "ua-dispatch",
         "ua-evidence",
         "ua-files",
+        "ua-http",
         "ua-ledger",
         "ua-llm",
         "ua-mcp",
+        "ua-report",
         "ua-resume",
         "ua-runner",
         "ua-sdk",
         "ua-store",
         "ua-store-postgres",
         "ua-store-sqlite",
+        "ua-toolserver",
     ];
     let mut found: Vec<String> = Vec::new();
     for name in linked {
@@ -270,7 +295,7 @@ fn no_message_of_the_library_names_a_command_by_accident() {
                     folders.push(entry);
                 } else if entry.extension().is_some_and(|end| end == "rs")
                     && !shown.contains("tests")
-                    && names_a_command(&std::fs::read_to_string(&entry).unwrap())
+                    && speaks_to_a_terminal(&std::fs::read_to_string(&entry).unwrap())
                 {
                     found.push(shown);
                 }
@@ -279,13 +304,46 @@ fn no_message_of_the_library_names_a_command_by_accident() {
     }
     found.sort();
     let known: Vec<&str> = known.iter().map(|(file, _)| *file).collect();
-    assert_eq!(found, known, "say it without a command, or choose it by `Audience`, and list it with the reason");
+    assert_eq!(
+        found, known,
+        "say it without a command or setting, or choose it by `Audience`, and list it with the reason"
+    );
 }
 
-/// Whether the part of a file before its tests has a command of `ua` outside its comments.
-fn names_a_command(text: &str) -> bool {
+/// Whether the part of a file before its tests has, outside its comments, what exists at a terminal alone: a command of `ua`, a flag, or a setting
+/// of a job file.
+fn speaks_to_a_terminal(text: &str) -> bool {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    code.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("`ua "))
+    let words = ["`ua ", "`--", "`tools.", "`settings.", "`model."];
+    code.lines().any(|line| !line.trim_start().starts_with("//") && words.iter().any(|word| line.contains(word)))
+}
+
+/// Who reads one of the two pages that warn of it knows every verb after which the same call is not made again.
+#[test]
+fn every_creating_verb_is_said_where_an_effect_is_declared() {
+    let pages = [
+        ("`Tool::external`", include_str!("../../src/tool.rs")),
+        ("library.md", include_str!("../../../../docs/guide/library.md")),
+    ];
+    for (page, text) in pages {
+        let text: String = text.split_whitespace().filter(|word| *word != "///").collect::<Vec<_>>().join(" ");
+        let (_, list) = text.split_once("fter a creating verb (").unwrap();
+        let (list, _) = list.split_once(')').unwrap();
+        let said: Vec<&str> = list.split(", ").collect();
+        assert_eq!(said, ua_core::EffectKind::CREATING, "{page}");
+    }
+}
+
+/// Of two servers of one name one would be listed, and the other called.
+#[tokio::test]
+async fn two_servers_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let others = || Arc::new(ua_dispatch::LocalTools::new(ua_core::system::env()));
+    let step = invoices(&sending(), &sent).transport(["shop"], others()).transport(["post", "shop"], others());
+    let error = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap_err();
+    assert!(matches!(&error, Error::Servers(why) if why.contains("`shop`")), "{error}");
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
 /// What a program writes for a budget of money is what is stored of it.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use ua_core::{Destination, Outcome, RunStop, Timestamp, ToolName, ToolSpec};
+use ua_core::{Constraints, Destination, Outcome, RunId, RunStop, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Fence, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, Permit};
-use ua_runner::{RunEvent, StepOutcome};
+use ua_runner::{GranularStep, RunEvent, StepError, StepHost, StepOutcome};
+use ua_store::{Store as _, StoreError};
 
-use super::shop::{POLICY, SCRIPT, Shop, done};
+use super::shop::{POLICY, SCRIPT, Shop, done, run_id};
 
 /// Tools whose server is away for a while, from the first or the second call on.
 struct Away {
@@ -21,6 +22,8 @@ struct Away {
     there: AtomicU32,
     /// How often it is not, from then on.
     missing: AtomicU32,
+    /// How often its tools cannot be listed.
+    unlisted: AtomicU32,
     /// What it says then.
     error: TransportError,
 }
@@ -32,6 +35,9 @@ fn is_left(left: u32) -> Option<u32> {
 #[async_trait]
 impl ToolTransport for Away {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        if self.unlisted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok() {
+            return Err(self.error.clone());
+        }
         self.tools.list().await
     }
 
@@ -68,7 +74,8 @@ impl ToolTransport for Away {
 fn shop(there: u32, away: u32, error: TransportError) -> (Shop, Arc<Mutex<Vec<u64>>>) {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     let tools = shop.step.agent.tools.clone();
-    shop.step.agent.tools = Arc::new(Away { tools, there: there.into(), missing: away.into(), error });
+    shop.step.agent.tools =
+        Arc::new(Away { tools, there: there.into(), missing: away.into(), unlisted: AtomicU32::new(0), error });
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = told.clone();
     shop.host.watcher = Arc::new(move |event| {
@@ -134,5 +141,44 @@ async fn what_does_not_pass_by_itself_is_not_waited_for() {
         let outcome = shop.run().await.unwrap();
         assert!(matches!(outcome, StepOutcome::Complete { .. }), "{outcome:?}");
         assert_eq!(shop.orders().len(), 1);
+    }
+}
+
+/// Every run that begins with words which somebody wrote, a new one or a fork: they are judged before it is stored where its tools can be
+/// listed, and else by the drive that begins with them.
+#[tokio::test]
+async fn words_are_judged_wherever_a_run_begins_and_whenever_its_tools_are_there() {
+    let wrong = Constraints { forbidden_actions: vec!["place_oder".into()], ..Constraints::default() };
+    for is_fork in [false, true] {
+        for unlisted in [0, 1] {
+            let what = format!("fork {is_fork}, unlisted {unlisted}");
+            let (mut shop, _) = shop(0, 0, not_reached());
+            if is_fork {
+                shop.leave_after_turn(1).await;
+            }
+            let tools = shop.step.agent.tools.clone();
+            let away = Away {
+                tools,
+                there: AtomicU32::new(0),
+                missing: AtomicU32::new(0),
+                unlisted: unlisted.into(),
+                error: not_reached(),
+            };
+            shop.step.agent.tools = Arc::new(away);
+            let step = GranularStep { constraints: wrong.clone(), ..shop.step.clone() };
+            let id = RunId::parse("run_again").unwrap();
+            let folder = shop.locks().with_file_name("again");
+            let host = StepHost::new(shop.store.clone(), folder, shop.host.env.clone()).with_locks(shop.locks());
+            let made = if is_fork { step.fork(&host, &id, &run_id(), None).await.map(drop) } else { Ok(()) };
+            let requests = shop.requests();
+            let error = match made {
+                Ok(()) => step.run(&host, &id).await.unwrap_err(),
+                Err(error) => error,
+            };
+            assert_eq!(matches!(error, StepError::Definition(_)), unlisted == 0, "{what}: {error:?}");
+            assert!(error.to_string().contains("did you mean"), "{what}: {error}");
+            let is_stored = !matches!(shop.store.run(&id).await, Err(StoreError::NotFound { .. }));
+            assert_eq!((is_stored, shop.requests(), shop.orders().len()), (unlisted == 1, requests, 0), "{what}");
+        }
     }
 }
