@@ -279,8 +279,10 @@ fn answer(
                     Ok(result)
                 }
                 state => {
-                    result["isError"] = json!(state == "refused");
-                    result["_meta"] = json!({"io.modelcontextprotocol/related-task": params});
+                    if result.is_object() {
+                        result["isError"] = json!(state == "refused");
+                        result["_meta"] = json!({"io.modelcontextprotocol/related-task": params});
+                    }
                     Ok(result)
                 }
             }
@@ -338,7 +340,9 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
                 let mut result = kept_task(folder, params).unwrap_or_default();
                 match state["status"].as_str().unwrap_or_default() {
                     "completed" => {
-                        result["isError"] = json!(state["said"] == "refused");
+                        if result.is_object() {
+                            result["isError"] = json!(state["said"] == "refused");
+                        }
                         state["result"] = result;
                     }
                     "failed" => state["error"] = json!({"code": -32602, "message": "it went wrong", "data": {"x": 1}}),
@@ -380,7 +384,7 @@ fn said(text: &str) -> Value {
 }
 
 /// With `tasks` in the folder calls are answered with a task each, which outlives the process: `task_state` says how all of them stand, and with
-/// `gone` in it none is known. The effect is made before.
+/// `gone` in it none is known; with `other_task` another one is told of. The effect is made before.
 fn task_of(folder: &Path, result: &Value, poll: &str) -> Value {
     let count = fs::read_dir(folder).into_iter().flatten().count();
     let id = format!("t{count}_{}", std::process::id());
@@ -401,7 +405,8 @@ fn task_state(folder: &Path, params: &Value, poll: &str) -> Option<Value> {
     kept_task(folder, params)?;
     let said = fs::read_to_string(folder.join("task_state")).ok()?;
     let status = if said == "refused" { "completed" } else { said.as_str() };
-    (status != "gone").then(|| json!({"taskId": params["taskId"], "status": status, "said": said, poll: 100}))
+    let id = if folder.join("other_task").exists() { json!("other") } else { params["taskId"].clone() };
+    (status != "gone").then(|| json!({"taskId": id, "status": status, "said": said, poll: 100}))
 }
 
 /// Whether a call is of a tool that asks in the middle of it: a read, or, when it is told so, something that has an effect.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallId, CallPolicy, CallStatus, PlannedCall, Position, PossibleEffect, RawReply, Resolution, RunId, SideEffectClass,
+    CallId, CallPolicy, CallStatus, PlannedCall, Position, PossibleEffect, RawReply, Resolution, RunId,
+    SideEffectClass, Timestamp,
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
     QuestionRecord, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
 };
 
-use crate::broker::{Broken, Unanswerable};
+use crate::broker::{Broken, Unanswerable, Way};
 use crate::client::Wanted;
 use crate::connection::Connection;
 use crate::given::{FromClient, Given};
@@ -127,7 +128,7 @@ impl Connection {
             Known::Over(call, rule) => self.answer_of(&call, rule, was_answered).await.map(Some),
             // The same words from memory: it was made once, and this is its answer.
             Known::Kept(call, reply, None) => {
-                let at = call.updated_at;
+                let at = self.made_at(Some(Notice::Duplicate), &call.call_id, call.updated_at).await;
                 Ok(Some(self.answer_with(&call, reply, Some(Notice::Duplicate), at)))
             }
             // With this process it would be gone.
@@ -141,7 +142,8 @@ impl Connection {
                         (Some(why), _) => Ok(Some(told(why, &id))),
                         (None, Some((call, reply))) => {
                             let notice = notice(rule, call, Written::No);
-                            Ok(Some(self.answer_with(call, reply.clone(), notice, call.updated_at)))
+                            let at = self.made_at(notice, &call.call_id, call.updated_at).await;
+                            Ok(Some(self.answer_with(call, reply.clone(), notice, at)))
                         }
                         (None, None) => self.answer_of(&id, rule, was_answered).await.map(Some),
                     },
@@ -480,6 +482,13 @@ impl Connection {
         loop {
             let now = state.borrow_and_update().clone();
             match now {
+                // Its bridge asks the next broker, which has the answer: what this one could say of it would be none.
+                State::Over(ended)
+                    if ended.is_left && self.hello.way == Way::Bridge && self.broker.closing.is_cancelled() =>
+                {
+                    asker.cancel.cancelled().await;
+                    return Waited::Cancelled;
+                }
                 State::Over(ended) => return Waited::Over(ended),
                 State::Held(question) if asked.is_none() => {
                     let may_decide = self.may_decide(&question.question_id);
@@ -496,7 +505,11 @@ impl Connection {
                 }
                 State::Held(_) => {}
                 State::Asks(ask) => {
-                    if let Some(wanted) = self.hand_over(waiting.call(), &ask) {
+                    if let Some(brought) = self.broker.inputs.brought_for(&call.call_id, &ask.requests) {
+                        if let Some(taken) = ask.take() {
+                            taken.answer(Some(brought));
+                        }
+                    } else if let Some(wanted) = self.hand_over(waiting.call(), &ask) {
                         return Waited::Wanted(wanted);
                     }
                 }
@@ -527,7 +540,7 @@ impl Connection {
             return Waited::Told(match live.reached() {
                 Reached::Queued { behind } => Told::Queued { since, behind },
                 Reached::Begun => Told::Running { since, is_sent: false },
-                Reached::Sent(_) => Told::Running { since, is_sent: true },
+                Reached::Sent(sent) => Told::Running { since: sent.at, is_sent: true },
             });
         };
         if question.kind != QuestionKind::UnknownOutcome {
@@ -577,6 +590,11 @@ impl Connection {
                 let why = call.error_detail.clone().unwrap_or_else(|| "its answer was lost".to_owned());
                 return told(Told::Unknown { since: self.broker.sent_at(id).await, why, question: None }, false);
             }
+            // What its tool server still does as a task has no answer that could be stored.
+            CallStatus::Running if self.broker.is_followed(id).await => {
+                let since = self.broker.sent_at(id).await.unwrap_or(call.created_at);
+                return told(Told::Running { since, is_sent: true }, false);
+            }
             CallStatus::Running => {
                 let why = "its answer is not stored".to_owned();
                 return told(Told::Unstored { since: self.broker.sent_at(id).await, why }, false);
@@ -602,17 +620,22 @@ impl Connection {
             Rule::Exact if was_answered => Written::Yes,
             Rule::Exact | Rule::Unsettled | Rule::Repeat | Rule::Twin | Rule::Again | Rule::New => Written::No,
         };
-        Ok(self.answer_with(&call, reply, notice(rule, &call, written), receipt.received_at))
+        let notice = notice(rule, &call, written);
+        let at = self.made_at(notice, source, receipt.received_at).await;
+        Ok(self.answer_with(&call, reply, notice, at))
+    }
+
+    /// When a call was made of which something is said beside its answer: when it was sent, as whoever was told of it before read; `or` where that is
+    /// not known.
+    async fn made_at(&self, notice: Option<Notice>, call: &CallId, or: Timestamp) -> Timestamp {
+        match notice {
+            Some(_) => self.broker.sent_at(call).await.unwrap_or(or),
+            None => or,
+        }
     }
 
     /// What a call ended with, as an answer.
-    fn answer_with(
-        &self,
-        call: &CallRecord,
-        reply: RawReply,
-        notice: Option<Notice>,
-        received_at: ua_core::Timestamp,
-    ) -> Reply {
+    fn answer_with(&self, call: &CallRecord, reply: RawReply, notice: Option<Notice>, made_at: Timestamp) -> Reply {
         let told = |told: Told| {
             let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
             Reply::Result { result, is_final: true }
@@ -620,7 +643,7 @@ impl Connection {
         match reply {
             RawReply::ToolResult { result } => {
                 let result = match notice {
-                    Some(notice) => with_notice(result, notice, &call.call_id, received_at),
+                    Some(notice) => with_notice(result, notice, &call.call_id, made_at),
                     None => result,
                 };
                 // Nobody is owed a read: whoever asks for it again has it made again.

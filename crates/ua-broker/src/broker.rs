@@ -197,6 +197,7 @@ impl Broker {
         redactor: Redactor,
         env: Env,
     ) -> Arc<Self> {
+        let own = env.entropy.next_u64();
         Arc::new(Self {
             horizon: Arc::new(Horizon::new(config.remote_horizon, env.clone())),
             late: Arc::new(LateFile::at(config.late_replies.clone())),
@@ -210,7 +211,7 @@ impl Broker {
             sessions: Sessions::default(),
             live: LiveCalls::default(),
             kept: Mutex::default(),
-            inputs: Inputs::default(),
+            inputs: Inputs::of(own),
             spent: Spent::default(),
             address: Mutex::default(),
             taken: Mutex::default(),

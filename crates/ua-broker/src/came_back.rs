@@ -3,7 +3,8 @@
 //!
 //! The name says which call it is and to whom it was given, under a seal that only this gateway makes (`Comeback`). So whoever comes back has that
 //! call or none, however often, in whichever order, and whichever broker it comes to; another client has none by it. What a client brings
-//! along is wanted once, by the broker that asked. Everybody else who comes back waits for the call, or has what came of it.
+//! along is wanted once: by the broker that asked, or by the next one, where the tool's task asks for the very same still. Everybody else who comes
+//! back waits for the call, or has what came of it.
 //!
 //! Proved by: this file's tests, `tests/it/posted.rs`.
 
@@ -38,10 +39,15 @@ pub(crate) struct Comeback {
 }
 
 impl Comeback {
-    /// A new one, to a call.
-    pub(crate) fn to(call: &CallId, env: &Env) -> Self {
-        let own = format!("{:016x}{:016x}", env.entropy.next_u64(), env.entropy.next_u64());
-        Self { call: call.clone(), own }
+    /// A new one, to a call that asks for this, by this broker.
+    pub(crate) fn to(call: &CallId, broker: u64, asked: &str, env: &Env) -> Self {
+        Self { call: call.clone(), own: format!("{broker:016x}.{asked}.{:016x}", env.entropy.next_u64()) }
+    }
+
+    /// What was asked for, if not this very broker asked for it.
+    fn asked_by_another(&self, broker: u64) -> Option<&str> {
+        let (by, rest) = self.own.split_once('.')?;
+        (by != format!("{broker:016x}")).then(|| rest.split('.').next()).flatten()
     }
 
     /// As the client of this connection is given it. `key` is the gateway's.
@@ -75,9 +81,10 @@ impl Connection {
         // Whoever comes back with something had a call before.
         let unknown = |why| Unanswerable::Before(why).of_one_that_comes_again();
         let key = self.broker.own_key().map_err(unknown)?;
-        let Some(Comeback { call, .. }) = Comeback::opened(state, &self.hello.bridge, &key) else {
+        let Some(comeback) = Comeback::opened(state, &self.hello.bridge, &key) else {
             return Ok((None, Known::Stale));
         };
+        let call = comeback.call.clone();
         let after = || Unanswerable::after(&call);
         let wanted = self.plan(&asker.name, params, road).map_err(after())?;
         if self.is_lost_read(&call, &wanted).await.map_err(after())? {
@@ -110,6 +117,11 @@ impl Connection {
         let expected = self.broker.inputs.take(state);
         if let Some(expected) = expected {
             self.brought(expected, &params["inputResponses"]).await.map_err(after())?;
+        } else if let Some(asked) = comeback.asked_by_another(self.broker.inputs.broker())
+            && let Some(responses) = params["inputResponses"].as_object().filter(|_| is_open(&record))
+        {
+            // A broker that has gone asked for it. Where a task asks for the very same still, this is the answer.
+            self.broker.inputs.bring(&call, asked, responses.clone());
         }
         let kept = lock(&self.broker.kept)
             .get(&call)
@@ -168,11 +180,12 @@ mod tests {
     fn a_name_is_its_own_clients_alone() {
         let env = Env::simulated(1);
         let call = CallId::parse("call_1").unwrap();
-        let own = Comeback::to(&call, &env);
+        let own = Comeback::to(&call, 7, "a1", &env);
+        assert_eq!((own.asked_by_another(8), own.asked_by_another(7)), (Some("a1"), None));
         let text = own.sealed("b1", "k");
         assert_eq!(Comeback::opened(&text, "b1", "k"), Some(own.clone()));
         assert_eq!((Comeback::opened(&text, "b2", "k"), Comeback::opened(&text, "b1", "l")), (None, None));
-        assert_ne!(Comeback::to(&call, &env), own);
+        assert_ne!(Comeback::to(&call, 7, "a1", &env), own);
         for place in 0..text.len() {
             let mut other = text.clone().into_bytes();
             other[place] = if other[place] == b'1' { b'2' } else { b'1' };

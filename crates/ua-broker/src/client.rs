@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
-use ua_core::{CallId, QuestionId, Timestamp};
+use ua_core::{CallId, QuestionId, Timestamp, sha256};
 use ua_ledger::NotTaken;
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
@@ -34,9 +34,19 @@ const MOST_ASKED: usize = 10_000;
 /// How long a client may take for its people's answer.
 const DIALOGUE: Duration = Duration::from_hours(24);
 
-/// What a client was told to come back with, by the name that it brings along.
-#[derive(Debug, Default)]
-pub(crate) struct Inputs(Mutex<HashMap<String, Expected>>);
+/// What clients were told to come back with, and what they brought along.
+#[derive(Debug)]
+pub(crate) struct Inputs {
+    /// This broker, told from others.
+    broker: u64,
+    /// What is expected, by the name that a client brings along.
+    expected: Mutex<HashMap<String, Expected>>,
+    /// What was brought along for a call of which an earlier broker asked it, with the digest of what that had asked for.
+    brought: Mutex<HashMap<CallId, Brought>>,
+}
+
+/// The digest of what was asked for, and what was brought along.
+type Brought = (String, Map<String, Value>);
 
 /// What is expected.
 #[derive(Debug)]
@@ -47,9 +57,38 @@ pub(crate) enum Expected {
     Decision { question: Box<QuestionRecord>, asked_at: Timestamp },
 }
 
+/// Tells what is asked for from what is not.
+fn digest(requests: &Map<String, Value>) -> String {
+    sha256(Value::Object(requests.clone()).to_string()).to_hex()[..32].to_owned()
+}
+
 impl Inputs {
+    /// None, of this broker.
+    pub(crate) fn of(broker: u64) -> Self {
+        Self { broker, expected: Mutex::default(), brought: Mutex::default() }
+    }
+
+    pub(crate) fn broker(&self) -> u64 {
+        self.broker
+    }
+
+    /// A client brings along what an earlier broker asked it for.
+    pub(crate) fn bring(&self, call: &CallId, asked: &str, responses: Map<String, Value>) {
+        let mut brought = lock(&self.brought);
+        if brought.len() >= MOST_EXPECTED {
+            brought.clear();
+        }
+        brought.insert(call.clone(), (asked.to_owned(), responses));
+    }
+
+    /// What was brought along for a call that asks for this; once. What answers something else answers nothing.
+    pub(crate) fn brought_for(&self, call: &CallId, requests: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let (asked, responses) = lock(&self.brought).remove(call)?;
+        (asked == digest(requests)).then_some(responses)
+    }
+
     fn expect(&self, name: &str, expected: Expected) {
-        let mut inputs = lock(&self.0);
+        let mut inputs = lock(&self.expected);
         // Dropped behind the lock: it wakes who waits for it.
         let too_many = if inputs.len() >= MOST_EXPECTED { std::mem::take(&mut *inputs) } else { HashMap::new() };
         inputs.insert(name.to_owned(), expected);
@@ -61,13 +100,13 @@ impl Inputs {
     pub(crate) fn forget(&self, client: &str) {
         let is_of_client = |expected: &Expected| matches!(expected, Expected::Tool { of, .. } if of == client);
         // Dropped behind the lock: it wakes who waits for it.
-        let gone: Vec<_> = lock(&self.0).extract_if(|_, expected| is_of_client(expected)).collect();
+        let gone: Vec<_> = lock(&self.expected).extract_if(|_, expected| is_of_client(expected)).collect();
         drop(gone);
     }
 
     /// What was expected under this name; once.
     pub(crate) fn take(&self, name: &str) -> Option<Expected> {
-        lock(&self.0).remove(name)
+        lock(&self.expected).remove(name)
     }
 }
 
@@ -91,7 +130,8 @@ impl Connection {
         let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
         if self.era() == Era::Stateless && can && !ask.is_taken() {
             let comes_back = call.comes_back(ask);
-            let state = self.expects(&call.call, Expected::Tool { of: self.hello.bridge.clone(), comes_back })?;
+            let expected = Expected::Tool { of: self.hello.bridge.clone(), comes_back };
+            let state = self.expects(&call.call, expected, &ask.requests)?;
             return Some(Wanted { requests: ask.requests.clone(), state });
         }
         if let Some(taken) = ask.take() {
@@ -106,10 +146,12 @@ impl Connection {
     }
 
     /// The name under which the client comes back to a call with this. `None` when the gateway's key cannot be read, without which no call is planned.
-    fn expects(&self, call: &CallId, expected: Expected) -> Option<String> {
+    fn expects(&self, call: &CallId, expected: Expected, requests: &Map<String, Value>) -> Option<String> {
         let key = self.broker.own_key().inspect_err(|why| tracing::warn!(%why, "a client cannot be asked")).ok()?;
-        let state = Comeback::to(call, &self.broker.env).sealed(&self.hello.bridge, &key);
-        self.broker.inputs.expect(&state, expected);
+        let inputs = &self.broker.inputs;
+        let comeback = Comeback::to(call, inputs.broker(), &digest(requests), &self.broker.env);
+        let state = comeback.sealed(&self.hello.bridge, &key);
+        inputs.expect(&state, expected);
         Some(state)
     }
 
@@ -204,9 +246,10 @@ impl Connection {
             return None;
         }
         let expected = Expected::Decision { question: Box::new(question.clone()), asked_at: self.broker.env.now() };
-        let state = self.expects(call, expected)?;
         let request = json!({"method": "elicitation/create", "params": form(question)});
-        Some(Wanted { requests: Map::from_iter([(DECISION.to_owned(), request)]), state })
+        let requests = Map::from_iter([(DECISION.to_owned(), request)]);
+        let state = self.expects(call, expected, &requests)?;
+        Some(Wanted { requests, state })
     }
 
     /// Has the client's own dialogue ask for a decision, on the connection. What nobody can have read says that nobody is there.
@@ -346,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_is_expected_is_had_once() {
-        let inputs = Inputs::default();
+        let inputs = Inputs::of(1);
         let ask = Expected::Decision {
             question: Box::new(serde_json::from_value(json!({
                 "question_id": "q_1", "run_id": "r", "call_id": null, "kind": "approval", "text": "", "detail": null, "choices": [],

@@ -41,7 +41,7 @@ impl Broker {
     }
 
     /// Whether a tool server goes on with a call as a task, which the next broker asks.
-    async fn is_followed(&self, call: &CallId) -> bool {
+    pub(crate) async fn is_followed(&self, call: &CallId) -> bool {
         let attempts = self.store.attempts(call).await;
         attempts.is_ok_and(|attempts| attempts.last().is_some_and(|attempt| attempt.live_handle().is_some()))
     }
@@ -63,7 +63,7 @@ impl Broker {
             Some(Ok(record)) => {
                 // The tool's own words are what it ended with, if nobody else said what became of it.
                 let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
-                Ended { told: None, reply: Some(record).filter(|_| is_own).zip(reply) }
+                Ended { reply: Some(record).filter(|_| is_own).zip(reply), ..Ended::default() }
             }
             Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
         };
@@ -126,9 +126,8 @@ impl Broker {
                 Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
                 Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => NotOver::Ended,
                 Ok(Some(Dispatched::Stopped)) if self.is_followed(&call.call_id).await => NotOver::Followed,
-                Ok(Some(Dispatched::Stopped) | None) => {
-                    NotOver::Failed("the gateway is stopping; ask again in a moment".to_owned())
-                }
+                Ok(Some(Dispatched::Stopped)) => NotOver::Stopped,
+                Ok(None) => NotOver::Failed("nothing was said of it; ask again in a moment".to_owned()),
                 Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => NotOver::Ended,
                 // Nothing goes by a list of tools that is not the newest one. By that one it is looked at again what this call is: whether its own
                 // tool is another one now, or only others are.

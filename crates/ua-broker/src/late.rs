@@ -26,8 +26,28 @@ pub(crate) enum NotOver {
     Ended,
     /// The gateway stops, and its tool server is at work on it.
     Followed,
+    /// The gateway stops before it was done.
+    Stopped,
     /// Something could not be done.
     Failed(String),
+}
+
+impl NotOver {
+    /// Whether another broker takes it up from here.
+    fn is_left(&self) -> bool {
+        match self {
+            Self::Followed | Self::Stopped => true,
+            Self::Ended | Self::Failed(_) => false,
+        }
+    }
+
+    /// As it is for whoever is told: what stops is what could not be done.
+    fn said(self) -> Self {
+        match self {
+            Self::Stopped => Self::Failed("the gateway is stopping; ask again in a moment".to_owned()),
+            Self::Ended | Self::Followed | Self::Failed(_) => self,
+        }
+    }
 }
 
 impl Broker {
@@ -41,6 +61,8 @@ impl Broker {
         reply: Option<&RawReply>,
     ) -> Ended {
         let has_effect = call.policy.class.has_effect();
+        let is_left = why.is_left();
+        let why = why.said();
         if let (Some(sent), Some(reply), NotOver::Failed(why)) = (live.sent(), reply, &why) {
             tracing::warn!(call = %call.call_id, why, "the answer of a call could not be stored");
             let mut reply = reply.clone();
@@ -48,7 +70,7 @@ impl Broker {
                 self.redactor.json(result);
             }
             if !has_effect {
-                return Ended { told: None, reply: Some((Box::new(call.clone()), reply)) };
+                return Ended { reply: Some((Box::new(call.clone()), reply)), ..Ended::default() };
             }
             // Beside the database it is as good as stored: the next broker finds it there.
             let is_kept = session.outbox.is_kept_beside(&call.call_id, sent.attempt);
@@ -65,8 +87,8 @@ impl Broker {
             lock(&self.kept).insert(call.call_id.clone(), kept);
             tokio::spawn(self.clone().store_late(session.again(), answered, reply.clone()));
             return match unrecorded {
-                None => Ended { told: None, reply: Some((Box::new(call.clone()), reply)) },
-                Some(why) => Ended { told: Some(Told::unrecorded(sent.at, why, &reply)), reply: None },
+                None => Ended { reply: Some((Box::new(call.clone()), reply)), ..Ended::default() },
+                Some(why) => Ended { told: Some(Told::unrecorded(sent.at, why, &reply)), ..Ended::default() },
             };
         }
         let told = match (why, live.sent()) {
@@ -85,8 +107,9 @@ impl Broker {
             (NotOver::Failed(why), Some(sent)) if has_effect => Told::Unstored { since: Some(sent.at), why },
             (NotOver::Failed(why), Some(_)) => Told::ReadLost { why },
             (NotOver::Failed(why), None) => Told::Broken { why },
+            (NotOver::Stopped, _) => Told::Broken { why: "the gateway is stopping".to_owned() },
         };
-        Ended { told: Some(told), reply: None }
+        Ended { told: Some(told), is_left, reply: None }
     }
 
     /// Stores an answer in hand that the database did not take, as soon as it does. Until then whoever asks for the call has it from memory.

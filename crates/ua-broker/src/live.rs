@@ -39,6 +39,8 @@ pub(crate) enum State {
 pub(crate) struct Ended {
     /// What is told in the place of a result.
     pub(crate) told: Option<Told>,
+    /// The gateway stops before it is over: the next broker takes it up, and has what whoever waits is to be answered with.
+    pub(crate) is_left: bool,
     /// Its record, with the tool's own words, where these are what it ended with; else both are read.
     pub(crate) reply: Option<(Box<CallRecord>, RawReply)>,
 }

@@ -85,5 +85,6 @@ pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};
 pub use tasks::{
     TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,
+    unreadable_result,
 };
 pub use transport::{McpTransport, McpTransportConfig};

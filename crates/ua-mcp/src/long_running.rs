@@ -282,7 +282,7 @@ impl McpTransport {
             Ok(outcome)
         };
         let is_new = connection.dialect().is_stateless || state.get("resultType").is_some();
-        match task_stands(&state, &handle.place, is_new) {
+        match task_stands(task, &state, &handle.place, is_new) {
             TaskStands::Ended(outcome) => done(outcome),
             TaskStands::HasResult => match self.result(connection, permit, handle, task).await {
                 Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),

@@ -3,7 +3,7 @@
 //! Revision 2025-11-25 has them on request (`task` in `tools/call`, the result by `tasks/result`), the extension
 //! `io.modelcontextprotocol/tasks` of 2026-07-28 in the place of any result (the result in the answer to `tasks/get`). One reading of both, for
 //! all who send calls. Invariant: the name of a task is never a result; neither is what is said of one that is still at work, has been
-//! cancelled, or is not known.
+//! cancelled, or is not known. What says nothing that can be understood of a task is waited for as long as [`UNCLEAR`], and no longer.
 
 use std::time::Duration;
 
@@ -19,6 +19,14 @@ const LAST_POLL: Duration = Duration::from_secs(30);
 /// The least and the most that a task's own wish counts.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_mins(5);
+
+/// How long is waited while what is said of a task tells nobody how it stands.
+const UNCLEAR: Duration = Duration::from_mins(10);
+/// How long that has been so, in what is kept of it.
+const UNCLEAR_MS: &str = "unclear_ms";
+
+/// What a task says that has no end.
+const OPEN: [&str; 2] = ["working", "input_required"];
 
 /// When a task was made, as the other side has it: names may come again behind a restart, and then it is another task.
 const MADE: &str = "createdAt";
@@ -40,7 +48,7 @@ pub enum TaskStands {
 pub fn task_begun(result: &Value) -> Option<Outcome> {
     let (task, wish) = match result.get("resultType").and_then(Value::as_str) {
         Some("task") => (result, "pollIntervalMs"),
-        Some(_) | None => match result.get("task").filter(|_| result.get("content").is_none()) {
+        Some(_) | None => match result.get("task").filter(|task| result.get("content").is_none() || is_open(task)) {
             Some(task) if name_of(task).is_some() => (task, "pollInterval"),
             Some(_) | None => return None,
         },
@@ -57,8 +65,20 @@ pub fn task_begun(result: &Value) -> Option<Outcome> {
     })
 }
 
-/// Reads the answer to `tasks/get`. `is_new`: whether the server is asked as revision 2026-07-28 has it.
-pub fn task_stands(state: &Value, place: &Value, is_new: bool) -> TaskStands {
+/// Why what stands in the place of a tool's result is none, whatever else it says; `None` where it is one.
+pub fn unreadable_result(result: &Value) -> Option<&'static str> {
+    match result.as_object().map(|fields| fields.get("content")) {
+        None => Some("its result is no object"),
+        Some(Some(content)) if !content.is_array() => Some("the content of its result is no list"),
+        Some(_) => None,
+    }
+}
+
+/// Reads the answer to `tasks/get` about this task. `is_new`: whether the server is asked as revision 2026-07-28 has it.
+pub fn task_stands(task: &str, state: &Value, place: &Value, is_new: bool) -> TaskStands {
+    if state.get("taskId").is_some_and(|named| named != task) {
+        return unclear(place, "it answers for another task");
+    }
     let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
     if let (Some(then), Some(now)) = (place.get(MADE), state.get(MADE))
         && then != now
@@ -76,23 +96,68 @@ pub fn task_stands(state: &Value, place: &Value, is_new: bool) -> TaskStands {
         "input_required" if is_new => TaskStands::Asks,
         // One that asks does so on the stream that will bring its result.
         "completed" | "failed" | "input_required" => TaskStands::HasResult,
-        _ => {
-            let (_, next) = interval(place);
-            let mut place = if place.is_object() { place.clone() } else { json!({}) };
-            let wish = poll_place(state, if is_new { "pollIntervalMs" } else { "pollInterval" });
-            match wish.get("poll_ms") {
-                Some(wish) => place["poll_ms"] = wish.clone(),
-                None => place["next_ms"] = json!(next),
-            }
-            TaskStands::Works(place)
-        }
+        "working" => TaskStands::Works(next_place(
+            place,
+            &poll_place(state, if is_new { "pollIntervalMs" } else { "pollInterval" }),
+        )),
+        "" => unclear(place, "it names no status"),
+        other => unclear(place, &format!("it names a status that is not known, `{}`", shortened(other))),
     }
 }
 
-/// What a task ended with. One that ends in another task, or in a question, has no result.
+/// Where a task is followed from now on, which says so how often it wants to be asked.
+fn next_place(place: &Value, wish: &Value) -> Value {
+    let (_, next) = interval(place);
+    let mut place = if place.is_object() { place.clone() } else { json!({}) };
+    match wish.get("poll_ms") {
+        Some(wish) => place["poll_ms"] = wish.clone(),
+        None => place["next_ms"] = json!(next),
+    }
+    if let Some(place) = place.as_object_mut() {
+        place.remove(UNCLEAR_MS);
+    }
+    place
+}
+
+/// Nobody knows how the task stands. It may be at work, so it is asked again, less and less often, and not for ever.
+fn unclear(place: &Value, what: &str) -> TaskStands {
+    let before = place.get(UNCLEAR_MS).and_then(Value::as_u64);
+    let waited = before.map_or(Duration::ZERO, |before| Duration::from_millis(before) + interval(place).0);
+    if waited >= UNCLEAR {
+        let minutes = UNCLEAR.as_secs() / 60;
+        return TaskStands::Ended(Outcome::Lost {
+            why: format!(
+                "for {minutes} minutes the other side has not said how the task stands ({what}), and nobody knows how far it came"
+            ),
+        });
+    }
+    let mut place = if place.is_object() { place.clone() } else { json!({}) };
+    if let Some(place) = place.as_object_mut() {
+        // How often it wants to be asked is for a task that says how it stands.
+        place.remove("poll_ms");
+    }
+    let mut place = next_place(&place, &Value::Null);
+    place[UNCLEAR_MS] = json!(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+    TaskStands::Works(place)
+}
+
+/// So much of what the other side says that it fits into a reason.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// Whether a task says of itself that it has no end yet.
+fn is_open(task: &Value) -> bool {
+    task.get("status").and_then(Value::as_str).is_some_and(|status| OPEN.contains(&status))
+}
+
+/// What a task ended with. One that ends in another task, in a question, or in something that cannot be read has no result.
 pub fn task_result(result: Value) -> Outcome {
     if task_begun(&result).is_some() || result.get("resultType").is_some_and(|kind| kind == "input_required") {
         return Outcome::Lost { why: "the task ended with something that is no result".to_owned() };
+    }
+    if let Some(why) = unreadable_result(&result) {
+        return Outcome::Lost { why: format!("the task ended with an answer that cannot be read: {why}") };
     }
     Outcome::Raw(RawReply::ToolResult { result })
 }
@@ -162,7 +227,9 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..7 {
             waits.push(task_wait(&place).as_secs());
-            let TaskStands::Works(next) = task_stands(&json!({"status": "working"}), &place, true) else { panic!() };
+            let TaskStands::Works(next) = task_stands("t", &json!({"status": "working"}), &place, true) else {
+                panic!()
+            };
             place = next;
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
@@ -187,7 +254,7 @@ mod tests {
                     if let Some(made) = made {
                         state["createdAt"] = json!(made);
                     }
-                    task_stands(&state, &handle.place, is_new)
+                    task_stands("1", &state, &handle.place, is_new)
                 };
                 let is_another = |stands: TaskStands| matches!(stands, TaskStands::Ended(Outcome::Lost { why }) if why.contains("another task"));
                 assert!(is_another(state(Some("2026-01-02T00:00:00Z"))), "{status}");
@@ -196,7 +263,7 @@ mod tests {
         }
         // It is kept as long as the task is followed.
         let working = json!({"taskId": "1", "status": "working"});
-        let TaskStands::Works(place) = task_stands(&working, &handle.place, true) else { panic!() };
+        let TaskStands::Works(place) = task_stands("1", &working, &handle.place, true) else { panic!() };
         assert_eq!(place["createdAt"], json!("2026-01-01T00:00:00Z"));
     }
 
@@ -207,18 +274,65 @@ mod tests {
         let handle = json!({"resultType": "task", "taskId": "u", "status": "working"});
         let old_handle = json!({"task": {"taskId": "u", "status": "working"}});
         let asks = json!({"resultType": "input_required", "inputRequests": {}});
+        let odd = [json!("sent"), json!(7), json!([]), json!({"content": "sent"}), json!({"content": null})];
         for status in ["working", "completed", "failed", "cancelled", "input_required", "submitted", ""] {
-            for within in [Value::Null, result.clone(), handle.clone(), old_handle.clone(), asks.clone()] {
+            let told = [Value::Null, result.clone(), handle.clone(), old_handle.clone(), asks.clone()];
+            for within in told.into_iter().chain(odd.clone()) {
                 for is_new in [true, false] {
                     let state = json!({"taskId": "t", "status": status, "result": within, "error": {"code": -32602, "message": "m"}});
-                    let stands = task_stands(&state, &json!({}), is_new);
+                    let stands = task_stands("t", &state, &json!({}), is_new);
                     let is_answered = matches!(stands, TaskStands::Ended(Outcome::Raw(_)));
-                    let may_be = is_new
-                        && (status == "failed" || (status == "completed" && (within == result || within.is_null())));
+                    let may_be = is_new && (status == "failed" || (status == "completed" && within == result));
                     assert_eq!(is_answered, may_be, "{state} {is_new}: {stands:?}");
                     let works = matches!(stands, TaskStands::Works(_));
                     assert_eq!(works, matches!(status, "working" | "submitted" | ""), "{state} {is_new}: {stands:?}");
                 }
+            }
+        }
+    }
+
+    /// Whatever it says instead of how it stands, for itself or for another task: it is asked for some minutes, and what it says is the reason then.
+    #[test]
+    fn a_task_that_does_not_say_how_it_stands_is_not_waited_for_without_end() {
+        for (state, word) in [
+            (json!({"status": "paused", "pollIntervalMs": 100}), "`paused`"),
+            (json!({"taskId": "t", "pollInterval": 300_000}), "no status"),
+            (json!({"status": 7}), "no status"),
+            (json!({"status": "completed", "taskId": "u", "result": {"content": []}}), "another task"),
+            (json!(null), "no status"),
+        ] {
+            for (is_new, first) in [
+                (true, json!({})),
+                (false, json!({"poll_ms": 100, "createdAt": "x"})),
+                (true, json!({"poll_ms": 300_000})),
+            ] {
+                let (mut place, mut waited, mut looks) = (first, Duration::ZERO, 0);
+                let why = loop {
+                    match task_stands("t", &state, &place, is_new) {
+                        TaskStands::Works(next) => place = next,
+                        TaskStands::Ended(Outcome::Lost { why }) => break why,
+                        TaskStands::Ended(_) | TaskStands::HasResult | TaskStands::Asks => panic!("{state}"),
+                    }
+                    waited += task_wait(&place);
+                    looks += 1;
+                };
+                assert!(why.contains(word), "{state}: {why}");
+                assert!((UNCLEAR..UNCLEAR + LAST_POLL).contains(&waited) && looks < 40, "{state}: {waited:?} {looks}");
+            }
+        }
+        // One that says it again is at work, however long that was so.
+        let place = json!({"unclear_ms": 599_000, "next_ms": 30_000});
+        let TaskStands::Works(place) = task_stands("t", &json!({"status": "working"}), &place, true) else { panic!() };
+        assert_eq!(place.get("unclear_ms"), None);
+    }
+
+    /// What a task says of itself beside an empty content is no result while it has no end.
+    #[test]
+    fn a_task_with_content_beside_it_is_a_task_while_it_is_open() {
+        for (status, is_task) in [("working", true), ("input_required", true), ("completed", false), ("mine", false)] {
+            for content in [json!([]), json!([{"type": "text", "text": "begun"}])] {
+                let begun = task_begun(&json!({"content": content, "task": {"taskId": "t", "status": status}}));
+                assert_eq!(matches!(begun, Some(Outcome::Continues(_))), is_task, "{status}");
             }
         }
     }

@@ -9,11 +9,14 @@
 //! leaves its call in doubt; asking a task changes nothing, however often.
 //! Proved by: `tests/it/tasks.rs`.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 use ua_core::{Handle, Outcome, RawReply, SideEffectClass};
 use ua_dispatch::{Permit, TransportError};
 use ua_mcp::{
     TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,
+    unreadable_result,
 };
 
 use super::process::{Process, Unanswered};
@@ -97,7 +100,10 @@ impl Upstream {
         let kind = result.get("resultType").filter(|_| process.is_stateless());
         match kind.filter(|kind| *kind != "complete") {
             Some(kind) => Err(Unanswered::Unreadable(format!("its result is of a kind that is not known, {kind}"))),
-            None => Ok(Outcome::Raw(RawReply::ToolResult { result })),
+            None => match unreadable_result(&result) {
+                Some(why) => Err(Unanswered::Unreadable(format!("its answer cannot be read: {why}"))),
+                None => Ok(Outcome::Raw(RawReply::ToolResult { result })),
+            },
         }
     }
 
@@ -124,10 +130,14 @@ impl Upstream {
             Outcome::Continues(Box::new(Handle { place, generation, ..handle.clone() }))
         };
         let is_new = process.is_stateless() || state.get("resultType").is_some();
-        let outcome = match task_stands(&state, &handle.place, is_new) {
+        let outcome = match task_stands(task, &state, &handle.place, is_new) {
             TaskStands::Works(place) => return Ok(continues(place)),
             TaskStands::Ended(outcome) => outcome,
-            TaskStands::HasResult => self.result_of(&process, permit, task).await?,
+            TaskStands::HasResult => {
+                // What asks before it has a result takes as long as a person does. What has ended has it by now.
+                let patience = (state["status"] != "input_required").then_some(PATIENCE);
+                self.result_of(&process, permit, task, patience).await?
+            }
             TaskStands::Asks => {
                 if let Some(place) = self.answer_task(&process, permit, handle, task, &state).await? {
                     return Ok(continues(place));
@@ -135,6 +145,13 @@ impl Upstream {
                 self.abandon(permit, handle).await;
                 Outcome::Lost { why: "its task asked for something that nobody could answer".to_owned() }
             }
+        };
+        // A read whose answer cannot be read would be made again, and be answered so again.
+        let is_read = permit.call().policy.class == SideEffectClass::ReadOnly;
+        let unread = state.get("result").filter(|_| is_new && is_read).and_then(unreadable_result);
+        let outcome = match (outcome, unread) {
+            (Outcome::Lost { why }, Some(_)) => task_error(-32700, why),
+            (outcome, _) => outcome,
         };
         if let Some(data) = state.pointer("/error/data").filter(|_| is_new) {
             self.keep_error_data(&permit.call().call_id, data);
@@ -197,10 +214,23 @@ impl Upstream {
         }
     }
 
-    /// Fetches what a task of revision 2025-11-25 ended with, however long it takes to end. It may ask on the connection before.
-    async fn result_of(&self, process: &Process, permit: &Permit, task: &str) -> Result<Outcome, TransportError> {
+    /// Fetches what a task of revision 2025-11-25 ended with, within `patience`, or however long it takes to end. It may ask on the connection
+    /// before.
+    async fn result_of(
+        &self,
+        process: &Process,
+        permit: &Permit,
+        task: &str,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, TransportError> {
         let params = self.prepared(process, Value::Object(of_task(task, [])));
-        let mut answer = match process.request("tasks/result", params).await {
+        let answer = tokio::select! {
+            answer = process.request("tasks/result", params) => answer,
+            () = self.env.sleep_or_never(patience) => {
+                return Err(self.not_reached("its task has ended, and it did not answer tasks/result in time".to_owned()));
+            }
+        };
+        let mut answer = match answer {
             Ok(answer) => answer,
             Err(Unanswered::Unreadable(why)) => {
                 let is_read = permit.call().policy.class == SideEffectClass::ReadOnly;
@@ -211,7 +241,14 @@ impl Upstream {
             }
         };
         match (answer.get_mut("result").map(Value::take), answer.get("error")) {
-            (Some(result), _) => Ok(task_result(result)),
+            (Some(result), _) => {
+                let is_unread = unreadable_result(&result).is_some();
+                let is_read = permit.call().policy.class == SideEffectClass::ReadOnly;
+                Ok(match (task_result(result), is_unread && is_read) {
+                    (Outcome::Lost { why }, true) => task_error(-32700, why),
+                    (outcome, _) => outcome,
+                })
+            }
             (None, Some(error)) => {
                 if let Some(data) = error.get("data") {
                     self.keep_error_data(&permit.call().call_id, data);

@@ -270,6 +270,113 @@ fn what_a_task_did_not_take_is_asked_for_again() {
     world.check();
 }
 
+/// The answer that its client brings along is the answer, also where the broker that asked was killed: nobody is asked twice, and another task's
+/// question, or the same one behind it, is not answered by it.
+#[test]
+fn what_a_client_was_asked_for_is_answered_to_whichever_broker() {
+    let follows = json!({"elicitation": {}});
+    let call = json!({"name": "append_line", "arguments": {"text": "x"}});
+    for server in ["newer", "older"] {
+        let world = world(server);
+        state(&world, "input_required");
+        let mut client = world.client();
+        let id = client.request("tools/call", &signed(&follows, call.clone()));
+        let wanted = client.answer(id)["result"].clone();
+        let name = wanted["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        world.kill_broker();
+        let mut back = call.clone();
+        back["requestState"] = wanted["requestState"].clone();
+        back["inputResponses"] = json!({name: {"action": "accept", "content": {"size": "small"}}});
+        let id = client.request("tools/call", &signed(&follows, back));
+        let answer = client.answer(id)["result"].clone();
+        assert_eq!(text(&answer), "small", "{server}: {answer}");
+        assert_eq!((world.effects().len(), world.lines("updated").len()), (1, usize::from(server == "newer")));
+        client.killed();
+        world.check();
+    }
+}
+
+/// An answer whose shape no client can read leaves an effect in doubt and makes a read an error, in both eras.
+#[test]
+fn an_answer_of_the_wrong_shape_is_none() {
+    for era in ["newer", "older"] {
+        let world = GatewayWorld::new();
+        world.behave(era);
+        let mut client = world.client().greet();
+        let shapes = ["null", "\"sent\"", "7", "[]", "{\"content\":\"sent\"}", "{\"content\":null}"];
+        for (number, shape) in shapes.into_iter().enumerate() {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{shape}}}"#);
+            std::fs::write(world.path("stub/raw"), line).unwrap();
+            // A read is made again some times before.
+            if number == 0 {
+                let read = client.call("read_page", &json!({"page": shape}));
+                let read = client.answer(read);
+                assert_eq!(read["error"]["code"], -32700, "{era} {shape}: {read}");
+            }
+            let sent = client.result("append_line", &json!({"text": shape}));
+            assert_eq!(told(&sent), "unknown", "{era} {shape}: {sent}");
+            assert!(text(&sent).contains("cannot be read"), "{era} {shape}: {sent}");
+            assert!(world.calls("append_line").iter().all(|call| call.status == CallStatus::Unknown), "{era} {shape}");
+            assert_eq!(world.questions().len(), number + 1, "{era} {shape}");
+        }
+        client.done();
+        world.check();
+    }
+}
+
+/// The same of what a task ends with.
+#[test]
+fn a_task_that_ends_with_the_wrong_shape_is_in_doubt() {
+    for era in ["newer", "older"] {
+        for shape in ["null", "{\"content\":\"sent\"}"] {
+            let world = world(era);
+            let mut client = world.client().greet();
+            let asked = client.call("append_line", &json!({"text": "x"}));
+            until_more_looks(&world, 1);
+            for entry in std::fs::read_dir(world.path("stub")).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_name().into_string().unwrap().starts_with("task_t") {
+                    std::fs::write(entry.path(), shape).unwrap();
+                }
+            }
+            state(&world, "completed");
+            let answer = client.answer(asked);
+            assert_eq!(told(&answer["result"]), "unknown", "{era} {shape}: {answer}");
+            assert!(text(&answer["result"]).contains("cannot be read"), "{era} {shape}: {answer}");
+            assert_eq!((world.calls("append_line")[0].status, world.questions().len()), (CallStatus::Unknown, 1));
+            client.done();
+            world.check();
+        }
+    }
+}
+
+/// What does not say how the task stands, or says it of another one, is no answer: it is asked again.
+#[test]
+fn a_task_that_does_not_say_how_it_stands_is_asked_again() {
+    for era in ["newer", "older"] {
+        for is_other in [true, false] {
+            let world = world(era);
+            if is_other {
+                world.behave("other_task");
+            }
+            state(&world, if is_other { "completed" } else { "paused" });
+            let mut client = world.session("s1").greet();
+            let asked = client.call("send_email", &mail());
+            until_more_looks(&world, 2);
+            assert_eq!(world.calls("send_email")[0].status, CallStatus::Running);
+            if is_other {
+                std::fs::remove_file(world.path("stub/other_task")).unwrap();
+            } else {
+                state(&world, "completed");
+            }
+            let answer = client.answer(asked);
+            assert!(text(&answer["result"]).starts_with("done, 1 so far"), "{answer}");
+            client.done();
+            world.check();
+        }
+    }
+}
+
 /// A broker that is told to end leaves the task to the next one, and whoever waits has its answer.
 #[test]
 fn a_task_outlives_a_broker_that_ends() {
