@@ -17,6 +17,9 @@ use ua_testkit::workspace_root;
 /// The page with the manifest and the program.
 const PAGE: &str = "docs/guide/five-minutes.md";
 
+/// The page with the program that is put together out of the crates below.
+const PARTS: &str = "docs/guide/library.md";
+
 /// The least program, which stands beside those of others.
 const LEAST: &str = "crates/ua-sdk/examples/side_by_side";
 
@@ -62,6 +65,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let unkeyed = program("without_a_key").killed_in_the_tool(true)?;
     ensure!(unkeyed.invoices == 1 && unkeyed.said.starts_with("answer first"), "nobody was asked: {}", unkeyed.said);
+    let parts = Command::new(built.join("parts")).current_dir(folder.path()).output()?;
+    let said = String::from_utf8_lossy(&parts.stdout);
+    ensure!(said.starts_with("complete after 2 turns"), "the program of {PARTS} said {said:?}: {parts:?}");
     println!(
         "outside: the program of {PAGE} compiles as written; killed in its tool and run again, it sent one invoice"
     );
@@ -76,6 +82,7 @@ fn build(options: &Options, folder: &Path) -> anyhow::Result<PathBuf> {
     let root = workspace_root();
     let page = Page::parse(PAGE, &fs::read_to_string(root.join(PAGE))?);
     let (manifest, program) = written(&page)?;
+    let parts = Page::parse(PARTS, &fs::read_to_string(root.join(PARTS))?);
     let krate = folder.join("invoices");
     let bins = krate.join("src/bin");
     fs::create_dir_all(&bins)?;
@@ -83,6 +90,7 @@ fn build(options: &Options, folder: &Path) -> anyhow::Result<PathBuf> {
     let manifest = if options.packaged { from_packages(&manifest, &root, folder)? } else { manifest };
     fs::write(krate.join("Cargo.toml"), manifest)?;
     fs::write(krate.join("src/main.rs"), program)?;
+    fs::write(bins.join("parts.rs"), block(&parts, "rust", "GranularStep::new")?)?;
     let least = fs::read_to_string(root.join(LEAST).join("main.rs"))?;
     for (name, text) in [("side_by_side", least.clone()), ("without_a_key", without_key(&least)?)] {
         fs::create_dir_all(bins.join(name))?;
@@ -143,11 +151,15 @@ impl Program {
 
 /// The dependencies and the program, as the page has them.
 fn written(page: &Page) -> anyhow::Result<(String, String)> {
-    let block = |language: &str, word: &str| {
-        let found = page.blocks.iter().find(|block| block.language() == language && block.text.contains(word));
-        found.map(|block| block.text.clone()).with_context(|| format!("{PAGE} has no {language} block with {word:?}"))
-    };
-    Ok((block("toml", "[dependencies]")?, block("rust", "async fn main")?))
+    Ok((block(page, "toml", "[dependencies]")?, block(page, "rust", "async fn main")?))
+}
+
+/// The first block in that language with that word.
+fn block(page: &Page, language: &str, word: &str) -> anyhow::Result<String> {
+    let found = page.blocks.iter().find(|block| block.language() == language && block.text.contains(word));
+    found
+        .map(|block| block.text.clone())
+        .with_context(|| format!("a page of the guide has no {language} block with {word:?}"))
 }
 
 /// A manifest with these dependencies, on the checkout at `root`.
@@ -201,6 +213,21 @@ mod tests {
         let (_, example) = example.split_once("prints\")]\n\n").unwrap();
         assert_eq!(program.trim(), example.trim());
         assert!(with_checkout(&manifest, &root).unwrap().contains("/crates/ua-sdk\""));
+        let parts = Page::parse(PARTS, &fs::read_to_string(root.join(PARTS)).unwrap());
+        let parts = block(&parts, "rust", "GranularStep::new").unwrap();
+        // It compiles beside that manifest: whole, and out of what the manifest has.
+        assert!(parts.contains("async fn main") && !parts.lines().any(|line| line.starts_with("# ")), "{parts}");
+        let imports = parts.lines().filter_map(|line| line.strip_prefix("use "));
+        assert!(imports.clone().all(|path| ["std::", "ua_sdk::"].iter().any(|ours| path.starts_with(ours))));
+    }
+
+    /// All code of the guide is compiled by somebody.
+    #[test]
+    fn no_code_of_the_library_pages_is_left_out() {
+        for page in [PAGE, PARTS] {
+            let text = fs::read_to_string(workspace_root().join(page)).unwrap();
+            assert!(!text.contains("rust,ignore"), "{page}");
+        }
     }
 
     /// What a reader compares is what is run and counted.

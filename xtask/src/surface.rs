@@ -2,8 +2,9 @@
 //!
 //! The list is read from the sources, which are formatted: an item begins at the left margin, what belongs to it is indented once. So it needs
 //! neither a nightly compiler nor a build, and runs before a change lands. It has the names of the facade, and of each its whole public face
-//! in whatever crate it is defined: a field that is added to a re-exported type is seen as well. `cargo semver-checks` in `.ci/nightly` judges
-//! what of a change breaks programs.
+//! in whatever crate it is defined: a field that is added to a re-exported type is seen as well; and the names of the prelude. `cargo
+//! semver-checks` in `.ci/nightly` judges what of a change breaks programs, of the items that are defined in `ua-sdk` alone: it does not see
+//! those of other crates behind a `pub use`. For them a line of this list that changes is the notice, and a person judges it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -65,12 +66,17 @@ fn listed(root: &Path) -> anyhow::Result<String> {
     let facade = fs::read_to_string(root.join(FACADE)).with_context(|| format!("cannot read {FACADE}"))?;
     let mut list = HEAD.to_owned();
     let mut crates: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let prelude = prelude(&facade);
+    ensure!(prelude.len() > 10, "the prelude of {FACADE} has {} names", prelude.len());
+    writeln!(list, "\nprelude")?;
+    for name in prelude {
+        writeln!(list, "    {name}")?;
+    }
     let mut exports = exports(&facade);
     exports.sort_by(|a, b| a.name.cmp(&b.name));
     ensure!(exports.len() > 15, "{FACADE} has {} names", exports.len());
     for export in exports {
-        let krate = export.of.replace('_', "-");
-        let folder = if export.of == "crate" { "ua-sdk".to_owned() } else { krate };
+        let folder = home(root, &export)?;
         let sources = root.join("crates").join(&folder).join("src");
         let condition = if export.condition.is_empty() { String::new() } else { format!("  {}", export.condition) };
         if !sources.is_dir() {
@@ -88,6 +94,23 @@ fn listed(root: &Path) -> anyhow::Result<String> {
         }
     }
     Ok(list)
+}
+
+/// The crate in which a name is defined: one that the facade names may have it from another.
+fn home(root: &Path, export: &Export) -> anyhow::Result<String> {
+    if export.of == "crate" {
+        return Ok("ua-sdk".to_owned());
+    }
+    let folder = export.of.replace('_', "-");
+    let file = root.join("crates").join(&folder).join("src/lib.rs");
+    if !file.is_file() {
+        return Ok(folder);
+    }
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let above = exports(&text.replace("\npub mod ", "\nmod "))
+        .into_iter()
+        .find(|above| above.name == export.name && above.of.starts_with("ua_"));
+    Ok(above.map_or(folder, |above| above.of.replace('_', "-")))
 }
 
 /// What the facade exports at its root. What it calls by another name is found by its own.
@@ -132,6 +155,22 @@ fn exports(facade: &str) -> Vec<Export> {
         condition.clear();
     }
     found
+}
+
+/// What the prelude brings, each name with the features that it needs.
+fn prelude(facade: &str) -> Vec<String> {
+    let body =
+        facade.split_once("\npub mod prelude {\n").map_or("", |(_, rest)| rest.split("\n}").next().unwrap_or(""));
+    let at_margin: Vec<&str> = body.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    let mut names: Vec<String> = exports(&at_margin.join("\n"))
+        .into_iter()
+        .map(|export| match export.condition.as_str() {
+            "" => export.name,
+            condition => format!("{}  {condition}", export.name),
+        })
+        .collect();
+    names.sort();
+    names
 }
 
 /// The lines at the margin behind the inline modules: re-exported crates.
@@ -414,9 +453,16 @@ pub struct Thingy;
     }
 
     #[test]
+    fn a_name_that_leaves_the_prelude_is_seen() {
+        let facade = "pub use a::One;\n\npub mod prelude {\n    pub use serde::{Deserialize, Serialize};\n\n    #[cfg(feature = \"mcp\")]\n    \
+                      pub use crate::Servers;\n    pub use crate::{One, Two};\n}\n\npub use {serde};\n";
+        assert_eq!(prelude(facade), ["Deserialize", "One", "Serialize", "Servers  feature = \"mcp\"", "Two"]);
+    }
+
+    #[test]
     fn every_name_of_the_facade_is_found() {
         let list = listed(&workspace_root()).unwrap();
-        for name in ["Step", "Runs", "StepOutcome", "RunEvent", "Budgets", "tool"] {
+        for name in ["Step", "Runs", "StepOutcome", "RunEvent", "Budgets", "UsageSummary", "tool"] {
             assert!(list.contains(&format!("\n{name} (")), "{name}");
         }
     }
