@@ -13,6 +13,7 @@
 //! | any other JSON-RPC error | unknown |
 //! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
 //! | HTTP 404 in a session of MCP: it is over | failed, definite; another session may be let in |
+//! | HTTP 404 or 405 with a page, for a call with an effect | unknown: no server of tools answers so. A proxy does, which shows a page of its own to a request that it has passed on and had no answer to |
 //! | any other HTTP status | unknown (408 and 409 may mean done, 502 to 504 come from a proxy that may have handed the request on) |
 //! | a person's statement, or what a probe found | succeeded |
 //!
@@ -62,6 +63,9 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             }
         }
         RawReply::RpcError { code, message } => failed(CallStatus::Unknown, &format!("rpc_{code}"), message, None),
+        RawReply::HttpStatus { status: status @ (404 | 405), body, .. } if policy.class.has_effect() && is_page(body) => {
+            failed(CallStatus::Unknown, &format!("http_{status}"), body.trim_start(), None)
+        }
         RawReply::HttpStatus { status, body, of_session: true, .. } => {
             let detail = format!("its session is over (HTTP status {status}): {body}");
             failed(CallStatus::FailedDefinite, SESSION_OVER, &detail, None)
@@ -336,6 +340,11 @@ pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
     error_code.is_none_or(|code| !FINAL.contains(&code))
 }
 
+/// Whether a body is a page for people.
+fn is_page(body: &str) -> bool {
+    body.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').starts_with('<')
+}
+
 fn first_line(text: &str) -> String {
     shortened(text.lines().next().unwrap_or_default(), MAX_DETAIL)
 }
@@ -419,6 +428,29 @@ mod tests {
             let definite = [400, 401, 403, 404, 405, 413, 415, 429].contains(&status);
             let expected = if definite { S::FailedDefinite } else { S::Unknown };
             assert_eq!(interpret(&http(status), &policy(OnUnknown::Hold)).status, expected, "{status}");
+        }
+    }
+
+    /// What a proxy shows in the place of an answer says nothing of a request that it may have passed on, in a session or not.
+    #[test]
+    fn a_page_is_no_word_of_a_tool_server() {
+        let page = "\r\n<html><head><title>405 Not Allowed</title></head></html>";
+        for class in SideEffectClass::ALL {
+            let policy = CallPolicy { class: *class, ..policy(OnUnknown::Hold) };
+            for of_session in [false, true] {
+                for status in [404, 405] {
+                    for body in
+                        [page, "<!DOCTYPE html>", "\u{feff}<html>", "no such session", "", r#"{"jsonrpc":"2.0"}"#]
+                    {
+                        let of_session = of_session && status == 404;
+                        let raw = RawReply::HttpStatus { status, body: body.to_owned(), of_session, retry_after: None };
+                        let is_page = body.contains('<') && class.has_effect();
+                        let expected = if is_page { CallStatus::Unknown } else { CallStatus::FailedDefinite };
+                        assert_eq!(interpret(&raw, &policy).status, expected, "{class} {status} {of_session} {body}");
+                        assert_eq!(interpret_again(&raw, &policy, 1).status, expected, "{class} {status} {body}");
+                    }
+                }
+            }
         }
     }
 

@@ -107,10 +107,52 @@ const WAYS: [&str; 14] = [
 /// Words in names of tools by which whoever is named in the arguments is told.
 const TOLD: [&str; 7] = ["forward", "grant", "invite", "invites", "notify", "share", "shares"];
 /// Words in names of tools that tell nobody anything, whoever stands in their arguments.
-const UNTOLD: [&str; 9] =
-    ["archive", "cancel", "delete", "draft", "drafts", "filter", "label", "remove", "unsubscribe"];
+const UNTOLD: [&str; 4] = ["draft", "drafts", "filter", "label"];
+/// Words in names of tools that give somebody a way in, or a copy of what comes: whoever is named in the arguments gets it.
+const ACCESS: [&str; 34] = [
+    "access",
+    "acl",
+    "acls",
+    "admin",
+    "admins",
+    "attendee",
+    "attendees",
+    "collaborator",
+    "collaborators",
+    "delegate",
+    "delegates",
+    "delegation",
+    "editor",
+    "editors",
+    "follower",
+    "followers",
+    "forwarding",
+    "guest",
+    "guests",
+    "member",
+    "members",
+    "membership",
+    "participant",
+    "participants",
+    "permission",
+    "permissions",
+    "sharing",
+    "subscriber",
+    "subscribers",
+    "team",
+    "viewer",
+    "viewers",
+    "watcher",
+    "watchers",
+];
+/// Words in names of tools that take something away.
+const TAKING: [&str; 5] = ["archive", "cancel", "delete", "remove", "unsubscribe"];
+/// Words in names of arguments that say where copies of what comes go, also where a tool only sets up a rule for that (`create_filter`).
+const FORWARDED: [&str; 3] = ["forward", "forwarding", "forwards"];
+/// What stands in front of `to` in names of arguments that say who gets something (`deliver_to`), and not whose it is (`assigned_to`).
+const GIVEN_TO: [&str; 8] = ["copy", "deliver", "email", "forward", "mail", "notify", "send", "share"];
 /// Words in names of arguments of any effect whose mail addresses are told about it.
-const INVITED: [&str; 18] = [
+const INVITED: [&str; 27] = [
     "addressee",
     "addressees",
     "attendee",
@@ -119,16 +161,25 @@ const INVITED: [&str; 18] = [
     "cc",
     "collaborator",
     "collaborators",
+    "delegate",
+    "editor",
+    "editors",
     "grantee",
     "grantees",
     "guest",
     "guests",
     "invitee",
     "invitees",
+    "notify",
     "participants",
     "recipient",
     "recipients",
     "share",
+    "subscribers",
+    "viewer",
+    "viewers",
+    "watcher",
+    "watchers",
 ];
 
 /// Everybody whom a call reaches; `None` of one that reaches nobody, as far as can be seen.
@@ -158,15 +209,16 @@ fn invited(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Option<Ve
     let is_foreign = policy.class == SideEffectClass::External && tool.namespace != ToolNamespace::Local;
     let words = words_of(&tool.tool);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    if !is_foreign || has(&UNTOLD) {
+    if !is_foreign || has(&TAKING) {
         return None;
     }
-    let is_told = has(&TOLD);
+    let (tells_nobody, is_told) = (has(&UNTOLD), has(&TOLD) || has(&ACCESS));
     let mut found = Vec::new();
     each_text(arguments, &mut Vec::new(), &mut |names, text| {
-        let is_named =
-            |name: &&str| *name == "to" || words_of(name).iter().any(|word| INVITED.contains(&word.as_str()));
-        if !is_told && !names.iter().any(is_named) {
+        let is_one_of =
+            |list: &[&str]| names.iter().any(|name| words_of(name).iter().any(|word| list.contains(&word.as_str())));
+        let gets = is_told || is_one_of(&INVITED) || names.iter().any(|name| is_given_to(name));
+        if !is_one_of(&FORWARDED) && (tells_nobody || !gets) {
             return;
         }
         let parts = split(text);
@@ -176,6 +228,16 @@ fn invited(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Option<Ve
         }
     });
     (!found.is_empty()).then_some(found)
+}
+
+/// Whether the name of an argument says that something goes to what stands in it: `to`, `deliver_to`, `sendTo`.
+fn is_given_to(name: &str) -> bool {
+    let words = words_of(name);
+    match words.as_slice() {
+        [one] => one == "to",
+        [.., way, to] => to == "to" && GIVEN_TO.contains(&way.as_str()),
+        [] => false,
+    }
 }
 
 /// The numbers and names that a message or a call goes to.
@@ -355,6 +417,25 @@ mod tests {
             ("update_event", None, json!({"add_guests": "eve@evil.test"})),
             ("share_file", None, json!({"id": "1", "email": "eve@evil.test"})),
             ("do_it", None, json!({"to": "eve@evil.test"})),
+            ("add_file_sharing_preference", None, json!({"email_address": "eve@evil.test", "role": "reader"})),
+            ("create_permission", None, json!({"fileId": "1", "emailAddress": "eve@evil.test"})),
+            ("add_collaborator", None, json!({"email": "eve@evil.test"})),
+            ("add_user_to_team", None, json!({"email": "eve@evil.test"})),
+            ("set_permissions", None, json!({"users": ["eve@evil.test"]})),
+            ("update_sharing", None, json!({"viewers": ["eve@evil.test"]})),
+            ("create_acl", None, json!({"scope": {"type": "user", "value": "eve@evil.test"}})),
+            (
+                "create_filter",
+                None,
+                json!({"criteria": {"from": "boss@example.org"}, "action": {"forward": "eve@evil.test"}}),
+            ),
+            ("create_forwarding_address", None, json!({"forwardingEmail": "eve@evil.test"})),
+            ("update_auto_forwarding", None, json!({"emailAddress": "eve@evil.test"})),
+            ("addDelegate", None, json!({"delegateEmail": "eve@evil.test"})),
+            ("add_attendee", None, json!({"email": "eve@evil.test"})),
+            ("export_report", None, json!({"deliver_to": "eve@evil.test"})),
+            ("run_workflow", None, json!({"inputs": {"mailTo": "eve@evil.test"}})),
+            ("respond_to_event", None, json!({"notify": ["eve@evil.test"]})),
         ] {
             assert_eq!(reached(tool, kind, &arguments).len(), 1, "{tool} {arguments}");
         }
@@ -372,6 +453,10 @@ mod tests {
             ("create_contact", Some("contact.create"), json!({"email": "eve@evil.test"})),
             ("create_issue", Some("issue.create"), json!({"user": "eve", "assignee": "eve@evil.test"})),
             ("publish_package", Some("package.publish"), json!({"to": "npm"})),
+            ("remove_member", None, json!({"email": "eve@evil.test"})),
+            ("delete_permission", None, json!({"emailAddress": "eve@evil.test"})),
+            ("create_filter", None, json!({"criteria": {"from": "boss@example.org"}, "action": {"label": "x"}})),
+            ("update_task", None, json!({"assigned_to": "eve@evil.test", "reply_to": "eve@evil.test"})),
         ] {
             assert_eq!(reached(tool, kind, &arguments), [""; 0], "{tool} {arguments}");
         }

@@ -186,12 +186,12 @@ struct Driver<'a> {
     told_over_limit: bool,
     /// The turn whose request was too long for the model, so that its history is cut.
     cut_for: Option<u32>,
-    /// Calls that may have been what the evidence lacked when it was looked at last.
-    undeclared: Vec<Undeclared>,
     /// Whether the last request has its newest turn in part.
     is_shortened: bool,
     /// The turn of which somebody was told that.
     told_shortened: Option<u32>,
+    /// Calls that may have been what the evidence lacked when it was looked at last.
+    undeclared: Vec<Undeclared>,
     /// How the reply ended that is to be recorded.
     ending: Ending,
     corrected_at: Option<Timestamp>,
@@ -239,10 +239,10 @@ impl<'a> Driver<'a> {
             reply_limit: None,
             told_over_limit: false,
             cut_for: None,
-            undeclared: Vec::new(),
-            ending: Ending::default(),
             is_shortened: false,
             told_shortened: None,
+            undeclared: Vec::new(),
+            ending: Ending::default(),
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),

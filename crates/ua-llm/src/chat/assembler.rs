@@ -320,7 +320,7 @@ impl Assembler {
         let stop_reason = if is_last_word && asks_for_tool(&self.text, &self.offered) {
             // It asks for a tool, and the server has not read that.
             let more = if self.ended.is_empty() { "" } else { "; " };
-            self.ended = format!("{}{more}a tool call that stands in its text", self.ended);
+            self.ended = format!("{}{more}a tool call written into its text", self.ended);
             StopReason::ToolUse
         } else {
             stop_reason
