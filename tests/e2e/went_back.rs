@@ -127,8 +127,7 @@ fn what_a_person_undid_is_made_anew_under_another_key() {
     let undone = |env: &TestEnv| put_right(env, "not_happened");
     for known in &KNOWN[1..] {
         for when in ["before the copy", "before it is accepted", "behind that", "behind two copies"] {
-            let env =
-                if when == "before the copy" { went_back_behind(known, &undone) } else { went_back(known) };
+            let env = if when == "before the copy" { went_back_behind(known, &undone) } else { went_back(known) };
             let sent = sent_under(&env);
             if when != "behind that" {
                 undone(&env);
@@ -170,8 +169,8 @@ fn what_was_answered_and_is_sent_once_more_has_another_key() {
 /// The key under which the call of `r` was answered, as the log has it.
 fn sent_under(env: &TestEnv) -> String {
     let log = std::fs::read_to_string(env.root().join("effects.log")).unwrap_or_default();
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let last = lines.filter(|line| line["status"] == "succeeded").last().unwrap_or_default();
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let last = lines.rfind(|line| line["status"] == "succeeded").unwrap_or_default();
     last["idempotency_key"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -242,8 +241,7 @@ fn posted_by_another(copy_has_it: bool) -> TestEnv {
         {"text": "Done."},
     ]);
     let plain = json!({"tools": {"builtin": false}});
-    let point =
-        if copy_has_it { "before:store.start_attempt:post_comment" } else { "before:store.record_turn" };
+    let point = if copy_has_it { "before:store.start_attempt:post_comment" } else { "before:store.record_turn" };
     env.run_killed_at(point, &["job", &env.job(&plain, &turns), "--run-id", "r"]);
     let copy = env.arg("copy.db");
     env.run(&["db", "backup", &copy]).code(0);

@@ -274,7 +274,11 @@ fn a_call_that_stands_in_the_text_asks_for_a_tool_and_is_none() {
         }
         let Progress::Whole(turn) = assembler.feed("[DONE]").unwrap() else { panic!("{text}") };
         assert_eq!((turn.stop_reason, turn.text().as_str(), turn.tool_uses().count()), (expected, text, 0));
-        assert_eq!(assembler.ending().said.contains("stands in its text"), expected == StopReason::ToolUse, "{text}");
+        assert_eq!(
+            assembler.ending().said.contains("written into its text"),
+            expected == StopReason::ToolUse,
+            "{text}"
+        );
     }
     let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]));
     let quoted = delta(&json!({"content": "<tool_call>t</tool_call>"}));

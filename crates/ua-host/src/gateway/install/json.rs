@@ -105,7 +105,7 @@ fn edits_of(text: &str, place: &Range<usize>, fields: &[Member], becomes: Become
             let at = command()?;
             // The last of them is the program of before, as it is typed.
             let mut words: Vec<String> = words.iter().map(|word| json!(word).to_string()).collect();
-            *words.last_mut()? = text.get(at.clone())?.to_owned();
+            text.get(at.clone())?.clone_into(words.last_mut()?);
             let words = words.join(",");
             let new = json!(new).to_string();
             match of("args") {

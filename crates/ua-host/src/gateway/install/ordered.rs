@@ -219,8 +219,8 @@ impl Style {
             Told::Word(word) => self.word(word),
             Told::List(all) if all.is_empty() => "[]".to_owned(),
             Told::List(all) => {
-                let all = all.iter().map(|one| self.at(one, depth + 1)).collect();
-                format!("[{}]", self.laid_out(&self.list, all, depth))
+                let all: Vec<String> = all.iter().map(|one| self.at(one, depth + 1)).collect();
+                format!("[{}]", self.laid_out(&self.list, &all, depth))
             }
             Told::Object(all) if all.is_empty() => "{}".to_owned(),
             Told::Object(all) => {
@@ -228,12 +228,13 @@ impl Style {
                 let member = |(name, value): &(String, Told)| {
                     format!("{}{}{}", self.word(&json!(name).to_string()), self.colon, self.at(value, depth + 1))
                 };
-                format!("{{{}}}", self.laid_out(layout, all.iter().map(member).collect(), depth))
+                let all: Vec<String> = all.iter().map(member).collect();
+                format!("{{{}}}", self.laid_out(layout, &all, depth))
             }
         }
     }
 
-    fn laid_out(&self, layout: &Layout, all: Vec<String>, depth: usize) -> String {
+    fn laid_out(&self, layout: &Layout, all: &[String], depth: usize) -> String {
         match layout {
             Layout::Lines => {
                 let line = |depth: usize| format!("{}{}{}", self.line_end, self.base, self.unit.repeat(depth));
@@ -292,7 +293,9 @@ fn gather(text: &str, place: &Range<usize>, words: &mut HashMap<String, String>)
     let mut inside = vec![place.clone()];
     while let Some(place) = inside.pop() {
         if let Some(members) = members(text, &place) {
-            members.iter().for_each(|member| note(&member.token));
+            for member in &members {
+                note(&member.token);
+            }
             inside.extend(members.into_iter().map(|member| member.value));
         } else if let Some(elements) = elements(text, &place) {
             inside.extend(elements);

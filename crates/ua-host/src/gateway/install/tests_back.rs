@@ -70,7 +70,10 @@ impl Writes {
         if !self.is_ascii {
             return plain;
         }
-        let unit = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        let unit = |c: char| {
+            let units: Vec<String> = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+            units.concat()
+        };
         plain.chars().map(|c| if c.is_ascii() { c.to_string() } else { unit(c) }).collect()
     }
 }

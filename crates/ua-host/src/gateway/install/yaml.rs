@@ -165,8 +165,8 @@ impl<'a> Places<'a> {
             return Some((start + 1..start + 1, format!("{},", words.join(","))));
         }
         let (dash, indent) = self.dash(first)?;
-        let words: String = words.iter().map(|word| format!("- {word}{}{indent}", self.line_end())).collect();
-        Some((dash..dash, words))
+        let words: Vec<String> = words.iter().map(|word| format!("- {word}{}{indent}", self.line_end())).collect();
+        Some((dash..dash, words.concat()))
     }
 
     /// The list without its first words.
