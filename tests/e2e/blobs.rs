@@ -198,7 +198,7 @@ fn a_result_that_was_changed_is_never_sent() {
 #[test]
 fn a_result_that_cannot_be_read_now_is_read_later() {
     let turns = json!([page(LINE, TIMES), page("short", 1), comment(), {"text": "Done."}]);
-    let model = Model::start(&turns, vec![Fault::at(2, FaultKind::Status { status: 400 })]);
+    let model = Model::start(&turns, vec![Fault::at(2, FaultKind::Status { status: 401 })]);
     let env = env().with_forum().with_model(&model);
     env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(69);
     // The chain of pages that holds the result leads nowhere: the disk reads, and the database cannot.

@@ -13,7 +13,7 @@ use ua_store::{CallRecord, LedgerStore as _, Lost, RecallCall, recall_lost, rule
 use crate::admission::Facts;
 use crate::error::LedgerError;
 use crate::ledger::{Ledger, Lineage};
-use crate::rules::{key_of, position_of};
+use crate::rules::key_of;
 
 impl Ledger {
     /// The same ledger, of a family of which this was sent and is in no row.
@@ -67,16 +67,6 @@ impl Ledger {
 pub fn key_in_own_place(lineage: &Lineage, call: &CallRecord) -> IdempotencyKey {
     let Lineage { database, root, mark } = lineage;
     key_of((database, mark.as_deref()), call, None, (root.as_str(), call.call_id.as_str()))
-}
-
-/// The key of a call that is to be done once more in the place of what the other side knows under `old`.
-pub(crate) fn another_key(lineage: &Lineage, call: &CallRecord, old: &IdempotencyKey) -> IdempotencyKey {
-    let own = key_in_own_place(lineage, call);
-    if own != *old {
-        return own;
-    }
-    let at = position_of(call);
-    key_of((&lineage.database, lineage.mark.as_deref()), call, None, (call.run_id.as_str(), &at))
 }
 
 /// What is said of a call that is in doubt for one that the database does not have.

@@ -9,7 +9,7 @@ use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
-use crate::lost::{another_key, as_made_by};
+use crate::lost::as_made_by;
 use crate::question::{Why, look_after, shows};
 use crate::rules::Rules;
 use crate::sends::Sends;
@@ -282,6 +282,12 @@ impl<'v> Case<'v> {
         if let Some(beside) = beside.filter(|_| !because.contains("effects.log")) {
             because = format!("{because}; {beside}");
         }
+        if call.policy.key_channel.is_some() && attempt.is_some_and(was_answered_beside) {
+            because.push_str(
+                "; who answered it knows its key, and does nothing under it again: what was undone since is recorded with \
+                 `ua calls resolve CALL --as not_happened`, and is another call when the model asks for it",
+            );
+        }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
     }
@@ -298,13 +304,10 @@ impl<'v> Case<'v> {
             })
     }
 
-    /// Another attempt, under the old key. What was answered before an older copy was put back is known under that key, and would not be done again:
-    /// who says that it did not happen, and means that it was undone, has it sent under another one.
+    /// Another attempt, under the old key.
     fn again(&self, ends_doubt: bool, word: Option<&QuestionRecord>) -> Verdict<'v> {
-        let is_used_up = word.is_some() && self.view.last_attempt().is_some_and(was_answered_beside);
-        let old = self.rules.key(self.call, self.facts, None);
         Verdict::Start {
-            key: if is_used_up { another_key(self.rules.lineage, self.call, &old) } else { old },
+            key: self.rules.key(self.call, self.facts, None),
             ends_doubt,
             approved_by: word.map(|asked| asked.question_id.clone()),
             replay: Some(ReplayStatus::Redone),

@@ -82,10 +82,8 @@ pub fn call_started(
         let why = format!("its next attempt is {}, not {}", call.attempt + 1, start.attempt);
         return Err(conflict("tool_calls", &call.call_id, why));
     }
-    // What definitely did nothing has left nothing under its key, so it may go out as another request: its files may have changed. So may what a
-    // person has sent who knows that the first one is undone: what the other side answered once it would answer again, and do nothing.
-    let is_ordered = start.ends_doubt && start.approved_by.is_some();
-    let keeps_its_key = before != CallStatus::FailedDefinite && !is_ordered;
+    // What definitely did nothing has left nothing under its key, so it may go out as another request: its files may have changed.
+    let keeps_its_key = before != CallStatus::FailedDefinite;
     if keeps_its_key && call.idempotency_key.as_ref().is_some_and(|key| *key != start.key) {
         return Err(conflict("tool_calls", &call.call_id, "it was sent under another key before"));
     }
