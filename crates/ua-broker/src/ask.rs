@@ -182,7 +182,8 @@ impl Connection {
             own_call: own_call(&params["_meta"]),
             gives_up_within: self.patience(),
             class: planned.policy.class,
-            is_declared: planned.policy.is_by_content(),
+            // Of a thing that is known by its name alone, a later one of the same name may be wanted.
+            is_declared: planned.policy.is_by_content() && planned.policy.effect_kind.is_some(),
             at: self.broker.env.now(),
         };
         let seen = self.seen_by_now(&asked, &asked_for, session, is_first).await?;

@@ -152,7 +152,7 @@ impl fmt::Display for Explanation {
         } else if policy.is_by_content() {
             writeln!(
                 f,
-                "  effect         makes a thing, by its name (many services keep one of a name, so it has no kind): the same content again is a question in a job, and returns the first answer at the gateway; `creates` in a rule decides it"
+                "  effect         makes a thing, by its name (many services keep one of a name, so it has no kind): the same content again is a question in a job; `creates` in a rule decides it"
             )?;
         }
         if let Some(composite) = &policy.composite {

@@ -140,8 +140,13 @@ pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
     policy.needs_approval |= base.needs_approval;
     if policy.effect_kind.is_none() {
         policy.effect_kind.clone_from(&base.effect_kind);
-        policy.kind_is_guessed = base.kind_is_guessed;
-        policy.makes_anew = base.makes_anew;
+        if base.effect_kind.is_some() {
+            policy.kind_is_guessed = base.kind_is_guessed;
+            policy.makes_anew = base.makes_anew;
+        } else {
+            policy.kind_is_guessed |= base.kind_is_guessed;
+            policy.makes_anew |= base.makes_anew;
+        }
         policy.may_make |= base.may_make;
     }
     if care_of(base.on_unknown) > care_of(policy.on_unknown) {

@@ -69,7 +69,9 @@ pub fn task_begun(result: &Value) -> Option<Outcome> {
 pub fn unreadable_result(result: &Value) -> Option<&'static str> {
     match result.as_object().map(|fields| fields.get("content")) {
         None => Some("its result is no object"),
-        Some(Some(content)) if !content.is_array() => Some("the content of its result is no list"),
+        Some(Some(content)) if !content.is_array() && !content.is_null() => {
+            Some("the content of its result is no list")
+        }
         Some(_) => None,
     }
 }

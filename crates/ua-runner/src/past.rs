@@ -38,7 +38,7 @@ impl PastKnown {
         let lost = store.lost(&run.run_id).await.map_err(PastError::Store)?;
         // A copy of before what was accepted was put back: what it has is learnt once more.
         let accepted: Vec<Forgotten> = lost.iter().map(|lost| lost.known.clone()).collect();
-        recall_among(store, &accepted, false).await.map_err(PastError::Store)?;
+        recall_among(store, &accepted, true).await.map_err(PastError::Store)?;
         known.lost = without_call(store, lost).await.map_err(PastError::Store)?;
         Ok(known)
     }
@@ -59,6 +59,8 @@ impl PastKnown {
 /// of which the database has an end that speaks against nothing, as one that was cancelled, refuses; of one run alone, which is to end, it does not.
 pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>) -> Result<(), StoreError> {
     let mut forgotten = store.forgotten(run).await?;
+    // What was accepted, and the database that was put back once more lacks again.
+    forgotten.extend(store.lost(run).await?.into_iter().map(|lost| lost.known));
     forgotten.retain(|known| only.is_none_or(|only| known.run_id == only.as_str()));
     recall_among(store, &forgotten, only.is_some()).await
 }
@@ -92,14 +94,14 @@ fn speaks_against_a_repeat(call: &CallRecord) -> bool {
     rules::may_have_happened(call) || call.deduplicated_from.is_some()
 }
 
-/// Those of which the database does not have the call.
+/// Those of which the database does not have the call, or has an end of it that speaks against nothing, as one that was cancelled.
 async fn without_call(store: &dyn Store, lost: Vec<Lost>) -> Result<Vec<Lost>, StoreError> {
     let mut without = Vec::new();
     for lost in lost {
         let Some(id) = lost.known.tool_call_id.as_deref().and_then(|id| CallId::parse(id).ok()) else { continue };
         match store.call(&id).await {
-            Ok(_) => {}
-            Err(StoreError::NotFound { .. }) => without.push(lost),
+            Ok(call) if call.status == CallStatus::Prepared || speaks_against_a_repeat(&call) => {}
+            Ok(_) | Err(StoreError::NotFound { .. }) => without.push(lost),
             Err(error) => return Err(error),
         }
     }
@@ -110,12 +112,13 @@ async fn without_call(store: &dyn Store, lost: Vec<Lost>) -> Result<Vec<Lost>, S
 /// and of its family: a person who speaks of this one may mean that.
 async fn recall_for(store: &dyn Store, call: &CallRecord) -> Result<Option<RecallCall>, StoreError> {
     let forgotten = store.forgotten(&call.run_id).await?;
-    let own = recall_of(call, &forgotten);
+    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| Lost { known, was_suspected: false }).collect();
+    lost.extend(store.lost(&call.run_id).await?);
+    let known: Vec<Forgotten> = lost.iter().map(|lost| lost.known.clone()).collect();
+    let own = recall_of(call, &known);
     if own.is_some() || call.status != CallStatus::Prepared {
         return Ok(own);
     }
-    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| Lost { known, was_suspected: false }).collect();
-    lost.extend(store.lost(&call.run_id).await?);
     let run = store.run(&call.run_id).await?;
     let lineage =
         Lineage { database: store.database_id().await?, root: call.root_run_id.clone(), mark: run.lineage_mark };

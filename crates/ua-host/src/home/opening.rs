@@ -53,7 +53,11 @@ impl Home {
         self.make()?;
         // One that is made now is not the one that was noted here before: what it will be is noted first. Where one was expected none is made, and what
         // was noted stays: what comes in its place later is not this user's own.
-        let is_to_be_made = || !expected && fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
+        let is_missing = || match fs::metadata(&self.database) {
+            Ok(file) => file.len() == 0,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        let is_to_be_made = || !expected && is_missing();
         let new = self.roots.note_new_database(&self.database, is_to_be_made);
         let identity = new.as_ref().map_or_else(|| self.own_identity(), |new| Some(new.identity.clone()));
         let config = SqliteConfig { expected_existing: expected, identity, ..SqliteConfig::new(&self.database) };

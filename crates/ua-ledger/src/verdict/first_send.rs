@@ -27,11 +27,6 @@ impl<'v> Case<'v> {
                 closes: self.view.pending().into_iter().collect(),
             };
         }
-        if let Some(recall) = &self.view.lost
-            && !matches!(word(self.view.pending()), Word::Abort | Word::No(_))
-        {
-            return Verdict::Recall(recall).into();
-        }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered, mut before, mut heard) = (None, None, None, None);
         match word(self.view.pending()) {
@@ -117,6 +112,10 @@ impl<'v> Case<'v> {
         if let Some(why) = self.not_heard(reasons, approved_by.or(heard), before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
+        }
+        // Whatever would have been asked or refused before it goes out has been by now; what is open is whether it is done already.
+        if let Some(recall) = &self.view.lost {
+            return Verdict::Recall(recall).into();
         }
         let verdict = Verdict::Start {
             key,

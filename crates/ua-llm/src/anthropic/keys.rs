@@ -124,8 +124,13 @@ pub(super) fn with_own_keys(mut turn: ModelTurn, request: &ModelRequest) -> Mode
         let Some(offer) = request.tools.iter().find(|tool| tool.name == tool_use.name) else { continue };
         let Some(input) = tool_use.input.as_object_mut() else { continue };
         let known = schema::folded(&offer.input_schema);
-        let Some(properties) = known.get("properties").and_then(Value::as_object) else { continue };
-        for key in properties.keys().filter(|key| !is_taken(key)) {
+        let none = Map::new();
+        let properties = known.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        // What it read of its own earlier calls it may say again, whatever the schema has.
+        let earlier =
+            request.messages.iter().flat_map(ua_core::Message::tool_uses).filter(|earlier| earlier.name == offer.name);
+        let said = earlier.filter_map(|earlier| earlier.input.as_object()).flat_map(Map::keys);
+        for key in properties.keys().chain(said).filter(|key| !is_taken(key)) {
             let wire = wire_key(key);
             if properties.contains_key(&*wire) || input.contains_key(key) {
                 continue;

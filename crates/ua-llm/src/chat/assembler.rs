@@ -188,7 +188,12 @@ impl Assembler {
         Self {
             ids: Ids::of(request),
             renamed: mapped(request, OPENAI_LONGEST),
-            offered: request.tools.iter().map(|tool| wire_name(&tool.name, OPENAI_LONGEST)).collect(),
+            // A result in a form of the job's may well name a tool and its arguments.
+            offered: if request.output_schema.is_some() {
+                Vec::new()
+            } else {
+                request.tools.iter().map(|tool| wire_name(&tool.name, OPENAI_LONGEST)).collect()
+            },
             asked_model: request.model.clone(),
             id: None,
             model: None,

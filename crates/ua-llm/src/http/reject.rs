@@ -111,9 +111,9 @@ fn is_about_what_was_asked(body: &str, message: &str) -> bool {
 
 /// What a refusal is where replies came from before, if it is none of the API that gave them: a page, whatever its status says (a server that shows
 /// one to a POST while it is kept up says 405), or what knows nothing of the address. What is too long, too much at once or not signed in to a proxy
-/// is that, page or not; and a bare word with a 400 may be all that a small server says of a request.
+/// is that, page or not; and what comes with a 400 or 422, page or not, may be all that somebody says of a request that is too long.
 pub(crate) fn stands_in(status: u16, body: &str, error: &LlmError) -> Option<LlmError> {
-    let is_open = matches!(status, 400..=499) && !matches!(status, 407 | 408 | 413 | 425 | 429);
+    let is_open = matches!(status, 400..=499) && !matches!(status, 400 | 401 | 407 | 408 | 413 | 422 | 425 | 429 | 431);
     if !is_open || matches!(error, LlmError::TooLong { .. }) {
         return None;
     }
@@ -121,7 +121,7 @@ pub(crate) fn stands_in(status: u16, body: &str, error: &LlmError) -> Option<Llm
         "an HTML page in its place"
     } else if matches!(error, LlmError::NoEndpoint { .. }) {
         "an answer that knows nothing of this address"
-    } else if is_of_an_api(body) || matches!(status, 400 | 401 | 403 | 422) {
+    } else if is_of_an_api(body) || status == 403 {
         return None;
     } else {
         "something else in its place"
