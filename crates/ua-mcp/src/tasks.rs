@@ -276,7 +276,7 @@ mod tests {
         let handle = json!({"resultType": "task", "taskId": "u", "status": "working"});
         let old_handle = json!({"task": {"taskId": "u", "status": "working"}});
         let asks = json!({"resultType": "input_required", "inputRequests": {}});
-        let odd = [json!("sent"), json!(7), json!([]), json!({"content": "sent"}), json!({"content": null})];
+        let odd = [json!("sent"), json!(7), json!([]), json!({"content": "sent"})];
         for status in ["working", "completed", "failed", "cancelled", "input_required", "submitted", ""] {
             let told = [Value::Null, result.clone(), handle.clone(), old_handle.clone(), asks.clone()];
             for within in told.into_iter().chain(odd.clone()) {

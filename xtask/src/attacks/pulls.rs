@@ -182,7 +182,8 @@ fn agent_by_a_link(stage: &Stage) -> anyhow::Result<Verdict> {
     for name in ["system_prompt.md", "mcp.json", "claude.stderr.log"] {
         symlink(victim(&world), folder.join(name))?;
     }
-    let text = json!({"objective": "x", "model": {"system_prompt": "touch pwned"}});
+    let patience = json!({"max_provider_wait_minutes": 0});
+    let text = json!({"objective": "x", "model": {"system_prompt": "touch pwned"}, "budgets": patience});
     world.write("agent.json", &text.to_string())?;
     let end = world.run(&["job", "agent.json", "--run-id", "monthly", "--provider", "claude-code", "--model", "m"])?;
     let held = if is_untouched(&world) { "held" } else { "FELL" };

@@ -157,10 +157,11 @@ impl GranularStep {
         }
         // Asking its tools ends what an earlier process of that id left; of a run that somebody drives, or has made meanwhile, nothing is ended.
         let owner = owner_stamp(Trace::new(&host.env));
-        let _lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
+        let lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
         if matches!(host.store.run(run_id).await, Err(StoreError::NotFound { .. })) {
             self.check_words(&spec).await?;
         }
+        drop(lock); // who makes the fork takes its own
         let locks = host.locks.clone().unwrap_or_else(|| root.join("locks"));
         let place = ForkPlace {
             run_id: run_id.clone(),
