@@ -142,8 +142,8 @@ fn what_a_person_undid_is_made_anew_under_another_key() {
 /// The key under which the call of `r` was answered, as the log has it.
 fn sent_under(env: &TestEnv) -> String {
     let log = std::fs::read_to_string(env.root().join("effects.log")).unwrap_or_default();
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let last = lines.filter(|line| line["status"] == "succeeded").last().unwrap_or_default();
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let last = lines.rfind(|line| line["status"] == "succeeded").unwrap_or_default();
     last["idempotency_key"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -54,7 +54,7 @@ fn marks_are_kept(folder: &Path) -> bool {
     let has_attributes =
         rustix::fs::lsetxattr(&scratch, "user.ua.scratch", b"x", rustix::fs::XattrFlags::empty()).is_ok();
     let known = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x0102_1994];
-    let kind = rustix::fs::statfs(folder).unwrap().f_type as u64 & 0xFFFF_FFFF;
+    let kind = rustix::fs::statfs(folder).unwrap().f_type.cast_unsigned() & 0xFFFF_FFFF;
     let are_kept = has_attributes && known.contains(&kind);
     if !are_kept {
         eprintln!("SKIPPED: files here have no attributes that last, so nothing tests the marks of databases");
