@@ -122,6 +122,7 @@ fn what_a_person_undid_is_made_anew_under_another_key() {
         for says_first in [true, false] {
             let env = went_back(known);
             let sent = sent_under(&env);
+            assert_ne!(sent, "", "{known}: the log has the key of what was answered");
             if says_first {
                 put_right(&env, "not_happened");
             }

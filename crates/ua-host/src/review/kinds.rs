@@ -70,6 +70,7 @@ const CACHES: [(&str, Option<&str>); 5] = [
 /// Whether a folder is what a known program builds, and can build again: by its name, and by the file that is agreed on for that. Anybody can put
 /// that file into any folder, so it alone says nothing. In a virtual environment lies what is run.
 pub(super) fn is_cache(folder: &Path) -> bool {
+    const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
     let is_known = |(name, beside): &(&str, Option<&str>)| {
         folder.file_name().is_some_and(|own| own == *name)
             && beside.is_none_or(|beside| folder.parent().is_some_and(|parent| parent.join(beside).is_file()))
@@ -77,7 +78,6 @@ pub(super) fn is_cache(folder: &Path) -> bool {
     if !CACHES.iter().any(is_known) {
         return false;
     }
-    const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
     let mut head = vec![0; SIGNATURE.len()];
     let is_tagged = open(&folder.join("CACHEDIR.TAG")).and_then(|mut file| file.read_exact(&mut head)).is_ok();
     is_tagged && head == SIGNATURE && !folder.join("pyvenv.cfg").exists()
