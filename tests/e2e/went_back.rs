@@ -129,6 +129,7 @@ fn what_a_person_undid_is_made_anew_under_another_key() {
         for when in ["before the copy", "before it is accepted", "behind that", "behind two copies"] {
             let env = if when == "before the copy" { went_back_behind(known, &undone) } else { went_back(known) };
             let sent = sent_under(&env);
+            assert_ne!(sent, "", "{known}: the log has the key of what was answered");
             if when != "behind that" {
                 undone(&env);
             }
