@@ -164,6 +164,8 @@ pub enum Release {
         run_after: Timestamp,
         /// Why it was not finished, if that is of interest.
         why: Option<String>,
+        /// Another process was found at work on it: while its status says so too, it keeps its seat.
+        is_driven: bool,
     },
     /// It waits for a word of a person.
     Parked {

@@ -6,7 +6,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::json;
-use ua_e2e::{TestEnv, until};
+use ua_e2e::{TestEnv, until, until_or_tell};
 
 use super::{asked_about, at_the_gate, end_the_lease, gated, on_both, open_the_gate, rows, state, status};
 use crate::server_database::{comment_job, on_server};
@@ -25,7 +25,11 @@ fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twi
         first.signal(Signal::STOP);
         end_the_lease(env, database, "first");
         let second = env.start(&["worker", "--name", "second"]);
-        until("the second worker has looked", || why(env, "r").contains("already driven"));
+        until_or_tell(
+            "the second worker has looked",
+            || why(env, "r").contains("already driven"),
+            || format!("{:?}\n{}", why(env, "r"), second.stderr()),
+        );
         assert!(second.stderr().contains("1 run of dead workers"), "{}", second.stderr());
         assert_eq!((env.comments().len(), status(env, "r")), (1, "running".to_owned()));
         first.signal(Signal::CONT);
@@ -80,7 +84,11 @@ fn a_worker_that_stands_still_keeps_the_seat_of_its_run() {
         first.signal(Signal::STOP);
         end_the_lease(env, database, "first");
         let second = env.start(&["worker", "--name", "second"]);
-        until("the second worker has looked", || why(env, "r").contains("already driven"));
+        until_or_tell(
+            "the second worker has looked",
+            || why(env, "r").contains("already driven"),
+            || format!("{:?}\n{}", why(env, "r"), second.stderr()),
+        );
         // It takes what comes later, and not what waits for the seat.
         env.run(&["submit", &job("free"), "--run-id", "free"]).code(0);
         until("the one without a key", || status(env, "free") == "succeeded");

@@ -570,8 +570,10 @@ impl Worker {
                     return Release::Parked { why };
                 }
                 match error.kind() {
-                    // Another process has it, or the database went away and may be back.
-                    Kind::Waiting | Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why).await,
+                    // Another process has it.
+                    Kind::Waiting => self.after_a_pause(MISFIT, why, true).await,
+                    // The database went away and may be back.
+                    Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why).await,
                     Kind::Provider => self.again(OUTAGE, why).await,
                     // Trying again would come to the same.
                     Kind::Usage | Kind::Failed => {
@@ -584,8 +586,12 @@ impl Worker {
     }
 
     async fn again(&self, pause: Duration, why: Option<String>) -> Release {
+        self.after_a_pause(pause, why, false).await
+    }
+
+    async fn after_a_pause(&self, pause: Duration, why: Option<String>, is_driven: bool) -> Release {
         let now = self.now().await.unwrap_or_else(|_| self.env().now());
-        Release::Ready { run_after: now.plus(pause), why }
+        Release::Ready { run_after: now.plus(pause), why, is_driven }
     }
 }
 

@@ -222,9 +222,11 @@ fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result
     let free = QueueEntry { worker: None, strikes: 0, ..entry };
     match release {
         Release::Done => rows.remove_entry(&free.run_id),
-        Release::Ready { run_after, why } => {
+        Release::Ready { run_after, why, is_driven } => {
             let options = QueueOptions { run_after, ..free.options.clone() };
-            // It did not stop the run, and so did not have it: whoever was taken for dead has it.
+            // It did not stop the run, and so did not have it: whoever was taken for dead has it. That does not hang on the strikes alone: a worker
+            // that looks for more runs in this moment takes back what it is about to let go of.
+            let strikes = if is_driven { strikes.max(1) } else { strikes };
             let is_running = strikes > 0 && rows.fleet_run(&free.run_id)?.status == RunStatus::Running;
             let strikes = if is_running { strikes } else { 0 };
             rows.put_entry(&QueueEntry { state: QueueState::Ready, options, why, strikes, ..free })

@@ -310,7 +310,7 @@ impl Fleet {
         if is_elsewhere || is_locked {
             // On a server it is not offered elsewhere at all; here it goes on to the next that looks.
             let pause = if is_elsewhere { 0 } else { PAUSE };
-            let later = Release::Ready { run_after: at(self.now + pause), why: None };
+            let later = Release::Ready { run_after: at(self.now + pause), why: None, is_driven: is_locked };
             return self.release(process, run, later).await;
         }
         let truth = &mut self.runs[run];
@@ -382,7 +382,7 @@ impl Fleet {
                 }
                 truth.is_done = truth.written == EFFECTS;
                 truth.locked_by = None;
-                let ready = Release::Ready { run_after: at(self.now), why: None };
+                let ready = Release::Ready { run_after: at(self.now), why: None, is_driven: false };
                 self.release(process, run, if self.runs[run].is_done { Release::Done } else { ready }).await?;
             }
         }
