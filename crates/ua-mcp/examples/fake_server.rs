@@ -236,6 +236,17 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
             send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))?;
             text("done".to_owned())?;
         }
+        "sign_in_first" => {
+            let visited = arguments["visited"].as_str().is_some_and(|file| Path::new(file).exists());
+            if visited {
+                text(format!("signed in, {}", params.get("inputResponses").is_none()))?;
+            } else {
+                let asked =
+                    json!({"elicitationId": "e1", "mode": "url", "url": "https://a.example/in", "message": "Sign in."});
+                let error = json!({"code": -32042, "message": "sign in first", "data": {"elicitations": [asked]}});
+                send(&json!({"jsonrpc": "2.0", "id": id, "error": error}))?;
+            }
+        }
         "rpc_error" => {
             send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": arguments["code"], "message": "as asked"}}))?;
         }

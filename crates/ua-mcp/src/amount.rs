@@ -223,6 +223,8 @@ pub(crate) fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
 /// # Errors
 /// It is not JSON, or no message of the protocol and too much.
 pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    // A mark of the byte order, as some servers write one.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if !is_too_much(bytes) {
         let text = str::from_utf8(bytes).ok().filter(|_| !is_too_deep(bytes));
         let exactly = text.and_then(|text| ua_core::parse_strict(text).ok());

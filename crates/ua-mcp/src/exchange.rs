@@ -12,6 +12,19 @@ use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
 use crate::tasks::task_begun;
 
+/// What a server answers that wants a person to be at an address before it begins with a call (`URLElicitationRequired` of revision 2025-11-25):
+/// a sign-in at somebody else's, for one.
+pub(crate) const BY_ADDRESS: i64 = -32042;
+
+/// The method of a call.
+const CALL: &str = "tools/call";
+/// In the place of a handle: the call was not begun, and is made once a person has been at the addresses.
+const NOT_BEGUN: &str = "not_begun";
+/// Addresses that are shown of one answer.
+const MOST_ADDRESSES: usize = 16;
+/// The longest question with an address that is kept, in bytes of JSON.
+const LONGEST_ADDRESS: usize = 16 * 1024;
+
 /// What a server answers that does not speak the revision it was asked in.
 const UNSUPPORTED: i64 = -32022;
 
@@ -41,7 +54,7 @@ impl Sending {
             ("name".to_owned(), Value::String(tool.to_owned())),
             ("arguments".to_owned(), Value::Object(arguments)),
         ]);
-        Self::request("tools/call", params, meta)
+        Self::request(CALL, params, meta)
     }
 
     /// Any request.
@@ -165,6 +178,39 @@ pub(crate) fn completed(result: Value) -> Outcome {
     task_begun(&result).unwrap_or(Outcome::Raw(RawReply::ToolResult { result }))
 }
 
+/// What an error in answer to a request came to. One that wants a person at an address first is none: the call was not begun, and is something to
+/// go on with.
+pub(crate) fn refused(method: &str, code: i64, message: String, data: Option<&Value>) -> Outcome {
+    let addresses = data.filter(|_| code == BY_ADDRESS && method == CALL).map(addresses_in).unwrap_or_default();
+    if addresses.is_empty() {
+        return Outcome::Raw(RawReply::RpcError { code, message });
+    }
+    let input = Input { requests: addresses, round: 1, ..Input::default() };
+    Outcome::Continues(Box::new(Handle { input: Some(input), place: json!({ NOT_BEGUN: true }), ..Handle::default() }))
+}
+
+/// Whether a handle is of a call that the server has not begun.
+pub(crate) fn is_not_begun(handle: &Handle) -> bool {
+    handle.task.is_none() && handle.place.get(NOT_BEGUN) == Some(&Value::Bool(true))
+}
+
+/// The questions to a person in such an error, by the server's names for them.
+fn addresses_in(data: &Value) -> BTreeMap<String, Value> {
+    let asked = data.get("elicitations").and_then(Value::as_array).into_iter().flatten();
+    let is_shown = |params: &&Value| {
+        params.get("url").is_some_and(Value::is_string) && params.to_string().len() <= LONGEST_ADDRESS
+    };
+    let asked = asked.filter(is_shown).take(MOST_ADDRESSES);
+    let named = asked.enumerate().map(|(place, params)| {
+        let mut params = params.clone();
+        params["mode"] = json!("url");
+        let name = params.get("elicitationId").and_then(Value::as_str);
+        let name = name.map_or_else(|| place.to_string(), str::to_owned);
+        (name, json!({"method": "elicitation/create", "params": params}))
+    });
+    named.collect()
+}
+
 /// What a server asks for before it goes on. It may ask for what we offer, and for the roots, of which there are none.
 pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Outcome {
     let mut input = Input { round, ..Input::default() };
@@ -216,6 +262,28 @@ mod tests {
         let old = handle(json!({"task": {"taskId": "t", "status": "working", "pollInterval": 7}}));
         assert_eq!(new, old);
         assert_eq!((new.task.as_deref(), &new.place), (Some("t"), &json!({"poll_ms": 7})));
+    }
+
+    #[test]
+    fn only_a_call_whose_refusal_names_an_address_is_gone_on_with() {
+        let data = json!({"elicitations": [
+            {"mode": "url", "elicitationId": "e", "url": "https://a.example/", "message": "sign in"}, {"message": "no address"},
+        ]});
+        let Outcome::Continues(asked) = refused(CALL, BY_ADDRESS, "first".into(), Some(&data)) else { panic!() };
+        assert!(is_not_begun(&asked) && asked.outlives_its_process());
+        let (name, request) = asked.open_request().unwrap();
+        assert_eq!((name, &request["params"]["url"]), ("e", &json!("https://a.example/")));
+        assert_eq!(asked.input.unwrap().requests.len(), 1);
+        for (method, code, data) in [
+            ("tasks/result", BY_ADDRESS, Some(&data)),
+            (CALL, -32603, Some(&data)),
+            (CALL, BY_ADDRESS, None),
+            (CALL, BY_ADDRESS, Some(&json!({"elicitations": [{"url": 1}]}))),
+            (CALL, BY_ADDRESS, Some(&json!("x"))),
+        ] {
+            let outcome = refused(method, code, "first".into(), data);
+            assert_eq!(outcome, Outcome::Raw(RawReply::RpcError { code, message: "first".into() }));
+        }
     }
 
     #[test]

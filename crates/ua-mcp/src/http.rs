@@ -42,7 +42,7 @@ pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::Horizon;
 pub use self::relay::{Relay, Relayed, argument_headers, header_text};
 use crate::dialect::{Dialect, Protocol};
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
 use crate::host::{Host, UnderWay};
 use crate::logins::{Bearer, Logins};
 use crate::trace;
@@ -115,7 +115,7 @@ enum Reply {
     /// A result, and the length of the message that it came in.
     Result(Value, usize),
     /// A JSON-RPC error.
-    Error { code: i32, message: String },
+    Error { code: i32, message: String, data: Option<Value> },
     /// An HTTP status that is no success, and as much of the body as is read; why it was not let in, if that is it.
     Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn>, retry_after: Option<u64> },
 }
@@ -279,7 +279,7 @@ impl HttpConnection {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }
                     Reply::Result(result, length) => completed(bounded(result, length)),
-                    Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
+                    Reply::Error { code, message, data } => refused(method, code.into(), message, data.as_ref()),
                     Reply::Status { status, not_let_in: Some(NotLetIn::NotRenewable(why)), .. } => Outcome::NotSent {
                         why: format!("its login had ended (HTTP status {status}) and could not be renewed: {why}"),
                     },
@@ -359,7 +359,7 @@ impl HttpConnection {
     fn result(&self, reply: Reply) -> Result<Value, String> {
         match reply {
             Reply::Result(result, _) => Ok(result),
-            Reply::Error { code, message } => Err(format!("it answered with error {code}: {message}")),
+            Reply::Error { code, message, .. } => Err(format!("it answered with error {code}: {message}")),
             Reply::Status { status, body, not_let_in, .. } => {
                 let mut why = format!("{} answered HTTP status {status}", self.inner.endpoint.shown());
                 if let Some(not_let_in) = not_let_in {
@@ -414,7 +414,7 @@ impl Opening for HttpConnection {
             reply = self.asked_once(&dialect, method, params).await?;
         }
         match reply {
-            Reply::Error { code, message } => Err(Unanswered::Refused(code.into(), message)),
+            Reply::Error { code, message, .. } => Err(Unanswered::Refused(code.into(), message)),
             Reply::Status { status, body, not_let_in, retry_after } => {
                 if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
                     return Err(refused);

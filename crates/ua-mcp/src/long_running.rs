@@ -17,7 +17,7 @@ use ua_dispatch::{Permit, TransportError};
 
 use crate::connection::Connection;
 use crate::dialect::Dialect;
-use crate::exchange::{Sending, Unanswered, asked_for};
+use crate::exchange::{Sending, Unanswered, asked_for, is_not_begun};
 use crate::host::{Ask, Listener};
 use crate::server::Server;
 use crate::tasks::{TaskStands, is_unknown_task, of_task, task_error, task_result, task_stands, task_wait};
@@ -180,6 +180,7 @@ impl McpTransport {
                 }
             }
             (Some(task), _) => self.poll(server, permit, &connection, handle, task).await,
+            (None, Some(input)) if is_not_begun(handle) => self.begin(server, permit, &connection, input).await,
             (None, Some(input)) => {
                 let sending = self.sending(server, permit, &connection);
                 let mut sending = sending.map_err(|why| not_reached(server, &why))?;
@@ -192,12 +193,11 @@ impl McpTransport {
                 let outcome = self.follow(&connection, sending, permit, None).await;
                 match Self::placed(&connection, outcome) {
                     Outcome::NotSent { why } => Err(not_reached(server, &why)),
-                    Outcome::Continues(mut next) => {
-                        if let Some(next) = &mut next.input {
-                            next.round = next.round.max(1) + input.round;
-                        }
-                        Ok(Outcome::Continues(next))
-                    }
+                    // The first round was taken.
+                    Outcome::Continues(next) if is_not_begun(&next) => Ok(Outcome::Lost {
+                        why: "it wants a person to be at an address, in answer to what it had asked for".to_owned(),
+                    }),
+                    Outcome::Continues(next) => Ok(Outcome::Continues(in_round_after(input, next))),
                     // It is still to be told; the session that it is told in is another one.
                     Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
                         Err(not_reached(server, &format!("its session is over (HTTP status {status}): {body}")))
@@ -213,6 +213,32 @@ impl McpTransport {
             (None, None) => {
                 Ok(Outcome::Lost { why: "the tool server named nothing that could be continued".to_owned() })
             }
+        }
+    }
+
+    /// Makes a call that its server has not begun with, now that a person has been where it wanted them: as if for the first time.
+    async fn begin(
+        &self,
+        server: &Server,
+        permit: &Permit,
+        connection: &Connection,
+        input: &Input,
+    ) -> Result<Outcome, TransportError> {
+        let accepted = |answer: &Value| answer.get("action").and_then(Value::as_str) == Some("accept");
+        if !input.answers.values().all(accepted) {
+            let why = "its server wants a person to be at an address first, and nobody was, so it was not called";
+            return Ok(Outcome::Raw(RawReply::Refused { why: why.to_owned() }));
+        }
+        let sending = self.sending(server, permit, connection);
+        let sending = sending.map_err(|why| not_reached(server, &why))?;
+        let outcome = self.follow(connection, sending, permit, None).await;
+        match Self::placed(connection, outcome) {
+            Outcome::NotSent { why } => Err(not_reached(server, &why)),
+            Outcome::Continues(next) => Ok(Outcome::Continues(in_round_after(input, next))),
+            Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
+                Err(not_reached(server, &format!("its session is over (HTTP status {status}): {body}")))
+            }
+            outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
         }
     }
 
@@ -351,6 +377,14 @@ impl McpTransport {
             http.note_task(task, false);
         }
     }
+}
+
+/// What a call goes on with that went on with `input` before.
+fn in_round_after(input: &Input, mut next: Box<Handle>) -> Box<Handle> {
+    if let Some(next) = &mut next.input {
+        next.round = next.round.max(1) + input.round;
+    }
+    next
 }
 
 fn not_reached(server: &Server, why: &str) -> TransportError {

@@ -9,11 +9,11 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError, serve_directly};
 use serde_json::{Map, Value, json};
-use ua_core::{Env, Outcome, RawReply};
+use ua_core::{Env, Outcome};
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Protocol};
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
 use crate::host::Host;
 use crate::launch::Pipes;
 use crate::trace;
@@ -131,7 +131,7 @@ impl PipeConnection {
         match answer {
             Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => completed(result),
             Ok(Err(ServiceError::McpError(error))) => {
-                Outcome::Raw(RawReply::RpcError { code: error.code.0.into(), message: error.message.into_owned() })
+                refused(method, error.code.0.into(), error.message.into_owned(), error.data.as_ref())
             }
             Ok(Ok(other)) => Outcome::Lost { why: format!("the answer is of another kind: {other:?}") },
             Ok(Err(error)) => self.told_of_stray(self.unanswered(&waiting.id, &error.to_string()), strays),

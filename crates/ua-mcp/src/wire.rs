@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::amount;
+use crate::exchange::BY_ADDRESS;
 use crate::host::method_and_params;
 
 /// The longest message that is read into memory. A longer one ends the connection.
@@ -365,8 +366,8 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
             let result = ServerResult::CustomResult(CustomResult(bounded(result, length)));
             JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
         }
-        Ok(Answer::Error { code, message }) => {
-            JsonRpcMessage::Error(JsonRpcError::new(Some(id), ErrorData::new(ErrorCode(code), message, None)))
+        Ok(Answer::Error { code, message, data }) => {
+            JsonRpcMessage::Error(JsonRpcError::new(Some(id), ErrorData::new(ErrorCode(code), message, data)))
         }
         Err(why) => return broken(why),
     }))
@@ -383,18 +384,22 @@ pub(crate) enum Answer {
         code: i32,
         /// The message; empty when it had none.
         message: String,
+        /// What it says besides, of an error that is no failure ([`BY_ADDRESS`]).
+        data: Option<Value>,
     },
 }
 
 /// Takes the answer out of a response; the error says how the response breaks the protocol.
 pub(crate) fn answer(message: &mut Map<String, Value>) -> Result<Answer, &'static str> {
-    match (message.remove("result"), message.remove("error")) {
+    // JSON-RPC 1.0 has both fields always, and one of them is null.
+    match (message.remove("result"), message.remove("error").filter(|error| !error.is_null())) {
         (Some(result), None) => Ok(Answer::Result(result)),
-        (None, Some(error)) => {
+        (None | Some(Value::Null), Some(error)) => {
             let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
             let code = code.ok_or("an error has no code")?;
             let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
-            Ok(Answer::Error { code, message })
+            let data = error.get("data").filter(|_| i64::from(code) == BY_ADDRESS).cloned();
+            Ok(Answer::Error { code, message, data })
         }
         (Some(_), Some(_)) | (None, None) => Err("an answer has neither a result nor an error, or both"),
     }
@@ -464,6 +469,15 @@ mod tests {
     #[test]
     fn an_answer_may_give_the_id_back_as_text() {
         assert_eq!(raw(read_message(br#"{"jsonrpc":"2.0","id":"3","result":{}}"#, &mut waiting_for(&[3]))), json!({}));
+    }
+
+    #[test]
+    fn a_field_that_is_null_beside_the_other_one_is_none() {
+        let read = |line: &str| raw(read_message(line.as_bytes(), &mut waiting_for(&[3])));
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":3,"result":{"a":1},"error":null}"#), json!({"a": 1}));
+        let error = r#"{"jsonrpc":"2.0","id":3,"result":null,"error":{"code":-32602,"message":"no"}}"#;
+        assert_eq!(read(error), json!({"code": -32602, "message": "no"}));
+        assert_eq!(read("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}"), json!({}), "a byte order mark");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod conversation;
 mod corpus;
 mod iteration;
 mod phase;
+mod refused_tools;
 mod results;
 mod session;
 mod think;
@@ -27,6 +28,7 @@ use ua_store::{CallRecord, Choice, EndMark, QuestionKind, RequestId, RunRecord, 
 
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
+use self::refused_tools::RefusedTools;
 use self::session::Session;
 use self::words::UnreadWords;
 pub(crate) use self::words::is_unread;
@@ -155,7 +157,7 @@ struct Driver<'a> {
     /// The tools that the last request offered.
     tools: Shared<Vec<ToolOffer>>,
     /// Tools that the provider does not take. Another process finds out anew, which costs a refused request each.
-    left_out: BTreeSet<String>,
+    left_out: RefusedTools,
     /// Tool uses whose images were in a request that the provider did not take. Another process finds out anew as well.
     refused_images: BTreeSet<String>,
     last_seq: u64,
@@ -220,7 +222,7 @@ impl<'a> Driver<'a> {
             measurer: Measurer::default(),
             fit: Fit::default(),
             tools: Shared::default(),
-            left_out: BTreeSet::new(),
+            left_out: RefusedTools::default(),
             refused_images: BTreeSet::new(),
             last_seq: 0,
             open_reply: None,

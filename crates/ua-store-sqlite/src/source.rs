@@ -155,6 +155,27 @@ mod tests {
         source.connect().unwrap().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
     }
 
+    /// A checkout, or a tool server, may put another database beside the own one, with whatever it likes beside that.
+    #[test]
+    fn what_is_no_file_is_never_given_to_sqlite() {
+        let (_folder, path) = database();
+        let pipe = |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap();
+        for suffix in ["-wal", "-shm", "-journal"] {
+            let file = sibling_file(&path, suffix);
+            fs::remove_file(&file).unwrap_or_default();
+            pipe(&file);
+            assert!(Source::of(&path).connect().is_err() && crate::identity_of(&path).is_none(), "{suffix}");
+            fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+            assert!(Source::of(&path).connect().is_err(), "{suffix}");
+            fs::remove_file(&file).unwrap();
+        }
+        assert!(Source::of(&path).connect().is_ok());
+        fs::remove_file(&path).unwrap();
+        pipe(&path);
+        assert!(Source::of(&path).connect().is_err());
+    }
+
     #[test]
     fn a_file_without_a_log_is_read_as_it_is_and_leaves_nothing() {
         let (folder, path) = database();

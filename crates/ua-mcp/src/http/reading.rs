@@ -82,7 +82,14 @@ impl HttpConnection {
                     (followed, _) => followed,
                 }
             }
-            _ => Err(lost(format!("it answered HTTP status {status} with {kind:?} content and no result"))),
+            kind => {
+                let no_result =
+                    || lost(format!("it answered HTTP status {status} with {kind:?} content and no result"));
+                // What is a whole answer is one, whatever it is called. A body without an announced end may have none.
+                let may_be_one = response.content_length().is_some() && matches!(kind, "" | "text/plain" | "text/json");
+                let body = if may_be_one { whole(response).await? } else { Vec::new() };
+                self.inner.understand(&body, id).ok().flatten().ok_or_else(no_result)
+            }
         }
     }
 }
@@ -129,7 +136,9 @@ fn answered_all_the_same(status: StatusCode, body: &str, id: i64) -> Option<Repl
     }
     match answer(&mut message).ok()? {
         Answer::Result(result) => Some(Reply::Result(result, body.len())),
-        Answer::Error { code, message } => (!is_at_the_door(status)).then_some(Reply::Error { code, message }),
+        Answer::Error { code, message, data } => {
+            (!is_at_the_door(status)).then_some(Reply::Error { code, message, data })
+        }
     }
 }
 
@@ -339,7 +348,7 @@ impl Inner {
         }
         match answer(&mut message) {
             Ok(Answer::Result(result)) => Ok(Some(Reply::Result(result, bytes.len()))),
-            Ok(Answer::Error { code, message }) => Ok(Some(Reply::Error { code, message })),
+            Ok(Answer::Error { code, message, data }) => Ok(Some(Reply::Error { code, message, data })),
             Err(why) => Err(Fault::Answer(why.to_owned())),
         }
     }

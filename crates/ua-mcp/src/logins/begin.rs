@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
 };
 use serde_json::json;
 
-use super::kept::{Around, LoginFacts, Shelf, manager, said};
+use super::kept::{Around, LoginFacts, Shelf, manager, proving, said};
 use super::{LoginError, Logins, blocking, check_address, check_endpoint, check_metadata};
 use crate::http::{Endpoint, is_this_machine};
 
@@ -105,21 +105,22 @@ impl Logins {
         let reads_documents =
             found.metadata.additional_fields.get("client_id_metadata_document_supported") == Some(&json!(true));
         let registration = found.metadata.registration_endpoint.clone();
-        manager.set_metadata(found.metadata);
+        manager.set_metadata(found.metadata.clone());
         let scopes = self.scopes(&manager, &request, also_offline).await?;
         let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let document = request.client_metadata.clone().filter(|_| reads_documents);
         let document = document.map(|id| OwnClient { id, secret: None });
-        let (id, secret) = if let Some(own) = request.client.clone().or(document) {
+        let (id, secret, auth_method) = if let Some(own) = request.client.clone().or(document) {
             self.vault.learn(own.secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
             configure(&mut manager, &request, &own.id, own.secret.as_deref(), &scopes)?;
-            (own.id, own.secret)
+            (own.id, own.secret, None)
         } else {
-            let (id, secret) =
+            let Registered { id, secret, auth_method } =
                 register(&request, registration.as_deref(), &named).await.map_err(|error| cannot_register(&error))?;
+            manager.set_metadata(proving(found.metadata, auth_method.as_deref()));
             self.vault.learn(secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
             configure(&mut manager, &request, &id, secret.as_deref(), &scopes)?;
-            (id, secret)
+            (id, secret, auth_method)
         };
         tracing::debug!(client = id, "registered where a tool server has its logins made");
         let drawn = ua_files::unguessable();
@@ -128,6 +129,7 @@ impl Logins {
         let around = Around {
             login: Some(drawn),
             client_secret: secret,
+            auth_method,
             redirect_uri: request.redirect_uri.clone(),
             private_network: request.private_network,
         };
@@ -194,13 +196,21 @@ fn configure(
 /// As much of an answer to a registration is read.
 const MOST_OF_AN_ANSWER: usize = 64 * 1024;
 
-/// Registers this program as a client, and returns its id and its secret, if it gets one. The client library would follow redirects with it,
+/// What this program is registered as.
+struct Registered {
+    id: String,
+    /// Its secret, if it is to prove with one who it is.
+    secret: Option<String>,
+    /// How it proves that, if the server says it.
+    auth_method: Option<String>,
+}
+
+/// How a client proves to a token endpoint who it is that this program can do: not at all, in a header, in the body.
+const METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
+
+/// Registers this program as a client. The client library would follow redirects with it,
 /// also to another machine and in the clear (RFC 7591).
-async fn register(
-    request: &LoginRequest,
-    endpoint: Option<&str>,
-    scopes: &[&str],
-) -> Result<(String, Option<String>), LoginError> {
+async fn register(request: &LoginRequest, endpoint: Option<&str>, scopes: &[&str]) -> Result<Registered, LoginError> {
     let refused = |why: &str| LoginError::Refused(why.to_owned());
     let address = endpoint.ok_or_else(|| refused("it registers nobody"))?;
     check_endpoint("registration endpoint", address)?;
@@ -234,9 +244,27 @@ async fn register(
         return Err(refused(&format!("HTTP status {status}: {words}")));
     }
     let client: serde_json::Value = serde_json::from_slice(&body).map_err(|_| refused("its answer is not JSON"))?;
+    registered(&client)
+}
+
+/// What an answer to a registration says. The method that it names holds, whatever was asked for (RFC 7591 §3.2.1).
+fn registered(client: &serde_json::Value) -> Result<Registered, LoginError> {
+    let refused = |why: String| LoginError::Refused(why);
     let text = |field: &str| client[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    let id = text("client_id").ok_or_else(|| refused("its answer has no client id"))?;
-    Ok((id, text("client_secret")))
+    let number = client["client_id"].as_u64().map(|number| number.to_string());
+    let id = text("client_id").or(number).ok_or_else(|| refused("its answer has no client id".to_owned()))?;
+    let (secret, method) = (text("client_secret"), text("token_endpoint_auth_method"));
+    match method.as_deref() {
+        Some("none") => Ok(Registered { id, secret: None, auth_method: method }),
+        // Some say what they do by default, of a client that they have given no secret.
+        Some(_) if secret.is_none() => Ok(Registered { id, secret, auth_method: None }),
+        Some(known) if METHODS.contains(&known) => Ok(Registered { id, secret, auth_method: method }),
+        Some(unknown) => {
+            let unknown = ua_core::in_a_sentence(unknown);
+            Err(refused(format!("it wants clients to prove who they are by `{unknown}`, which this program cannot do")))
+        }
+        None => Ok(Registered { id, secret, auth_method: None }),
+    }
 }
 
 /// Refuses an address in a private network that a server names which is not there itself.
@@ -359,6 +387,29 @@ mod tests {
             assert!(!of(address), "{address}");
         }
         assert_eq!(metadata_named_in("Bearer scope=\"x\"", "https://tools.example/mcp"), None);
+    }
+
+    #[test]
+    fn the_answer_to_a_registration_says_how_the_client_proves_who_it_is() {
+        let read = |client: serde_json::Value| {
+            registered(&client)
+                .map(|client| (client.id, client.secret, client.auth_method))
+                .map_err(|why| why.to_string())
+        };
+        let of = |secret: Option<&str>, method: Option<&str>| {
+            Ok(("a".to_owned(), secret.map(str::to_owned), method.map(str::to_owned)))
+        };
+        assert_eq!(read(json!({"client_id": "a"})), of(None, None));
+        assert_eq!(read(json!({"client_id": 17})).unwrap().0, "17");
+        for method in METHODS {
+            let told = json!({"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": method});
+            assert_eq!(read(told), of((method != "none").then_some("s"), Some(method)));
+            let told = json!({"client_id": "a", "token_endpoint_auth_method": method});
+            assert_eq!(read(told), of(None, (method == "none").then_some(method)), "there is nothing to prove with");
+        }
+        let told = json!({"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": "private_key_jwt"});
+        assert!(read(told).unwrap_err().contains("private_key_jwt"));
+        assert!(read(json!({"client_secret": "s"})).is_err());
     }
 
     #[test]

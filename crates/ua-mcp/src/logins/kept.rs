@@ -3,11 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rmcp::transport::auth::{AuthError, AuthorizationManager, CredentialStore, OAuthClientConfig, StoredCredentials};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore, OAuthClientConfig, StoredCredentials,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use ua_core::Timestamp;
 
 use super::{LoginError, Token, Vault, blocking, check_metadata};
+
+/// In what an authorization server says of itself: how clients prove who they are.
+const OFFERED_METHODS: &str = "token_endpoint_auth_methods_supported";
+
+/// What to do where the description of an authorization server is one of another address.
+const NAMES_NONE: &str = "where the tool server itself does not name its authorization server (protected resource metadata, RFC 9728), as those of \
+    revision 2025-03-26 do not, its operator has to add that; until then, get a token there and put it into the server's `headers`";
 
 /// What may be shown of a login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +71,9 @@ pub(super) struct Around {
     /// The secret of the client that logged in, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
+    /// How this program proves to the token endpoint that it is that client, as its registration says (RFC 7591); nothing where nobody said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) auth_method: Option<String>,
     /// Where the person came back to.
     pub(super) redirect_uri: String,
     /// Whether the servers may be in a private network.
@@ -135,7 +148,7 @@ impl Kept {
         // Looked up here, not by the library on its way: what it names is judged before the login is sent there.
         let found = manager.resolve_metadata().await.map_err(|error| said(&error))?;
         check_metadata(&found.metadata)?;
-        manager.set_metadata(found.metadata);
+        manager.set_metadata(proving(found.metadata, around.auth_method.as_deref()));
         let is_there = manager.initialize_from_store().await.map_err(|error| said(&error))?;
         if !is_there {
             return Err(LoginError::Ended("the server uses another authorization server now".to_owned()));
@@ -146,6 +159,15 @@ impl Kept {
         }
         manager.refresh_token().await.map_err(|error| said(&error)).map(drop)
     }
+}
+
+/// What an authorization server says of itself, with the one way in it in which this client proves who it is: what its registration says holds for
+/// it, whatever else the server offers. The client library reads it there, for the first exchange and for each renewal.
+pub(super) fn proving(mut metadata: AuthorizationMetadata, method: Option<&str>) -> AuthorizationMetadata {
+    if let Some(method) = method {
+        metadata.additional_fields.insert(OFFERED_METHODS.to_owned(), json!([method]));
+    }
+    metadata
 }
 
 /// What came of an exchange, in the words of the protocol.
@@ -222,6 +244,7 @@ pub(super) fn said(error: &AuthError) -> LoginError {
         AuthError::HttpError(_) | AuthError::DiscoveryRequestFailed { .. } | AuthError::TokenRefreshFailed(_) => {
             LoginError::Unreachable(text)
         }
+        AuthError::AuthorizationServerMismatch { .. } => LoginError::Refused(format!("{text}; {NAMES_NONE}")),
         AuthError::CredentialStoreError(why) => LoginError::Vault(why.clone()),
         _ => LoginError::Refused(text),
     }

@@ -1,6 +1,8 @@
 //! Logins against an authorization server and a resource server of our own, over the wire: what is asked, what is kept, what is sent, and
 //! that a call is posted once whatever becomes of its token.
 
+mod proving;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -62,6 +64,8 @@ struct State {
     failing: Mutex<u32>,
     /// What the metadata of the authorization server says otherwise.
     metadata: Mutex<serde_json::Map<String, Value>>,
+    /// What it answers to a registration otherwise.
+    registers: Mutex<serde_json::Map<String, Value>>,
 }
 
 struct Site {
@@ -167,9 +171,10 @@ impl State {
             }
             "/register" => {
                 let redirects = seen.json()["redirect_uris"].clone();
-                ok(
-                    json!({"client_id": "client-of-ua", "client_secret": "cs-canary-012345678", "redirect_uris": redirects}),
-                )
+                let mut client = json!({"client_id": "client-of-ua", "client_secret": "cs-canary-012345678",
+                    "redirect_uris": redirects});
+                client.as_object_mut().unwrap().extend(self.registers.lock().unwrap().clone());
+                ok(client)
             }
             "/moved" => ("307 Temporary Redirect", format!("location: {base}/register\r\n"), String::new()),
             "/authorize" => {

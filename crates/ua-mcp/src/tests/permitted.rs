@@ -269,6 +269,36 @@ async fn a_call_with_an_effect_is_waited_for() {
     run.transport.shutdown().await;
 }
 
+/// Revision 2025-11-25: a server that wants a person at an address first has not begun with the call. It is made as if for the first time once they
+/// were there, as often as it takes, and not at all if they will not go.
+#[tokio::test]
+async fn a_call_whose_server_wants_a_person_at_an_address_is_made_after_that() {
+    let run = Run::new();
+    let generation = run.transport.ready("fake").await.unwrap();
+    let arguments = json!({"visited": run.path("visited")});
+    let policy = CallPolicy::unclassified();
+    let permit = Box::pin(run.permit("sign_in_first", arguments, policy, &generation)).await;
+    let asked = |outcome: Outcome| {
+        let Outcome::Continues(handle) = outcome else { panic!("{outcome:?}") };
+        let (name, request) = handle.open_request().unwrap();
+        assert_eq!((name, &request["params"]["url"]), ("e1", &json!("https://a.example/in")));
+        assert!(handle.outlives_its_process());
+        *handle
+    };
+    let first = asked(run.transport.invoke(&permit).await);
+    let declined = first.clone().answered("e1", json!({"action": "decline"}));
+    let refused = run.transport.go_on(&permit, &declined).await.unwrap();
+    assert!(matches!(&refused, Outcome::Raw(RawReply::Refused { why }) if why.contains("not called")), "{refused:?}");
+    let accepted = json!({"action": "accept"});
+    let again = asked(run.transport.go_on(&permit, &first.answered("e1", accepted.clone())).await.unwrap());
+    assert_eq!(again.input.as_ref().unwrap().round, 2);
+    std::fs::write(run.path("visited"), "").unwrap();
+    let done = run.transport.go_on(&permit, &again.answered("e1", accepted)).await.unwrap();
+    let Outcome::Raw(RawReply::ToolResult { result }) = done else { panic!("{done:?}") };
+    assert_eq!(result["content"][0]["text"], "signed in, true", "it is the call itself, without answers");
+    run.transport.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_lost_call_says_how_the_server_ended() {
     let run = Run::new();

@@ -162,13 +162,15 @@ impl Driver<'_> {
                         (self.ports.watcher)(RunEvent::ImagesLeftOut { turn, why: error.to_string() });
                         self.refused_images.extend(images);
                     }
-                    // One that was not offered any more is not what is wrong.
-                    failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
-                    if let (Some(tool), LlmError::BadTool { message, .. }) = (&failure.without, &error) {
-                        // The watcher tells people; twice would be once too often.
-                        tracing::debug!(turn, tool, why = message, "the provider does not take a tool, leaving it out");
-                        let (tool, why) = (tool.clone(), message.clone());
-                        (self.ports.watcher)(RunEvent::ToolLeftOut { turn, tool, why });
+                    if let (Some(tool), LlmError::BadTool { message, .. }) = (failure.without.take(), &error) {
+                        let left_out = self.left_out.refused(&tool, message, &self.tools);
+                        // One that was not offered any more is not what is wrong.
+                        failure.without = (!left_out.is_empty()).then_some(tool);
+                        for (tool, why) in left_out {
+                            // The watcher tells people; twice would be once too often.
+                            tracing::debug!(turn, tool, why, "the provider does not take a tool, leaving it out");
+                            (self.ports.watcher)(RunEvent::ToolLeftOut { turn, tool, why });
+                        }
                     }
                     self.close_request(turn, failure.end).await?;
                     return Ok(Event::Thought(Err(failure)));

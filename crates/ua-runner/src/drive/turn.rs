@@ -89,7 +89,7 @@ impl Driver<'_> {
     /// process's whole work on the run.
     fn renew_tools(&mut self) {
         let catalog = self.ports.dispatcher.catalog();
-        let offers = || catalog.offers().filter(|offer| !self.left_out.contains(&offer.name));
+        let offers = || catalog.offers().filter(|offer| !self.left_out.has(&offer.name));
         let is_as_before = offers().map(|offer| &offer.name).eq(self.tools.iter().map(|tool| &tool.name));
         if is_as_before {
             return;

@@ -8,7 +8,7 @@
 //!
 //! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
 
-use ua_core::StopReason;
+use ua_core::{StopReason, is_unseen};
 
 /// How often in a row a reply may be cut before that is no progress any more.
 const MAX_CUTS: u32 = 8;
@@ -39,7 +39,7 @@ impl ReplyEnd {
             StopReason::MaxTokens | StopReason::PauseTurn => Self::Cut,
             StopReason::Refusal => Self::Refused,
             StopReason::ToolUse | StopReason::Other => Self::Odd,
-            StopReason::EndTurn | StopReason::StopSequence if text.trim().is_empty() => Self::Empty,
+            StopReason::EndTurn | StopReason::StopSequence if says_nothing(text) => Self::Empty,
             StopReason::EndTurn | StopReason::StopSequence => Self::Whole,
         }
     }
@@ -60,8 +60,8 @@ impl ReplyEnd {
                 "Your last reply was empty. If the job is done, say in a sentence what was done; if not, go on with it."
             }
             Self::Odd => {
-                "Your last reply ended in a way that cannot be read as an answer. Say it again: call the tools you need, or say in a sentence \
-                 what was done."
+                "Your last reply ended in a way that cannot be read as an answer. Say it again: call the tools you need (as tool calls, \
+                 not in your text), or say in a sentence what was done."
             }
         }
     }
@@ -104,6 +104,11 @@ impl ReplyEnd {
     }
 }
 
+/// Whether nobody would read anything in a text.
+pub(super) fn says_nothing(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || is_unseen(c))
+}
+
 fn times(count: u32) -> String {
     match count {
         1 => "once".to_owned(),
@@ -122,6 +127,9 @@ mod tests {
             StopReason::ALL.iter().filter(|reason| ReplyEnd::of(**reason, "Done.") == ReplyEnd::Whole).collect();
         assert_eq!(whole, [&StopReason::EndTurn, &StopReason::StopSequence]);
         assert!(StopReason::ALL.iter().all(|reason| ReplyEnd::of(*reason, " \n") != ReplyEnd::Whole));
+        for nothing in ["", "\u{200b}", "\u{2060}\n", " \u{feff} ", "\u{ad}\u{200d}"] {
+            assert_eq!(ReplyEnd::of(StopReason::EndTurn, nothing), ReplyEnd::Empty, "{nothing:?}");
+        }
     }
 
     #[test]

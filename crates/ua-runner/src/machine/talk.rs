@@ -8,6 +8,7 @@
 use ua_core::StopReason;
 
 use super::ReplyEnd;
+use super::reply_end::says_nothing;
 
 /// What the model said in one reply, or in several that continue each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ impl Word {
     /// The same, continued by another reply. What only had spaces so far has not begun.
     #[must_use]
     fn and(mut self, text: &str) -> Self {
-        if self.text.trim().is_empty() {
+        if says_nothing(&self.text) {
             return Self::of(text);
         }
         self.text.push_str(text);

@@ -182,6 +182,32 @@ async fn an_answer_does_not_outlive_its_lease() {
     assert!(member.store.open_questions(None).await.unwrap().is_empty());
 }
 
+/// A kept answer is known by when its attempt was sent, whatever the clock says of when it came: it may have been set back between. One that does
+/// not say so, as of an older version, has to have come behind that.
+#[tokio::test]
+async fn a_kept_answer_is_known_by_when_its_attempt_was_sent() {
+    for clock_back in [0, 3_600] {
+        for says_when in [true, false] {
+            let (settled, member, kept) =
+                answered(1, StoreOutcome::DiskFull, |_, _| Arc::new(AtMost(0)) as Arc<dyn Patience>).await;
+            assert!(settled.is_err());
+            let [mut late] = kept.all().try_into().unwrap();
+            let attempt = member.store.attempts(&late.tool_call_id).await.unwrap().pop().unwrap();
+            assert_eq!(late.sent_at, Some(attempt.started_at));
+            late.at = late.at.minus(std::time::Duration::from_secs(clock_back));
+            late.sent_at = late.sent_at.filter(|_| says_when);
+            let call = late.tool_call_id.clone();
+            let is_its_own = says_when || clock_back == 0;
+            let lost = member.store.mark_lost(&member.lease, "its process died", samples::at(55)).await.unwrap();
+            assert_eq!(lost.len(), 1);
+            let admission = admitted_next(&member, &call, Arc::new(Kept(Mutex::new(vec![late])))).await;
+            let what = format!("{clock_back} s back, says when: {says_when}: {admission:?}");
+            assert_eq!(matches!(&admission, Admission::Settled(_)), is_its_own, "{what}");
+            assert_eq!(matches!(&admission, Admission::Held(_)), !is_its_own, "{what}");
+        }
+    }
+}
+
 /// What the next process that has the run makes of a call.
 async fn admitted_next(member: &Member, call: &CallId, kept: Arc<Kept>) -> Admission {
     let (lease, _) =
