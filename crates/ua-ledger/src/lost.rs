@@ -1,8 +1,9 @@
 //! What was sent for a family of runs and is in no row of its database, which went back in time: whoever is about to do the like is asked first.
 //!
-//! A person accepts that the runs are driven on all the same (`ua db accept`), and not that what was done is done again. So a call that was never
-//! sent and is like one of which `effects.log` alone knows is in doubt, as if it had been that one: its question is whether that happened. Each
-//! call that was lost puts at most one call in the same words in doubt, and one in other words, so no more is asked than was lost.
+//! A person accepts that the runs are driven on all the same (`ua db accept`), and not that what was done is done again. So a call that is about to
+//! be sent, for the first time or once more, and is like one of which `effects.log` alone knows is in doubt, as if it had been that one: its question
+//! is whether that happened. Each call that was lost puts at most one call in the same words in doubt, and one in other words, so no more is asked
+//! than was lost.
 //! Proved by: the tests of `ua_store::recall_lost`, `identity::lost`, the simulation.
 
 use std::sync::PoisonError;
@@ -28,7 +29,7 @@ impl Ledger {
         call.policy.class.has_effect() && !self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// What puts a call that was never sent in doubt, where it may be what was lost. What may be made as often as a model asks for it is not asked about.
+    /// What puts a call that may be sent in doubt, where it may be what was lost. What may be made as often as a model asks for it is not asked about.
     pub(crate) fn lost_like(&self, call: &CallRecord, facts: &Facts) -> Option<RecallCall> {
         let is_once = self.config.no_duplicate_external_actions
             && call.policy.class.has_effect()
@@ -63,7 +64,7 @@ impl Ledger {
     }
 }
 
-/// A key that no other call has, nor had this one: whoever got what was lost knows nothing of it.
+/// A key that no other call has: whoever got what was lost knows nothing of it.
 pub fn key_in_own_place(lineage: &Lineage, call: &CallRecord) -> IdempotencyKey {
     let Lineage { database, root, mark } = lineage;
     key_of((database, mark.as_deref()), call, None, (root.as_str(), call.call_id.as_str()))

@@ -48,7 +48,7 @@ pub(crate) enum Verdict<'v> {
     Interpret,
     /// The process that sent it is gone, and it left no answer: nobody knows what came of it.
     MarkLost,
-    /// It was never sent, and a call of which the database has nothing may have done the same: nobody knows whether that is so.
+    /// A call of which the database has nothing may have done the same since: nobody knows whether that is so.
     Recall(&'v RecallCall),
     /// The tool has it, and its attempt keeps what to go on with.
     GoOn(&'v AttemptRecord),
@@ -195,13 +195,19 @@ pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, ru
         Known::Nothing | Known::Gone | Known::Probed(_) => None,
     };
     let case = Case { call: &view.call, view, facts, rules, begins_until };
-    match view.call.status {
+    let decision = match view.call.status {
         CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Verdict::Settled.into(),
         CallStatus::Running => case.running(),
         CallStatus::Unknown => case.unknown(known),
         CallStatus::FailedDefinite => case.failed(),
         CallStatus::Prepared if view.call.name.is_ask_user() => case.ask_user().into(),
         CallStatus::Prepared => case.prepared(),
+    };
+    // Whatever would have been asked or refused before it goes out, for the first time or once more, has been by now; what is open is whether a call
+    // that the database does not have did it since.
+    match &view.lost {
+        Some(recall) if matches!(decision.verdict, Verdict::Start { .. }) => Verdict::Recall(recall).into(),
+        Some(_) | None => decision,
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct View {
     pub(crate) relations: Relations,
     /// The same call, made before by this run, which its model has forgotten; of calls that are about to be sent for the first time.
     pub(crate) forgotten: Option<Related>,
-    /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that were never sent.
+    /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that may be sent.
     pub(crate) lost: Option<RecallCall>,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
@@ -125,6 +125,7 @@ impl Ledger {
             CallStatus::Unknown => {
                 view.questions = self.pending_question(&view.call).await?.into_iter().collect();
                 view.attempts = self.attempts(id).await?;
+                view.lost = self.lost_like(&view.call, facts);
                 view.relations = self.relations(&view.call, facts).await?;
                 let can_ask = view.call.policy.on_unknown == OnUnknown::Probe;
                 if let Some(probe) = view.call.policy.probe.as_ref().filter(|_| can_ask) {
@@ -138,6 +139,7 @@ impl Ledger {
                 let key = |place: Option<&CallId>| rules.key_of_retry(&view.call, facts, place);
                 let (around, in_place_of) = self.around(id, facts, key).await?;
                 view.in_place_of = in_place_of;
+                view.lost = self.lost_like(&view.call, facts);
                 if let Some(holder) = around.holder {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }

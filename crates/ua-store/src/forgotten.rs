@@ -142,24 +142,36 @@ fn likeness(call: &CallRecord, scope: Option<&Scope>, lost: &Lost) -> Option<Lik
     counts.then_some(found)
 }
 
-/// What a call that was never sent may repeat of what was lost, as what puts it in doubt: its own first attempt, or a call that the database does
-/// not have, the most like it and of those the oldest. `scope` is what it would touch, and `key` one of its own: whoever got the other one knows
-/// that key, and a person who has it sent means another one.
+/// What a call that may be sent, for the first time or once more, may repeat of what was lost, as what puts it in doubt: an attempt of its own, or
+/// a call that the database does not have, the most like it and of those the oldest. `scope` is what it would touch, and `key` one of its own:
+/// whoever got the other one knows that key, and a person who has it sent means another one. A call that is in doubt already keeps the key that it
+/// has, under which it may have been done.
 pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key: IdempotencyKey) -> Option<RecallCall> {
     let may_be_repeated = call.policy.is_kept_outside() && call.policy.on_unknown != OnUnknown::Redo;
     let is_effect_of_its_own = !call.name.is_task() && !call.name.is_ask_user();
-    if call.status != CallStatus::Prepared || call.attempt > 0 || !may_be_repeated || !is_effect_of_its_own {
+    let may_be_sent = match call.status {
+        CallStatus::Prepared | CallStatus::Unknown | CallStatus::FailedDefinite => true,
+        CallStatus::Running | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => false,
+    };
+    if !may_be_sent || !may_be_repeated || !is_effect_of_its_own {
         return None;
     }
     let own = lost.iter().map(|lost| &lost.known);
     if let Some(own) = recall_among(call, own) {
         return Some(own);
     }
+    // What was sent before has its words, and so has what was lost: one of the same tool in others is another effect.
+    let least = if call.attempt > 0 { Likeness::Scope } else { Likeness::Tool };
     let like = lost.iter().rev().filter_map(|lost| Some((likeness(call, scope, lost)?, &lost.known)));
+    // A line about the call itself is about an attempt that the database has.
+    let like = like.filter(|(likeness, known)| {
+        *likeness >= least && known.tool_call_id.as_deref() != Some(call.call_id.as_str())
+    });
     let (likeness, known) = like.max_by_key(|(likeness, _)| *likeness)?;
     let (sent_at, at) = known.times()?;
+    let key = call.idempotency_key.clone().filter(|_| call.status == CallStatus::Unknown).unwrap_or(key);
     let attempt = RecalledAttempt {
-        attempt: 1,
+        attempt: call.attempt + 1,
         key,
         scope: scope
             .cloned()
@@ -347,9 +359,20 @@ mod tests {
             let known = Forgotten { correction: Some(word(outcome)), ..known.clone() };
             assert!(in_doubt_for(&call, &[lost(known)]).is_some(), "{outcome}");
         }
+        // What was sent before may be sent once more; of the same tool in other words it is another effect.
+        let of_tool = Forgotten { args_hash: Some(sha256("other").to_hex()), ..known.clone() };
         for status in CallStatus::ALL.iter().filter(|status| **status != CallStatus::Prepared) {
-            let call = CallRecord { status: *status, ..call.clone() };
-            assert_eq!(in_doubt_for(&call, &[lost(known.clone())]), None, "{status}");
+            let key = Some(samples::key("sent under"));
+            let call = CallRecord { status: *status, attempt: 3, idempotency_key: key.clone(), ..call.clone() };
+            let may_be_sent = matches!(status, CallStatus::Unknown | CallStatus::FailedDefinite);
+            let found = in_doubt_for(&call, &[lost(known.clone())]);
+            assert_eq!(found.is_some(), may_be_sent, "{status}");
+            assert_eq!(in_doubt_for(&call, &[lost(of_tool.clone())]), None, "{status}");
+            let own = Forgotten { tool_call_id: Some(call.call_id.to_string()), ..known.clone() };
+            assert_eq!(in_doubt_for(&call, &[lost(own)]), None, "{status}: it has that attempt");
+            let Some(attempt) = found.map(|found| found.attempts[0].clone()) else { continue };
+            let has_its_key = Some(attempt.key) == key;
+            assert_eq!((attempt.attempt, has_its_key), (4, *status == CallStatus::Unknown), "{status}");
         }
         // Its own line is about itself, under its key.
         let own = Forgotten { tool_call_id: Some(call.call_id.to_string()), ..known.clone() };

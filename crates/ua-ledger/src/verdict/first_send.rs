@@ -113,10 +113,6 @@ impl<'v> Case<'v> {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
-        // Whatever would have been asked or refused before it goes out has been by now; what is open is whether it is done already.
-        if let Some(recall) = &self.view.lost {
-            return Verdict::Recall(recall).into();
-        }
         let verdict = Verdict::Start {
             key,
             ends_doubt: false,

@@ -284,8 +284,8 @@ impl<'v> Case<'v> {
         }
         if call.policy.key_channel.is_some() && attempt.is_some_and(was_answered_beside) {
             because.push_str(
-                "; who answered it knows its key, and does nothing under it again: what was undone since is recorded with \
-                 `ua calls resolve CALL --as not_happened --reason TEXT`, and is another call when the model asks for it",
+                "; whoever answered it knows its key and does nothing under it again: if it was undone since, correct its record to `not_happened` \
+                 instead of answering `retry`, and the model's next call for it is sent under another key",
             );
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);

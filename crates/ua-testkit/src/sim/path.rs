@@ -48,6 +48,10 @@ pub enum Scene {
     RestoreOfPlanned,
     /// The store goes back to a copy that has a call which was never sent, and nothing of the fork that did the same since.
     RestoreOfForked,
+    /// The store goes back to a copy that has a call in doubt, and nothing of the fork that did the same since on a person's word.
+    RestoreOfDoubted,
+    /// The store goes back to a copy that has a call which was turned away, and nothing of the fork that did the same since.
+    RestoreOfRefused,
     /// A person forks a run while its sub-agent sends, and the fork's sub-agent does the same.
     ForkBesideTasks,
     /// A call is turned away, its process dies, and a person forks the run.
@@ -81,7 +85,7 @@ enum What {
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -93,6 +97,8 @@ impl Scene {
         Self::RestoreOfTasks,
         Self::RestoreOfPlanned,
         Self::RestoreOfForked,
+        Self::RestoreOfDoubted,
+        Self::RestoreOfRefused,
         Self::ForkBesideTasks,
         Self::ForkBehindFailure,
         Self::Moved,
@@ -113,6 +119,8 @@ impl Scene {
             Self::RestoreOfTasks => "restore-of-tasks",
             Self::RestoreOfPlanned => "restore-of-planned",
             Self::RestoreOfForked => "restore-of-forked",
+            Self::RestoreOfDoubted => "restore-of-doubted",
+            Self::RestoreOfRefused => "restore-of-refused",
             Self::ForkBesideTasks => "fork-beside-tasks",
             Self::ForkBehindFailure => "fork-behind-failure",
             Self::Moved => "moved",
@@ -134,11 +142,11 @@ impl Scene {
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
             Self::RestoreOfPlanned => Intents::listed(&[&["order", "post_comment"]], &[]),
-            Self::RestoreOfForked => Intents::listed(&[&["post_comment"]], &[]),
+            Self::RestoreOfForked | Self::RestoreOfRefused => Intents::listed(&[&["post_comment"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
-            Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
+            Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
     }
 
@@ -173,6 +181,23 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
                 anywhere(What::GoneBack),
             ],
+            Self::RestoreOfDoubted => vec![
+                Given { what: What::Copied, at: Some(("tool.invoke", Side::Before)) },
+                Given { what: What::Dies, at: Some(("tool.invoke", Side::Before)) },
+                anywhere(What::Forked),
+                anywhere(What::ForkStarts),
+                Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
+                anywhere(What::GoneBack),
+            ],
+            Self::RestoreOfRefused => vec![
+                anywhere(What::TurnedAway),
+                Given { what: What::Copied, at: Some(("store.settle_attempt", Side::After)) },
+                Given { what: What::Dies, at: Some(("store.settle_attempt", Side::After)) },
+                anywhere(What::Forked),
+                anywhere(What::ForkStarts),
+                Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
+                anywhere(What::GoneBack),
+            ],
             Self::ForkBesideTasks => {
                 vec![Given { what: What::Forked, at: Some(("tool.invoke", Side::Before)) }, anywhere(What::ForkStarts)]
             }
@@ -187,7 +212,9 @@ impl Scene {
 
     /// The turn at which a person forks; the newest when there is none.
     pub(super) fn forks_at(self) -> Option<u32> {
-        matches!(self, Self::ForkBehindCorrection | Self::RestoreOfForked).then_some(0)
+        let at_the_start =
+            [Self::ForkBehindCorrection, Self::RestoreOfForked, Self::RestoreOfDoubted, Self::RestoreOfRefused];
+        at_the_start.contains(&self).then_some(0)
     }
 
     /// What may go wrong, before deviations are counted.

@@ -6,7 +6,7 @@ use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{CallRecord, Choice, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord};
 
-use super::member::{Ask, ELSEWHERE, FIRST, Member, OTHER_WORDS, lineage};
+use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
 /// A line about a call that is not there and says what this one says.
 fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
@@ -66,6 +66,52 @@ async fn a_call_that_may_be_what_was_lost_is_asked_about() {
             }
             assert_eq!(asked.text.contains("with the same arguments"), ask.words == FIRST.words, "{}", asked.text);
             assert!(QuestionText::new(&asked.text).as_str().lines().count() > 1, "{}", asked.text);
+        }
+    }
+}
+
+/// So is one that was sent before and would be sent once more by itself: in doubt, or because it did nothing.
+#[tokio::test]
+async fn a_call_that_would_be_sent_once_more_is_asked_about() {
+    for fate in [Fate::Lost, Fate::NotSent] {
+        for other in [FIRST, OTHER_WORDS, ELSEWHERE] {
+            let (run, _) = lineage().await;
+            let keyed = |id: &str, turn| {
+                let mut call = FIRST.planned(id, turn);
+                call.policy.on_unknown = OnUnknown::RedoKeyed;
+                call
+            };
+            let id = run.plan_as(keyed).await;
+            let call = run.take(&id, &FIRST.facts(), fate).await;
+            let lost = CallRecord { args_hash: sha256(other.words), ..call.clone() };
+            let run = with_lost(run, vec![like(&lost, "call_lost", Some(&other))]);
+            let what = format!("{fate:?}, {other:?}");
+            if other.scope != FIRST.scope {
+                let admission = match run.admit(&id, &FIRST).await {
+                    Admission::Unknown(unknown) => {
+                        match run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() {
+                            Recovery::Decided(decided) => *decided,
+                            other => panic!("{what}: {other:?}"),
+                        }
+                    }
+                    admission => admission,
+                };
+                assert!(matches!(admission, Admission::Ready(_)), "{what}: {admission:?}");
+                continue;
+            }
+            let asked = question(&run, &call, &FIRST.facts()).await;
+            assert!(asked.text.contains("call_lost"), "{what}: {}", asked.text);
+            run.answer(&asked, Choice::Execute).await;
+            let Admission::Unknown(unknown) = run.admit(&id, &FIRST).await else { panic!("{what}: not in doubt") };
+            let Recovery::Decided(ready) = run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() else {
+                panic!("{what}: not decided")
+            };
+            let Admission::Ready(prepared) = *ready else { panic!("{what}: {ready:?}") };
+            let permit = run.ledger.start(prepared, "1").await.unwrap().unwrap();
+            // Under the key that it may have been done under, if it may have been.
+            assert_eq!(Some(permit.key()) == call.idempotency_key.as_ref(), fate == Fate::Lost, "{what}");
+            let sent = run.ledger.settle(permit, Outcome::Raw(samples::raw())).await.unwrap();
+            assert_eq!((sent.status, sent.attempt), (CallStatus::Succeeded, 3), "{what}");
         }
     }
 }
