@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use ua_core::Timestamp;
 use ua_store::{Cell, StoreError};
 
-use crate::beside::mark_log;
+use crate::beside::OwnLog;
 use crate::error::{refused, refused_because, sql_error};
 use crate::maintenance::keep_from_writing;
 use crate::store::read_uuid;
@@ -117,6 +117,7 @@ struct Kept {
     path: PathBuf,
     _migrations: File,
     connection: Connection,
+    own_log: OwnLog,
 }
 
 impl Departure {
@@ -134,10 +135,12 @@ impl Departure {
         }
         let connection = keep_from_writing(path)?;
         let connection = connection.ok_or_else(|| refused(format!("{} cannot be opened", path.display())))?;
+        let mut own_log = OwnLog::default();
         if let Ok(identity) = read_uuid(&connection) {
-            mark_log(path, &identity)?;
+            own_log = OwnLog::of(path, &identity)?;
+            own_log.before()?;
         }
-        Ok(Self { file: Kept { path: path.to_path_buf(), _migrations: migrations, connection }, standing })
+        Ok(Self { file: Kept { path: path.to_path_buf(), _migrations: migrations, connection, own_log }, standing })
     }
 
     /// Where the database is as far as its file knows.
@@ -199,7 +202,7 @@ impl Departure {
     /// # Errors
     ///
     /// `Unavailable` when it cannot be written.
-    pub fn leave(self, copy: Copying) -> Result<UnderWay, StoreError> {
+    pub fn leave(mut self, copy: Copying) -> Result<UnderWay, StoreError> {
         self.file.mark(&copy, None)?;
         Ok(UnderWay { file: self.file, copy })
     }
@@ -214,7 +217,7 @@ impl Departure {
     /// # Errors
     ///
     /// `Unavailable` when it cannot be written.
-    pub fn take_back(self) -> Result<(), StoreError> {
+    pub fn take_back(mut self) -> Result<(), StoreError> {
         self.file.allow_writes()?;
         let sql = format!(
             "DELETE FROM meta WHERE key IN ('{ID}', '{TO}', '{SHOWN}', '{ARRIVED}'); PRAGMA application_id = {}; COMMIT",
@@ -233,9 +236,10 @@ impl UnderWay {
     ///
     /// `Unavailable` when it cannot be marked or renamed.
     pub fn arrived(self, at: Timestamp) -> Result<PathBuf, StoreError> {
-        let Self { file, copy } = self;
+        let Self { mut file, copy } = self;
         if file.connection.is_autocommit() {
             file.connection.execute_batch("BEGIN IMMEDIATE").map_err(sql_error)?;
+            file.own_log.before()?;
         }
         file.mark(&copy, Some(at))?;
         let named = |suffix: &str, end: &str| {
@@ -273,7 +277,7 @@ impl Kept {
     }
 
     /// Marks the file and ends the transaction. Processes that have it open asked what it is long ago, so it is said to each of their writes.
-    fn mark(&self, copy: &Copying, arrived: Option<Timestamp>) -> Result<(), StoreError> {
+    fn mark(&mut self, copy: &Copying, arrived: Option<Timestamp>) -> Result<(), StoreError> {
         self.allow_writes()?;
         let Copying { id, to, shown } = copy;
         let arrived = arrived.map(|at| at.to_string());
@@ -311,7 +315,10 @@ impl Kept {
 
     /// Puts what was said into the file itself, so that it says so without the log beside it. Somebody who still reads may keep it there,
     /// where it goes along.
-    fn carry_over(&self) {
+    fn carry_over(&mut self) {
+        if let Err(error) = self.own_log.after() {
+            tracing::debug!(%error, "the log of a database that is given away may be refused");
+        }
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
     }
 }

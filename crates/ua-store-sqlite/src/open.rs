@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use ua_store::StoreError;
 
-use crate::beside::{adopt_beside, foreign_beside, mark_log};
+use crate::beside::{OwnLog, adopt_beside, foreign_beside};
 use crate::config::SqliteConfig;
 use crate::departure::Standing;
 use crate::error::{refused, refused_because, sql_error};
@@ -20,7 +20,7 @@ use crate::trouble::Trouble;
 use crate::{filesystem, pragma, schema};
 
 /// Opens the database for writing, making and migrating it as needed.
-pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity), StoreError> {
+pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity, OwnLog), StoreError> {
     pragma::check_library()?;
     let path = &config.path;
     let folder = folder_of(path);
@@ -62,8 +62,9 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     }
     pragma::make_writer(&connection)?;
     // Whatever is in the log by now is ours, or was named by a person. One of an earlier schema may have no identity yet.
+    let mut own_log = OwnLog::default();
     if let Ok(identity) = read_uuid(&connection) {
-        mark_log(path, &identity)?;
+        own_log = OwnLog::of(path, &identity)?;
         // A journal of which SQLite made nothing stays there.
         let adopted = config.identity.is_none().then(|| adopt_beside(path)).transpose();
         if let Err(error) = adopted {
@@ -78,19 +79,20 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
             .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
         true
     } else {
-        schema::migrate(&mut connection, path)?
+        schema::migrate(&mut connection, path, &mut own_log)?
     };
     if is_changed {
         // The file itself has its tables and its identity from here on. Who loses the log beside it has an older database then, which effects.log
         // tells, and not a new one.
         let carried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         carried.map_err(sql_error)?;
-        mark_log(path, &read_uuid(&connection)?)?;
+        own_log = OwnLog::of(path, &read_uuid(&connection)?)?;
+        own_log.nothing_written()?;
     }
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;
     known.note_in(&lock);
-    Ok((connection, identity))
+    Ok((connection, identity, own_log))
 }
 
 /// Which file is opened, and what of it can be believed without a look at every page.

@@ -16,6 +16,7 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use ua_store::StoreError;
 
+use crate::beside::OwnLog;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::{event_chain, pragma};
 
@@ -78,10 +79,11 @@ fn note_history(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Carries out the migrations that the database at `path` has not had, and says whether there were any. One that has had others than this
 /// program knows is refused.
-pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, own_log: &mut OwnLog) -> Result<bool, StoreError> {
     // To compare is a hundredth of what it takes to set up what carries them out.
     let is_behind = !has_had_all(connection).unwrap_or(false);
     if is_behind {
+        own_log.before()?;
         pragma::let_schema_be_changed(connection, true).map_err(sql_error)?;
         embedded::migrations::runner()
             .set_grouped(true)
@@ -191,7 +193,7 @@ mod tests {
     fn migrated() -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
         connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).unwrap();
-        migrate(&mut connection, Path::new("a database in memory")).unwrap();
+        migrate(&mut connection, Path::new("a database in memory"), &mut OwnLog::default()).unwrap();
         connection
     }
 

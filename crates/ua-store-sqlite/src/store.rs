@@ -45,13 +45,13 @@ impl SqliteStore {
     /// `Unavailable` when the database is missing although it is expected, damaged, another program's, of a newer schema,
     /// on an unsafe file system, or cannot be opened; it is left as it is then.
     pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
-        let (connection, identity) = open::writer(&config)?;
+        let (connection, identity, own_log) = open::writer(&config)?;
         let db_uuid = read_uuid(&connection)?;
         let unnoted: Arc<OnceLock<String>> = Arc::default();
         let log = config.effects_log.then(|| {
             EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone(), unnoted.clone())
         });
-        let writer = Writer::start(connection, log)?;
+        let writer = Writer::start(connection, own_log, log)?;
         let readers = Readers::new(Source::written_here(&config.path), None);
         Ok(Self {
             path: config.path,

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 use ua_store::{Durability, Retry, StoreError};
 
+use crate::beside::OwnLog;
 use crate::db::Db;
 use crate::effects::{EffectsLog, Line};
 use crate::error::{DbError, refused, refused_because, words};
@@ -121,13 +122,14 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread on a connection that is opened and migrated.
-    pub(crate) fn start(connection: Connection, log: Option<EffectsLog>) -> Result<Self, StoreError> {
+    pub(crate) fn start(connection: Connection, own_log: OwnLog, log: Option<EffectsLog>) -> Result<Self, StoreError> {
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let counters = Arc::new(Counters::default());
         let chain =
             EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
         let worker = Worker {
             connection,
+            own_log,
             log,
             counters: Arc::clone(&counters),
             durability: Durability::Synced,
@@ -221,6 +223,8 @@ fn closed() -> StoreError {
 #[derive(Debug)]
 struct Worker {
     connection: Connection,
+    /// SQLite's log, which is marked as this database's.
+    own_log: OwnLog,
     log: Option<EffectsLog>,
     counters: Arc<Counters>,
     /// What the connection is set to.
@@ -337,6 +341,7 @@ impl Worker {
             self.set_durability(durability)?;
             say(&self.connection, BEGIN)?;
         }
+        self.own_log.before().map_err(DbError::Store)?;
         self.look_for_others()?;
         if let [only] = &mut *batch {
             if !only.run(&self.connection, &mut self.kept) {
@@ -385,6 +390,10 @@ impl Worker {
     fn finish(&mut self) -> Result<(), Broken> {
         self.chain.link(&self.connection)?;
         say(&self.connection, "COMMIT")?;
+        if let Err(error) = self.own_log.after() {
+            // It is committed all the same.
+            tracing::warn!(%error, "the log of the database is refused after a kill, until it is trusted");
+        }
         self.chain.committed();
         Ok(())
     }
@@ -395,6 +404,9 @@ impl Worker {
         self.chain.rolled_back();
         if self.connection.is_autocommit() {
             return;
+        }
+        if let Err(error) = self.own_log.nothing_written() {
+            tracing::debug!(%error, "the log is marked as one into which something is being written");
         }
         if let Err(error) = self.connection.execute_batch("ROLLBACK") {
             tracing::error!(%error, "a failed batch was not rolled back");
@@ -441,7 +453,7 @@ mod tests {
             schema::OURS
         );
         connection.execute_batch(&tables).unwrap();
-        Writer::start(connection, None).unwrap()
+        Writer::start(connection, OwnLog::default(), None).unwrap()
     }
 
     fn insert(db: &Db<'_>, number: i64) -> Result<i64, DbError> {

@@ -117,6 +117,39 @@ async fn a_log_that_somebody_put_there_is_refused_unless_no_identity_is_asked_fo
     assert!(refused.contains("somebody put it beside the database"), "{refused}");
 }
 
+/// What unpacks an archive in place writes into the file that is there, with all its attributes: another database's log, at any length.
+#[test]
+fn another_log_written_into_the_file_of_the_own_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("runtime_state.db"), folder.path().join("other/runtime_state.db"));
+    if !marks_are_kept(folder.path()) {
+        return;
+    }
+    for (path, name) in [(&path, "own"), (&other, "other")] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        SqliteStore::open(SqliteConfig::new(path)).unwrap().close().unwrap();
+        killed(path, name, 2).wait().unwrap();
+    }
+    let own = || SqliteConfig { identity: identity_of(&path), ..SqliteConfig::new(&path) };
+    let (saved, foreign) = (fs::read(log_of(&path)).unwrap(), fs::read(log_of(&other)).unwrap());
+    let mut forged = vec![foreign.clone(), foreign[..foreign.len() / 2].to_vec()];
+    // Pages behind a header that says nothing are none to SQLite.
+    forged.push([&foreign[..16], &saved[16..24], &foreign[24..]].concat());
+    for (nth, forged) in forged.into_iter().enumerate() {
+        fs::write(log_of(&path), forged).unwrap();
+        let is_read = nth < 2;
+        assert_eq!(foreign_beside(&path).is_some(), is_read, "{nth}");
+        if is_read {
+            let refused = SqliteStore::open(own()).unwrap_err().to_string();
+            assert!(refused.contains("somebody put it beside the database"), "{refused}");
+        }
+    }
+    fs::write(log_of(&path), saved).unwrap();
+    let store = SqliteStore::open(own()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(store.runs(100)).unwrap().len(), 2);
+}
+
 #[test]
 fn what_stands_beside_a_database_goes_with_it_when_a_copy_is_put_back() {
     let folder = tempfile::tempdir().unwrap();
