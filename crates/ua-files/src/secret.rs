@@ -1,8 +1,8 @@
 //! A secret that a program keeps in a file for itself: made when there is none, for this user alone, and the same for all that ask at once.
 //!
 //! In a folder into which somebody else's files come, as version control puts them there, a secret is believed only with the mark that
-//! the program left on its file ([`Believe::Marked`]): an attribute, which no checkout and no archive of one carries. Where files have no
-//! attributes, whatever is there is believed.
+//! the program left on its file ([`Believe::Marked`]): an attribute, which no checkout and no archive of one carries. What writes into a file leaves
+//! its attributes, so the mark is the digest of the text that it is about. Where files have no attributes, whatever is there is believed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::io::{self, Read as _, Write as _};
 
 use rustix::fs::{AtFlags, XattrFlags};
 use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
 
 use crate::{Folder, Kind, unguessable};
 
@@ -17,7 +18,7 @@ use crate::{Folder, Kind, unguessable};
 const DIGITS: usize = 64;
 /// The most of a file that is read.
 const MOST: u64 = 4096;
-/// The attribute of a file that this program made.
+/// The attribute of a file that this program made: the digest of what it wrote.
 const MARK: &str = "user.ua.made";
 
 /// Which file is taken for one's own.
@@ -58,9 +59,10 @@ pub fn secret(folder: &Folder, name: &str, believe: Believe) -> io::Result<Strin
 /// Makes a secret under another name, and gives it its own; or says which one is believed all the same.
 fn make(folder: &Folder, name: &str, there: There, temporary: &OsStr) -> io::Result<Option<String>> {
     let mut file = folder.make_file(temporary)?;
-    file.write_all((unguessable()? + &unguessable()?).as_bytes())?;
+    let text = unguessable()? + &unguessable()?;
+    file.write_all(text.as_bytes())?;
+    let is_marked = rustix::fs::fsetxattr(&file, MARK, &digest(&text), XattrFlags::empty()).is_ok();
     file.sync_all()?;
-    let is_marked = mark(&file);
     match there {
         // No file has a mark here.
         There::Secret { text, .. } if !is_marked => return Ok(Some(text)),
@@ -92,16 +94,23 @@ fn read(folder: &Folder, name: &str) -> io::Result<There> {
         Some(Kind::Folder) => return Err(io::ErrorKind::IsADirectory.into()),
         Some(Kind::File) => {}
     }
-    let file = folder.open_file(name)?;
-    let is_marked = rustix::fs::fgetxattr(&file, MARK, &mut [0_u8; 8][..]).is_ok();
+    let mut file = folder.open_file(name)?;
     let mut text = String::new();
-    let whole = file.take(MOST).read_to_string(&mut text).is_ok() && text.len() >= DIGITS;
-    Ok(if whole { There::Secret { text, is_marked } } else { There::SomethingElse })
+    if (&mut file).take(MOST).read_to_string(&mut text).is_err() || text.len() < DIGITS {
+        return Ok(There::SomethingElse);
+    }
+    let is_marked = has_mark(&file, &text);
+    Ok(There::Secret { text, is_marked })
 }
 
-/// Leaves the mark on a file, and says whether it has it.
-fn mark(file: &File) -> bool {
-    rustix::fs::fsetxattr(file, MARK, b"1", XattrFlags::empty()).is_ok()
+/// Whether this program made the file with this text in it.
+fn has_mark(file: &File, text: &str) -> bool {
+    let mut mark = [0; 33];
+    rustix::fs::fgetxattr(file, MARK, &mut mark[..]).is_ok_and(|bytes| mark.get(..bytes) == Some(&digest(text)[..]))
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
 }
 
 #[cfg(test)]
@@ -141,16 +150,19 @@ mod tests {
     fn what_somebody_put_there_is_no_secret() {
         let foreign = "0".repeat(DIGITS);
         for believe in [Believe::Whatever, Believe::Marked] {
-            for put in ["file", "cut", "link", "pipe", "bytes"] {
+            for put in ["file", "into", "cut", "cut into", "link", "pipe", "bytes"] {
                 let (own, folder) = folder();
                 let (path, aside) = (own.path().join("a.key"), own.path().join("aside"));
                 let before = secret(&folder, "a.key", believe).unwrap();
-                let keeps_marks = rustix::fs::getxattr(&path, MARK, &mut [0_u8; 8][..]).is_ok();
-                fs::remove_file(&path).unwrap();
+                let keeps_marks = rustix::fs::getxattr(&path, MARK, &mut [0_u8; 64][..]).is_ok();
+                // What unpacks an archive takes the file away first, or writes into it.
+                if !put.ends_with("into") {
+                    fs::remove_file(&path).unwrap();
+                }
                 fs::write(&aside, &foreign).unwrap();
                 match put {
-                    "file" => fs::write(&path, &foreign).unwrap(),
-                    "cut" => fs::write(&path, "ab").unwrap(),
+                    "file" | "into" => fs::write(&path, &foreign).unwrap(),
+                    "cut" | "cut into" => fs::write(&path, "ab").unwrap(),
                     "link" => symlink(&aside, &path).unwrap(),
                     "pipe" => rustix::fs::mknodat(
                         rustix::fs::CWD,
@@ -163,7 +175,8 @@ mod tests {
                     _ => fs::write(&path, [0xff; 200]).unwrap(),
                 }
                 let now = secret(&folder, "a.key", believe).unwrap();
-                let is_believed = put == "file" && (believe == Believe::Whatever || !keeps_marks);
+                let is_whole = matches!(put, "file" | "into");
+                let is_believed = is_whole && (believe == Believe::Whatever || !keeps_marks);
                 assert_eq!(now == foreign, is_believed, "{put} {believe:?}");
                 assert!(now != before && now == secret(&folder, "a.key", believe).unwrap(), "{put} {believe:?}");
                 assert_eq!(fs::read_to_string(&aside).unwrap(), foreign, "{put} {believe:?}");

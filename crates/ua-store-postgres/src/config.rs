@@ -1,11 +1,13 @@
 //! What a store is opened with.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
+use ua_files::Folder;
 use ua_store::{Retry, StoreError};
 
 use crate::error::{refused, unavailable};
@@ -42,11 +44,14 @@ pub struct Place {
 
 /// The file among the locks that names a place.
 const ROOT_ID: &str = "root_id";
+/// The longest name of a place that is read, in bytes.
+const MAX_ID_BYTES: u64 = 4096;
 
 impl Place {
     /// The place of the workspaces in `root`, if it has a name.
     pub fn known(root: &Path, locks: &Path) -> Option<Self> {
-        let id = fs::read_to_string(locks.join(ROOT_ID)).ok()?;
+        let id = Folder::open_itself(locks).and_then(|locks| locks.read(ROOT_ID, MAX_ID_BYTES)).ok()?;
+        let id = String::from_utf8(id).ok()?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Some(Self { id, shown: format!("{} on {host}", root.display()) })
     }
@@ -58,12 +63,11 @@ impl Place {
     /// The folder of locks cannot be written.
     pub fn of(root: &Path, locks: &Path, fresh: &str) -> std::io::Result<Self> {
         fs::create_dir_all(locks)?;
-        let path = locks.join(ROOT_ID);
-        if !path.exists() {
+        if Folder::open_itself(locks)?.kind(ROOT_ID)?.is_none() {
             // Linked when it is whole, so that of two processes one names it.
-            let made = tempfile::NamedTempFile::new_in(locks)?;
-            fs::write(made.path(), fresh)?;
-            match made.persist_noclobber(&path) {
+            let mut made = tempfile::NamedTempFile::new_in(locks)?;
+            made.write_all(fresh.as_bytes())?;
+            match made.persist_noclobber(locks.join(ROOT_ID)) {
                 Ok(_) => {}
                 Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.error),
