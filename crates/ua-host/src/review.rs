@@ -4,6 +4,7 @@ mod covered;
 mod deciding;
 mod env_words;
 mod fetchers;
+mod kept;
 mod kinds;
 mod launchers;
 mod named;
@@ -29,7 +30,7 @@ use kinds::{is_cache, is_map, is_program_file, open};
 use launchers::{assignments, unpinned};
 use variables::LOADERS;
 
-/// How much of a program or script is read.
+/// How much of a program or script is read; of a larger one counts besides which file it is, and when it was changed last.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
 
 /// How many lines a person is shown before files are only counted.
@@ -90,16 +91,31 @@ impl ServerReview {
         Self::with(&Look { settings, base, counts: &|_, _| true, is_strict: false }, server, reach)
     }
 
-    /// The same of a server that a person named, which is started in `base`: of files only those count that lie in one of `folders` and are
-    /// programs. What a machine has besides changes with its updates, and what a server keeps beside its script with each call.
+    /// The same of a server that a person named, which is started in `base`: of files only those count that are programs, and lie in one of
+    /// `folders`, in the checkout of one, or in the folder that the server works in; those that its words name count wherever they are, but in the
+    /// system's folders. What a machine has besides changes with its updates, and what a server keeps beside its script with each call.
     pub(crate) fn of_named(settings: &Settings, base: &Path, folders: &[&Path], server: &str, reach: &Reach) -> Self {
-        let folders: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let (works_in, looked_up) = match reach {
+            Reach::Stdio { command, cwd, env, .. } => {
+                let works_in = cwd.as_ref().map(|cwd| base.join(cwd)).filter(|folder| !is_systems(folder));
+                // A name without a path means the machine's program of that name, wherever that is.
+                let path = env.get("PATH").cloned().or_else(|| settings.var("PATH"));
+                let looked_up = if command.contains('/') { None } else { resolve(command, path, base) };
+                (works_in, looked_up)
+            }
+            Reach::Http { .. } => (None, None),
+        };
+        let all = folders.iter().copied().chain(works_in.as_deref());
+        let folders: BTreeSet<PathBuf> = all.filter_map(|folder| folder.canonicalize().ok()).map(checkout_of).collect();
         // What a launcher builds at the first start is new at the second; what it is made of counts.
         let is_built =
             |file: &Path, folder: &Path| file.ancestors().skip(1).take_while(|above| *above != folder).any(is_cache);
         let is_there = |file: &Path, is_named: bool| {
             let is_of = |file: &Path, folder: &Path| file.starts_with(folder) && (is_named || !is_built(file, folder));
-            file.canonicalize().is_ok_and(|file| folders.iter().any(|folder| is_of(&file, folder)))
+            let is_theirs = |file: &Path| folders.iter().any(|folder| is_of(file, folder));
+            file.canonicalize().is_ok_and(|file| {
+                is_theirs(&file) || (is_named && !is_systems(&file) && Some(&file) != looked_up.as_ref())
+            })
         };
         let is_program = |file: &Path| is_program_file(file) || is_map(file);
         let counts = |file: &Path, is_named: bool| is_there(file, is_named) && (is_named || is_program(file));
@@ -271,6 +287,22 @@ impl ServerReview {
     }
 }
 
+/// What every checkout has that version control made, in its first folder.
+const CHECKOUTS: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
+
+/// The checkout that a folder lies in, as far as one can be seen; the folder itself where there is none.
+fn checkout_of(folder: PathBuf) -> PathBuf {
+    let is_first = |folder: &&Path| CHECKOUTS.iter().any(|name| folder.join(name).exists());
+    folder.ancestors().find(is_first).map(Path::to_path_buf).unwrap_or(folder)
+}
+
+/// Folders in which the machine's own programs are, which change by its updates.
+const OF_SYSTEM: [&str; 10] = ["/bin", "/etc", "/gnu", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr"];
+
+fn is_systems(path: &Path) -> bool {
+    OF_SYSTEM.iter().any(|folder| path.starts_with(folder))
+}
+
 /// What a server is looked at with.
 struct Look<'a> {
     settings: &'a Settings,
@@ -314,7 +346,8 @@ fn resolve(command: &str, path: Option<String>, folder: &Path) -> Option<PathBuf
     std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| path.is_file())?.canonicalize().ok()
 }
 
-/// The digest of a file's size and content; of a very large one, of its beginning.
+/// The digest of a file's size and content. Of a very large one it is that of its beginning, and of all that changes with any write to the file:
+/// nobody sets the time of its last change. Such a file asks once more than was needed, where another one of the same content takes its place.
 fn digest_of(path: &Path) -> Option<Sha256> {
     /// What was read before in this process, by what changes with a file: device, inode, size, and both of its times.
     static READ: Mutex<BTreeMap<[i64; 7], Sha256>> = Mutex::new(BTreeMap::new());
@@ -328,6 +361,9 @@ fn digest_of(path: &Path) -> Option<Sha256> {
     }
     let mut hasher = sha2::Sha256::new();
     hasher.update(meta.len().to_be_bytes());
+    if meta.len() > MAX_BYTES {
+        state.iter().for_each(|number| hasher.update(number.to_be_bytes()));
+    }
     let mut content = std::io::Read::by_ref(&mut file).take(MAX_BYTES);
     let mut buffer = vec![0; 256 * 1024];
     loop {
@@ -344,6 +380,18 @@ fn digest_of(path: &Path) -> Option<Sha256> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program behind more zeros than are read, as a checkout packs them into a few bytes.
+    #[test]
+    fn s9_what_stands_behind_the_beginning_of_a_very_large_file_counts() {
+        use std::os::unix::fs::FileExt as _;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(MAX_BYTES + 4).unwrap();
+        let before = digest_of(file.path()).unwrap();
+        assert_eq!(digest_of(file.path()), Some(before));
+        file.as_file().write_all_at(b"evil", MAX_BYTES).unwrap();
+        assert_ne!(digest_of(file.path()), Some(before));
+    }
 
     fn stdio(command: &str, args: &[&str], env: &[(&str, &str)]) -> Reach {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();

@@ -158,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    /// Every word of an entry and every program file of the folder counts, whatever else changes does not: nothing that a server keeps
-    /// beside its script, and nothing outside of the folder.
+    /// Every word of an entry counts with the program file that it names, and every program file of the folder; whatever else changes does not:
+    /// nothing that a server keeps beside its script, and nothing outside of the folder that no word names.
     #[test]
     fn s9_a_named_file_is_known_by_what_it_says_and_by_its_program_files() {
         let dir = tempfile::tempdir().unwrap();
@@ -169,6 +169,7 @@ mod tests {
             fs::write(folder.join(name), "one").unwrap();
         }
         fs::write(&outside, "one").unwrap();
+        fs::write(dir.path().join("beside.py"), "one").unwrap();
         let settings = Settings::of_process();
         let entry = |command: &str, args: &[&str], key: &str| {
             let args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -197,8 +198,10 @@ mod tests {
         for name in ["state.json", "counter", "run.log"] {
             fs::write(folder.join(name), "two").unwrap();
         }
+        fs::write(dir.path().join("beside.py"), "two").unwrap();
+        assert_eq!(known.changes(&now(&base)), Vec::<String>::new(), "a server's own data, and what nobody named");
         fs::write(&outside, "two").unwrap();
-        assert_eq!(known.changes(&now(&base)), Vec::<String>::new(), "a server's own data");
+        assert_eq!(known.changes(&now(&base)).len(), 1, "what its words name counts wherever it is");
         for name in ["server.py", "lib.py", "new.py"] {
             let before = now(&base);
             fs::write(folder.join(name), "two").unwrap();
@@ -211,6 +214,52 @@ mod tests {
         let before = now(&program);
         fs::write(folder.join("tool"), "#!/bin/sh\ntrue\n").unwrap();
         assert_eq!(before.changes(&now(&program)).len(), 1);
+    }
+
+    /// Of a job that lies below the program of its server, in a folder of one checkout: in each way in which an entry may name what lies beside.
+    #[test]
+    fn s9_what_an_entry_names_outside_of_its_folder_counts_and_all_code_of_the_checkout() {
+        for is_checkout in [false, true] {
+            for (command, args, cwd) in [
+                ("python3", &["../tools/srv.py"][..], None),
+                ("python3", &["{}/tools/srv.py"], None),
+                ("python3", &["srv.py"], Some("../tools")),
+                ("../tools/run.sh", &[], None),
+                ("uv", &["--directory", "{}/tools", "run", "srv.py"], None),
+                ("deno", &["run", "../tools/srv.py"], None),
+            ] {
+                let dir = tempfile::tempdir().unwrap();
+                let (base, jobs) = (dir.path(), dir.path().join("jobs"));
+                for folder in ["jobs", "tools", "far"] {
+                    fs::create_dir(base.join(folder)).unwrap();
+                }
+                if is_checkout {
+                    fs::create_dir(base.join(".git")).unwrap();
+                }
+                for (file, text) in [("srv.py", "one"), ("run.sh", "#!/bin/sh\none\n"), ("lib.py", "one")] {
+                    fs::write(base.join("tools").join(file), text).unwrap();
+                }
+                fs::write(base.join("far/x.py"), "one").unwrap();
+                let here = base.display().to_string();
+                let args = args.iter().map(|arg| arg.replace("{}", &here)).collect();
+                let reach =
+                    Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: cwd.map(Into::into) };
+                let (settings, servers) = (Settings::of_process(), [("a".to_owned(), reach)]);
+                let now = || KnownServers::now(&settings, &jobs, &jobs.join("servers.json"), &servers);
+                let shown = format!("{servers:?} {is_checkout}");
+                let before = now();
+                fs::write(base.join("tools/srv.py"), "two").unwrap();
+                fs::write(base.join("tools/run.sh"), "#!/bin/sh\ntwo\n").unwrap();
+                assert_eq!(before.changes(&now()).len(), 1, "{shown}");
+                let before = now();
+                fs::write(base.join("far/x.py"), "two").unwrap();
+                assert_eq!(before.changes(&now()), Vec::<String>::new(), "{shown}");
+                if is_checkout {
+                    fs::write(base.join("tools/lib.py"), "two").unwrap();
+                    assert_eq!(before.changes(&now()).len(), 1, "{shown}");
+                }
+            }
+        }
     }
 
     /// How a server's words may begin, in whatever way it is started; what it works on is named behind them.

@@ -174,8 +174,10 @@ pub(super) fn covered(
     let all = invocations(command, args, base);
     let (mut launchers, mut explained) = (Vec::new(), BTreeSet::new());
     for (number, invocation) in all.iter().enumerate() {
-        if number > 0 && invocation.command.contains('/') {
-            covered.name(&invocation.base.join(&invocation.command));
+        // Behind a launcher stands what it looks for in PATH, or a script of its folder: `deno run main.ts`.
+        let started = invocation.base.join(&invocation.command);
+        if number > 0 && (invocation.command.contains('/') || started.is_file()) {
+            covered.name(&started);
         }
         for project in &invocation.projects {
             let name = name_of(&invocation.command);
@@ -522,7 +524,10 @@ impl Covered {
 
     /// What launchers decide by in their projects is named by them, as a script is by the words of its interpreter.
     fn what_launchers_decide_by(&mut self, projects: &BTreeSet<PathBuf>) {
-        let found = deciding(projects, &self.files);
+        let worked_on: BTreeSet<_> = self.worked_on.iter().filter_map(|file| place(file)).collect();
+        let is_worked_on =
+            |file: &Path| !worked_on.is_empty() && place(file).is_some_and(|place| worked_on.contains(&place));
+        let found = deciding(projects, &self.files, is_worked_on);
         self.files.extend(found.iter().cloned());
         self.named.extend(found);
     }
@@ -558,10 +563,6 @@ impl Covered {
     /// Takes out what the words behind a script name as its data: it lies beside many a script without an ending, as code may, and a person was told
     /// that a change of it asks nothing.
     fn what_it_works_on(&mut self) {
-        // By the folder that it really is in, and not by where a link leads: another name of it may be code.
-        let place = |file: &Path| {
-            file.parent().and_then(|folder| folder.canonicalize().ok()).zip(file.file_name().map(OsStr::to_owned))
-        };
         let worked_on: BTreeSet<_> =
             std::mem::take(&mut self.worked_on).iter().filter_map(|file| place(file)).collect();
         let named = &self.named;
@@ -672,6 +673,11 @@ impl Covered {
     }
 }
 
+/// Where a file is, by the folder that it really is in, and not by where a link leads: another name of it may be code.
+fn place(file: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
+    file.parent().and_then(|folder| folder.canonicalize().ok()).zip(file.file_name().map(OsStr::to_owned))
+}
+
 /// How much of a script is looked through for the name of a folder.
 const LOOKED_THROUGH: u64 = 4 * 1024 * 1024;
 
@@ -684,7 +690,7 @@ fn says(file: &Path, name: &[u8]) -> bool {
     let mut text = Vec::new();
     // One that cannot be read may have it.
     open(file).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut text)).is_err()
-        || text.windows(name.len().max(1)).any(|part| part == name)
+        || (!name.is_empty() && memchr::memmem::find(&text, name).is_some())
 }
 
 /// Whether an interpreter may take what follows this argument for its value: of what is not known, it may.

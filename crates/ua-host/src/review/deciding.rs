@@ -1,8 +1,9 @@
-//! The files by which launchers decide what they run: their own, by name and by ending, and those that these include.
+//! The files by which launchers decide what they run, and what that is made of.
 //!
-//! A `Makefile` has no ending and a `package.json` has that of data, and yet a change of either is a change of the program. So in the folder of a
-//! launcher's project they count by their content, also where only programs do. What a server writes has none of these names. What a launcher
-//! writes itself at its first start (its lock file) is none of them: it would have a person asked at the second.
+//! A `Makefile` has no ending and a `package.json` has that of data, and yet a change of either is a change of the program; and so is one of what
+//! is compiled, in whatever language. So in the folder of a launcher's project everything counts by its content, also where only programs do, but
+//! for what is plainly something that a program keeps ([`super::kept`]); and what is known to decide counts whatever it is called, with all that it
+//! includes. What a launcher writes itself at its first start (its lock file) counts as little: it would have a person asked at the second.
 //! Proved by: this file's tests, and those of `launch/known.rs`.
 
 use std::collections::BTreeSet;
@@ -10,6 +11,7 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::kept::is_kept;
 use super::kinds::{has_ending, is_cache, is_map, open};
 use super::named::{inside, pieces};
 
@@ -135,12 +137,18 @@ fn is_of_launcher(file: &Path) -> bool {
         || is_map(file)
 }
 
-/// Of the `files` of launchers' `projects` those by which they decide, and all that these include, in whatever place of the project.
-pub(super) fn deciding(projects: &BTreeSet<PathBuf>, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+/// Of the `files` of launchers' `projects` those by which they decide or of which what they run is made, and all that these include, in whatever
+/// place of the project. Of those that the words of a command line name as data (`is_worked_on`) only the names of launchers count.
+pub(super) fn deciding(
+    projects: &BTreeSet<PathBuf>,
+    files: &BTreeSet<PathBuf>,
+    is_worked_on: impl Fn(&Path) -> bool,
+) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for project in projects {
         let is_built = |file: &Path| file.ancestors().skip(1).take_while(|above| *above != project).any(is_cache);
-        let own = files.iter().filter(|file| file.starts_with(project) && is_of_launcher(file) && !is_built(file));
+        let counts = |file: &Path| is_of_launcher(file) || !(is_kept(project, file) || is_worked_on(file));
+        let own = files.iter().filter(|file| file.starts_with(project) && counts(file) && !is_built(file));
         let mut left: Vec<PathBuf> = own.cloned().collect();
         let mut included = 0;
         while let Some(file) = left.pop() {
@@ -222,7 +230,7 @@ mod tests {
             fs::write(base.join("Procfile"), "# include one\n").unwrap();
             fs::write(base.join("one"), format!("include {name}\n")).unwrap();
             let files = BTreeSet::from(["Procfile", "state"].map(|file| base.join(file)));
-            let found = deciding(&BTreeSet::from([base.to_path_buf()]), &files);
+            let found = deciding(&BTreeSet::from([base.to_path_buf()]), &files, |_| false);
             let wanted = ["Procfile", "one", name, "conf"].map(|file| base.join(file));
             assert_eq!(found, BTreeSet::from(wanted), "{name}: {text}");
         }

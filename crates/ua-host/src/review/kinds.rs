@@ -19,7 +19,7 @@ pub(super) const DATA: [&str; 15] = [
     "txt",
 ];
 /// More of them, which nothing in the folder of a project loads code by. All else there counts, and so does what is JSON.
-const DATA_OF_PROJECTS: [&str; 20] = [
+pub(super) const DATA_OF_PROJECTS: [&str; 20] = [
     "bmp",
     "db-journal",
     "db-shm",

@@ -297,6 +297,8 @@ fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut V
 /// Whether a launcher runs what the folder that it works in says, and not a package that it fetches.
 fn runs_its_project(name: &str, args: &[String]) -> bool {
     let has = |words: &[&str]| args.iter().any(|arg| words.contains(&arg.as_str()));
+    // What stands behind its word is somebody else's: `uv run serve tool`.
+    let first = |words: &[&str]| args.iter().map(String::as_str).find(|arg| words.contains(arg));
     match name {
         "npx" | "bunx" | "pnpx" | "uvx" | "pipx" => false,
         name if CONTAINERS.contains(&name) => has(&["compose", "build"]),
@@ -307,9 +309,12 @@ fn runs_its_project(name: &str, args: &[String]) -> bool {
                 args.iter().skip(1).find(|arg| !arg.starts_with('-') || matches!(arg.as_str(), "-c" | "--command"));
             named.is_none_or(|flake| flake.starts_with(['.', '#', '-']))
         }
-        "uv" => has(&["run"]) && !has(&["tool"]),
-        "npm" | "pnpm" | "yarn" | "bun" => !has(&["dlx", "x", "exec"]),
-        "deno" | "conda" | "mamba" => has(&["task"]),
+        "uv" => first(&["run", "tool", "x"]) == Some("run"),
+        "npm" | "pnpm" | "yarn" | "bun" => {
+            let word = first(&["run", "run-script", "start", "test", "dlx", "x", "exec"]);
+            !matches!(word, Some("dlx" | "x" | "exec"))
+        }
+        "conda" | "mamba" => has(&["task"]),
         _ => true,
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use ua_core::Timestamp;
+use ua_files::{Folder, Kind};
 
 use crate::error::HostError;
 use crate::review::ServerReview;
@@ -45,6 +46,10 @@ pub struct Trusted {
 }
 
 const VERSION: u32 = 1;
+/// The name of the record.
+const FILE: &str = "trust.json";
+/// The longest record that is read, in bytes.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
     state_folder(settings).ok_or_else(|| {
@@ -60,25 +65,30 @@ impl Trusted {
     }
 
     fn read_from(folder: &Path) -> Result<Self, HostError> {
-        let path = folder.join("trust.json");
+        let path = folder.join(FILE);
         let unusable = |why: String| {
             HostError::usage(format!("cannot use {}: {why}", path.display()))
                 .hint("correct or remove the file; then `ua trust` asks again")
         };
-        let meta = match fs::symlink_metadata(&path) {
-            Ok(meta) => meta,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        // What is opened is asked whose it is: by its name it may be another file a moment later.
+        let opened = Folder::open(folder).and_then(|folder| match folder.kind(FILE)? {
+            None => Err(ErrorKind::NotFound.into()),
+            Some(Kind::File) => folder.open_file(FILE),
+            Some(Kind::Folder | Kind::Other) => Err(io::Error::other("it is not a regular file")),
+        });
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Self { version: VERSION, entries: Vec::new() });
             }
             Err(error) => return Err(unusable(error.to_string())),
         };
-        if !meta.is_file() {
-            return Err(unusable("it is not a regular file".to_owned()));
-        }
+        let meta = file.metadata().map_err(|error| unusable(error.to_string()))?;
         if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
             return Err(unusable("other users can write to it, so it cannot be trusted".to_owned()));
         }
-        let text = fs::read_to_string(&path).map_err(|e| unusable(e.to_string()))?;
+        let mut text = String::new();
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
         let read: Self = serde_json::from_str(&text).map_err(|e| unusable(ua_core::json_fault(&text, &e)))?;
         if read.version != VERSION {
             return Err(unusable(format!("it has version {}, and this program knows {VERSION}", read.version)));
@@ -90,18 +100,18 @@ impl Trusted {
     pub fn write(&self, settings: &Settings) -> Result<(), HostError> {
         let folder = folder(settings)?;
         self.write_to(&folder).map_err(|e| {
-            HostError::storage(format!("cannot write {}: {e}", folder.join("trust.json").display()))
+            HostError::storage(format!("cannot write {}: {e}", folder.join(FILE).display()))
                 .hint("make that folder writable")
         })
     }
 
-    fn write_to(&self, folder: &Path) -> std::io::Result<()> {
+    fn write_to(&self, folder: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         // A temporary file is 0600 from its first moment.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
         file.as_file().sync_all()?;
-        file.persist(folder.join("trust.json"))?;
+        file.persist(folder.join(FILE))?;
         Ok(())
     }
 
