@@ -224,12 +224,89 @@ const ELSE: [&str; 16] = [
     "replace", "search", "status", "update",
 ];
 
-/// Whether a tool of this name may tell somebody something.
+/// Verbs that set something going, which then does what somebody else has laid down for it.
+const RUNNING: [&str; 22] = [
+    "activate", "apply", "approve", "continue", "enable", "enroll", "exec", "execute", "finalize", "fire", "flush",
+    "invoke", "launch", "play", "replay", "rerun", "resume", "retry", "run", "start", "test", "trigger",
+];
+/// What is set going so, and may well tell somebody something: `execute_workflow`, `flush_outbox`, `use_tool`.
+const SET_GOING: [&str; 40] = [
+    "action",
+    "automation",
+    "automations",
+    "batch",
+    "broadcast",
+    "campaign",
+    "code",
+    "command",
+    "contact",
+    "dag",
+    "draft",
+    "flow",
+    "function",
+    "invoice",
+    "job",
+    "journey",
+    "lambda",
+    "lead",
+    "macro",
+    "message",
+    "node",
+    "notification",
+    "outbox",
+    "pipeline",
+    "playbook",
+    "process",
+    "queue",
+    "recipe",
+    "request",
+    "routine",
+    "runbook",
+    "scenario",
+    "script",
+    "sequence",
+    "step",
+    "task",
+    "tool",
+    "webhook",
+    "workflow",
+    "zap",
+];
+/// What is told by somebody else once it is made: `create_envelope`, `add_to_sequence`.
+const TOLD_LATER: [&str; 4] = ["envelope", "journey", "sequence", "sequences"];
+/// What acts on a page, which does what it likes then, wherever it stands.
+const ON_A_PAGE: [&str; 6] = ["click", "dblclick", "doubleclick", "eval", "evaluate", "tap"];
+/// What does so where the tool is one of a browser.
+const IN_A_BROWSER: [&str; 9] = ["dialog", "drag", "drop", "fill", "key", "mouse", "press", "select", "type"];
+/// Words of tools of browsers.
+const OF_A_BROWSER: [&str; 13] = [
+    "browser",
+    "button",
+    "dialog",
+    "element",
+    "field",
+    "form",
+    "input",
+    "key",
+    "keys",
+    "page",
+    "playwright",
+    "puppeteer",
+    "selector",
+];
+
+/// Whether a tool of this name may tell somebody something: it says so, or it sets something going of which only somebody else knows what it does.
 fn may_tell(tool: &str) -> bool {
     let words = words_of(tool);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     let begins = words.first().is_some_and(|word| TOLD.contains(&word.as_str()));
-    has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)))
+    let says_so = has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)));
+    let sets_going = (has(&RUNNING) || has(&["use", "call"])) && has(&SET_GOING);
+    let is_told_later = has(&TOLD_LATER) && has(&MAKING);
+    let on_a_page = has(&ON_A_PAGE) || (has(&IN_A_BROWSER) && has(&OF_A_BROWSER));
+    // The service mails what the person needs then.
+    let resets = has(&["reset", "forgot"]) && has(&["password"]);
+    says_so || ((sets_going || is_told_later) && !has(&ELSE)) || on_a_page || resets
 }
 
 /// Whether the name of a tool that makes a thing has the object of this effect in it, and the effect is that it is made.
@@ -475,6 +552,35 @@ mod tests {
             ("share_document", None),
             ("email_customer", None),
             ("dispatch_courier", Some("courier.create")),
+            ("execute_workflow", Some("workflow_run.create")),
+            ("n8n_test_workflow", None),
+            ("n8n_trigger_webhook_workflow", Some("workflow_run.create")),
+            ("trigger_workflow", Some("workflow_run.create")),
+            ("start_workflow", Some("workflow_run.create")),
+            ("resume_workflow", None),
+            ("apply_workflow", None),
+            ("activate_flow", None),
+            ("use_tool", None),
+            ("browser_click", None),
+            ("browser_type", None),
+            ("browser_press_key", None),
+            ("browser_evaluate", None),
+            ("browser_fill_form", None),
+            ("browser_handle_dialog", None),
+            ("puppeteer_click", None),
+            ("puppeteer_evaluate", None),
+            ("evaluate_script", None),
+            ("press_inline_button", None),
+            ("launch_campaign", Some("campaign.create")),
+            ("activate_campaign", None),
+            ("flush_outbox", None),
+            ("approve_draft", None),
+            ("retry_message", None),
+            ("reset_password", None),
+            ("create_envelope", Some("envelope.create")),
+            ("finalize_invoice", None),
+            ("enroll_contact", None),
+            ("add_to_sequence", None),
         ] {
             assert_eq!(named(tool, kind), Makes::Perhaps, "{tool}");
         }
@@ -486,6 +592,13 @@ mod tests {
             ("email_archive", None),
             ("replace_text", None),
             ("create_page", Some("page.create")),
+            ("drop_table", None),
+            ("update_workflow", None),
+            ("delete_workflow_run", None),
+            ("create_workflow", Some("workflow.create")),
+            ("start_instance", None),
+            ("fill_cell", None),
+            ("set_password", None),
         ] {
             assert_eq!(named(tool, kind), Makes::No, "{tool}");
         }
