@@ -2,9 +2,10 @@
 //! the time of a resume, what a program leaves for others, and the same message in other dress.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
@@ -37,6 +38,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "nothing is started (exit 2)",
         mark: Mark::Mended,
         play: |stage| replaced_beside(stage, Brought::Journal),
+    },
+    Scenario {
+        number: "3i",
+        waits: false,
+        name: "a write-ahead log is unpacked into the one that the user's own `ua` left when it was killed",
+        must: "nothing is started (exit 2)",
+        mark: Mark::Mended,
+        play: |stage| replaced_beside(stage, Brought::IntoLog),
     },
     Scenario {
         number: "3y",
@@ -87,9 +96,21 @@ enum Brought {
     Database,
     /// A log whose pages change a row of the database that is there.
     Log,
+    /// The same, written into the file of the log that is there, as what unpacks an archive in place does.
+    IntoLog,
     /// A journal whose pages do.
     Journal,
 }
+
+/// Keeps a database open for reading, so that the log stays there when another process closes it, and when this one is killed.
+const HOLD: &str = r"
+import sqlite3, sys
+rows = sqlite3.connect(sys.argv[1], isolation_level=None)
+rows.execute('begin')
+rows.execute('select count(*) from runs').fetchone()
+print('held', flush=True)
+sys.stdin.read()
+";
 
 /// Writes what SQLite takes for the pages of a database: those of a copy in which a run starts another file of servers.
 const FORGE: &str = r"
@@ -147,12 +168,15 @@ fn replaced_beside(stage: &Stage, brought: Brought) -> anyhow::Result<Verdict> {
         ensure!(end.code == Some(75), "the run did not stop: {} {}", end.told(), end.err);
         Ok(())
     };
-    let forge = |suffix: &str| -> anyhow::Result<()> {
-        run("own", "servers.json")?;
+    let forge_into = |suffix: &str| -> anyhow::Result<()> {
         let servers = world.path("work/theirs.json");
         let made = Command::new(PYTHON).args(["-c", FORGE]).args([&database, &servers]).arg(suffix).status();
         ensure!(made.context("forge it")?.success(), "nothing was forged");
         Ok(())
+    };
+    let forge = |suffix: &str| -> anyhow::Result<()> {
+        run("own", "servers.json")?;
+        forge_into(suffix)
     };
     match brought {
         Brought::Database => {
@@ -168,6 +192,25 @@ fn replaced_beside(stage: &Stage, brought: Brought) -> anyhow::Result<Verdict> {
             fs::rename(world.path("brought").join(WORKSPACE), root.join(WORKSPACE))?;
         }
         Brought::Log => forge("-wal")?,
+        Brought::IntoLog => {
+            run("own", "servers.json")?;
+            let mut holder = Command::new(PYTHON)
+                .args(["-c", HOLD])
+                .arg(&database)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .context("hold the database")?;
+            let mut said = [0; 5];
+            holder.stdout.take().context("its output")?.read_exact(&mut said)?;
+            let end = start_once(&world, "more");
+            holder.kill()?;
+            holder.wait()?;
+            end?;
+            let log = root.join("runtime_state.db-wal");
+            ensure!(fs::metadata(&log).is_ok_and(|log| log.len() > 0), "no log was left");
+            forge_into("-wal")?;
+        }
         Brought::Journal => {
             forge("-journal")?;
             // Whoever writes first rolls it back.

@@ -45,7 +45,15 @@ pub(super) const ATTACKS: &[Scenario] = &[
         name: "the Makefile of a named server's launcher says another program by the time of a resume",
         must: "it is not started before somebody accepts it",
         mark: Mark::Mended,
-        play: launcher_changed,
+        play: |stage| launcher_changed(stage, None),
+    },
+    Scenario {
+        number: "3j",
+        waits: false,
+        name: "what a named server's launcher builds from, in a language that nobody thought of, says another program by the time of a resume",
+        must: "it is not started before somebody accepts it",
+        mark: Mark::Mended,
+        play: |stage| launcher_changed(stage, Some("first.inc")),
     },
     Scenario {
         number: "1v",
@@ -136,20 +144,29 @@ fn put(file: &Path, there: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn launcher_changed(stage: &Stage) -> anyhow::Result<Verdict> {
+/// The launcher's own file changes, or another one (`part`) that it has run first.
+fn launcher_changed(stage: &Stage, part: Option<&str>) -> anyhow::Result<Verdict> {
     if !Command::new("make").arg("--version").output().is_ok_and(|made| made.status.success()) {
         return Ok(Verdict::Skipped("there is no make".to_owned()));
     }
     let world = world(stage)?;
     let started = world.path("started");
     let makefile = |first: &str| format!("serve:\n{first}\t@{PYTHON} attacker.py\n");
-    world.write("Makefile", &makefile(""))?;
+    let first = part.map_or_else(String::new, |part| format!("\t@sh ./{part}\n"));
+    world.write("Makefile", &makefile(&first))?;
+    if let Some(part) = part {
+        world.write(part, "true\n")?;
+    }
     let servers = json!({"mcpServers": {"shop": {"command": "make", "args": ["-s", "serve"]}}});
     world.write("servers.json", &servers.to_string())?;
     let page = call("mcp__shop__page", &json!({}));
     job(&world, &json!({"budgets": {"max_turns": 1}, "tools": {"builtin": false}}), &[page.clone(), page])?;
     world.run(&["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"])?.must(75)?;
-    world.write("Makefile", &makefile(&format!("\t@touch {}\n", started.display())))?;
+    let touch = format!("touch {}\n", started.display());
+    match part {
+        Some(part) => world.write(part, &touch)?,
+        None => world.write("Makefile", &makefile(&format!("\t@{touch}")))?,
+    }
     let end = world.run(&["resume", "r", "--max-turns", "+5"])?;
     let ran = started.exists();
     let held = if ran { "FELL, what became of it was started" } else { "held" };

@@ -92,6 +92,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         mark: Mark::Mended,
         play: |stage| changed_after_trust(stage, &["./main.py"], "json.py"),
     },
+    Scenario {
+        number: "13y",
+        waits: false,
+        name: "the script behind a launcher (`deno run main.ts`) is changed after it was trusted",
+        must: "it is asked about again",
+        mark: Mark::Mended,
+        play: |stage| changed_after_trust(stage, &["run", "-A", "main.ts"], "main.ts"),
+    },
 ];
 
 /// A root made by an attacker: a run of theirs that stopped, with a server of theirs.
@@ -192,13 +200,14 @@ fn changed_after_trust(stage: &Stage, args: &[&str], file: &str) -> anyhow::Resu
     // The server lies in a folder of its own, with whatever it names.
     let folder = world.path("work/server");
     fs::create_dir_all(folder.join("app"))?;
-    for name in ["srv", "srv.py", "main.py", "app/__main__.py"] {
+    for name in ["srv", "srv.py", "main.py", "main.ts", "app/__main__.py"] {
         let import = if name == "main.py" { "import lib\n" } else { "" };
         fs::write(folder.join(name), format!("{import}{text}"))?;
     }
     fs::write(folder.join("lib.py"), "")?;
     let cwd = folder.display().to_string();
-    let entry = json!({"mcpServers": {"shop": {"command": PYTHON, "args": args, "cwd": cwd, "env": {"PYTHONDONTWRITEBYTECODE": "1"}}}});
+    let command = if args.first() == Some(&"run") { played_deno(&world)? } else { PYTHON.to_owned() };
+    let entry = json!({"mcpServers": {"shop": {"command": command, "args": args, "cwd": cwd, "env": {"PYTHONDONTWRITEBYTECODE": "1"}}}});
     world.write(".mcp.json", &entry.to_string())?;
     world.run(&["trust", "--yes"])?.must(0)?;
     job(&world, &json!({"tools": {"builtin": false}}), &[call("mcp__shop__page", &json!({}))])?;
@@ -216,6 +225,15 @@ fn changed_after_trust(stage: &Stage, args: &[&str], file: &str) -> anyhow::Resu
     let ran = started.exists();
     let held = if ran { "FELL, what was changed ran unasked" } else { "held" };
     Ok(Verdict::of(!ran && end.code == Some(2), format!("what was let in: {held}, {}", end.told())))
+}
+
+/// A program of this name that runs the script behind its word and its options.
+fn played_deno(world: &Outside) -> anyhow::Result<String> {
+    let program = world.path("programs/deno");
+    fs::create_dir_all(world.path("programs"))?;
+    fs::write(&program, format!("#!/bin/sh\nshift 2\nexec {PYTHON} \"$@\"\n"))?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(program.display().to_string())
 }
 
 fn run_plain(world: &Outside, run: &str) -> anyhow::Result<crate::scenario::world::End> {
