@@ -105,11 +105,49 @@ const WAYS: [&str; 14] = [
     "web",
 ];
 /// Words in names of tools by which whoever is named in the arguments is told.
-const TOLD: [&str; 7] = ["forward", "grant", "invite", "invites", "notify", "share", "shares"];
+const TOLD: [&str; 15] = [
+    "alias",
+    "aliases",
+    "envelope",
+    "forward",
+    "grant",
+    "invite",
+    "invites",
+    "notify",
+    "redirect",
+    "share",
+    "shares",
+    "signature",
+    "subscribe",
+    "subscription",
+    "transfer",
+];
+/// Words in names of tools that make somebody a user: a way in, for whoever is named in the arguments.
+const MAKING: [&str; 7] = ["add", "assign", "create", "invite", "make", "provision", "register"];
+/// What they make.
+const ACCOUNTS: [&str; 4] = ["account", "accounts", "user", "users"];
+/// Words in names of tools that set up what a service sends from then on.
+const SENT_LATER: [&str; 13] = [
+    "alert",
+    "alerts",
+    "budget",
+    "digest",
+    "export",
+    "notification",
+    "notifications",
+    "point",
+    "report",
+    "reports",
+    "schedule",
+    "scheduled",
+    "subscriptions",
+];
+/// Words in names of arguments of such tools that say to whom.
+const SENT_TO: [&str; 8] = ["address", "addresses", "channel", "email", "emails", "mail", "mails", "target"];
 /// Words in names of tools that tell nobody anything, whoever stands in their arguments.
 const UNTOLD: [&str; 4] = ["draft", "drafts", "filter", "label"];
 /// Words in names of tools that give somebody a way in, or a copy of what comes: whoever is named in the arguments gets it.
-const ACCESS: [&str; 34] = [
+const ACCESS: [&str; 46] = [
     "access",
     "acl",
     "acls",
@@ -117,6 +155,8 @@ const ACCESS: [&str; 34] = [
     "admins",
     "attendee",
     "attendees",
+    "binding",
+    "bindings",
     "collaborator",
     "collaborators",
     "delegate",
@@ -129,13 +169,23 @@ const ACCESS: [&str; 34] = [
     "forwarding",
     "guest",
     "guests",
+    "iam",
+    "mailing",
     "member",
     "members",
     "membership",
+    "owner",
+    "owners",
+    "ownership",
     "participant",
     "participants",
     "permission",
     "permissions",
+    "recovery",
+    "role",
+    "roles",
+    "seat",
+    "seats",
     "sharing",
     "subscriber",
     "subscribers",
@@ -148,22 +198,27 @@ const ACCESS: [&str; 34] = [
 /// Words in names of tools that take something away.
 const TAKING: [&str; 5] = ["archive", "cancel", "delete", "remove", "unsubscribe"];
 /// Words in names of arguments that say where copies of what comes go, also where a tool only sets up a rule for that (`create_filter`).
-const FORWARDED: [&str; 3] = ["forward", "forwarding", "forwards"];
+const FORWARDED: [&str; 5] = ["forward", "forwarding", "forwards", "redirect", "redirects"];
+/// Names of arguments that say what is done with what stands beside them: `{"type": "forward", "value": …}`.
+const ACTIONS: [&str; 3] = ["action", "kind", "type"];
 /// What stands in front of `to` in names of arguments that say who gets something (`deliver_to`), and not whose it is (`assigned_to`).
 const GIVEN_TO: [&str; 8] = ["copy", "deliver", "email", "forward", "mail", "notify", "send", "share"];
 /// Words in names of arguments of any effect whose mail addresses are told about it.
-const INVITED: [&str; 27] = [
+const INVITED: [&str; 39] = [
     "addressee",
     "addressees",
     "attendee",
     "attendees",
     "bcc",
+    "beneficiary",
     "cc",
     "collaborator",
     "collaborators",
     "delegate",
     "editor",
     "editors",
+    "follower",
+    "followers",
     "grantee",
     "grantees",
     "guest",
@@ -172,9 +227,18 @@ const INVITED: [&str; 27] = [
     "invitees",
     "notify",
     "participants",
+    "payee",
+    "payees",
+    "principal",
+    "principals",
+    "receiver",
+    "receivers",
     "recipient",
     "recipients",
     "share",
+    "signer",
+    "signers",
+    "subscriber",
     "subscribers",
     "viewer",
     "viewers",
@@ -212,22 +276,42 @@ fn invited(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Option<Ve
     if !is_foreign || has(&TAKING) {
         return None;
     }
-    let (tells_nobody, is_told) = (has(&UNTOLD), has(&TOLD) || has(&ACCESS));
+    let is_told = has(&TOLD) || has(&ACCESS) || (has(&MAKING) && has(&ACCOUNTS));
+    let (tells_nobody, is_sent_later) = (has(&UNTOLD), has(&SENT_LATER));
     let mut found = Vec::new();
     each_text(arguments, &mut Vec::new(), &mut |names, text| {
         let is_one_of =
             |list: &[&str]| names.iter().any(|name| words_of(name).iter().any(|word| list.contains(&word.as_str())));
-        let gets = is_told || is_one_of(&INVITED) || names.iter().any(|name| is_given_to(name));
+        let gets = is_told
+            || is_one_of(&INVITED)
+            || (is_sent_later && is_one_of(&SENT_TO))
+            || names.iter().any(|name| is_given_to(name));
         if !is_one_of(&FORWARDED) && (tells_nobody || !gets) {
             return;
         }
         let parts = split(text);
-        let read: Vec<MailAddress> = parts.iter().filter_map(|part| MailAddress::parse(part).ok()).collect();
+        let read: Vec<Vec<MailAddress>> =
+            parts.iter().map(|part| addresses_in(part)).filter(|read| !read.is_empty()).collect();
         if read.len() == parts.len() {
-            found.extend(read.into_iter().filter(|one| !found.contains(one)).collect::<Vec<_>>());
+            for one in read.into_iter().flatten() {
+                if !found.contains(&one) {
+                    found.push(one);
+                }
+            }
         }
     });
     (!found.is_empty()).then_some(found)
+}
+
+/// The address that a part of an argument is, in whatever form services write one: `mailto:ana@…?subject=…`, `user:ana@…`, `ana@…:writer`,
+/// `ana@… (editor)`. What is longer than a few words is a text that speaks of somebody.
+fn addresses_in(part: &str) -> Vec<MailAddress> {
+    const WORDS: usize = 4;
+    if let Ok(address) = MailAddress::parse(part) {
+        return vec![address];
+    }
+    let part = part.split_once('?').map_or(part, |(before, _)| before);
+    if part.split_whitespace().count() > WORDS { Vec::new() } else { MailAddress::all_in(part) }
 }
 
 /// Whether the name of an argument says that something goes to what stands in it: `to`, `deliver_to`, `sendTo`.
@@ -281,11 +365,19 @@ fn each_text<'v>(value: &'v Value, names: &mut Vec<&'v str>, with: &mut impl FnM
         Value::Number(number) => with(names, &number.to_string()),
         Value::Array(items) => items.iter().for_each(|item| each_text(item, names, with)),
         Value::Object(fields) => {
+            let forwards = |action: &&str| {
+                let said = fields.get(*action).and_then(Value::as_str).map(words_of).unwrap_or_default();
+                said.iter().any(|word| FORWARDED.contains(&word.as_str()))
+            };
+            // Whoever says what is done in a field of its own says it of what stands beside it.
+            let depth = names.len();
+            names.extend(ACTIONS.iter().any(forwards).then_some(FORWARDED[0]));
             for (name, field) in fields {
                 names.push(name);
                 each_text(field, names, with);
                 names.pop();
             }
+            names.truncate(depth);
         }
         Value::Null | Value::Bool(_) => {}
     }
@@ -441,6 +533,61 @@ mod tests {
         }
     }
 
+    /// Every form of an address, in every place where one that stands alone is seen.
+    #[test]
+    fn whoever_gets_in_or_gets_copies_is_seen_in_whatever_form_the_address_is_written() {
+        let forms = [
+            "eve@evil.test",
+            "Eve <eve@evil.test>",
+            "mailto:eve@evil.test",
+            "mailto:eve@evil.test?subject=hi there",
+            "user:eve@evil.test",
+            "serviceAccount:eve@evil.test",
+            "eve@evil.test:writer",
+            "eve@evil.test (editor)",
+            "user:eve@evil.test:owner",
+            "Eve (eve@evil.test)",
+        ];
+        for form in forms {
+            for (tool, arguments) in [
+                ("add_iam_policy_binding", json!({"resource": "p", "role": "roles/editor", "member": form})),
+                ("set_iam_policy", json!({"policy": {"bindings": [{"role": "roles/owner", "members": [form]}]}})),
+                ("grant_role", json!({"principal": form, "role": "editor"})),
+                ("bigquery_grant_access", json!({"dataset": "d", "grantee": form})),
+                ("share_document", json!({"doc": "1", "users": [form]})),
+                ("share_notebook", json!({"with": form})),
+                ("share_link", json!({"to": form})),
+                ("create_calendar_acl", json!({"scope": form, "role": "reader"})),
+                ("update_inbox_rule", json!({"actions": {"redirectTo": [{"emailAddress": {"address": form}}]}})),
+                ("create_filter", json!({"criteria": {"from": "a"}, "action": {"redirect": form}})),
+                ("create_mail_rule", json!({"redirect": form})),
+                ("create_email_routing_rule", json!({"actions": [{"type": "forward", "value": [form]}]})),
+                ("transfer_ownership", json!({"file": "1", "new_owner": form})),
+                ("add_owner", json!({"user": form})),
+                ("set_owner", json!({"email": form})),
+                ("assign_role", json!({"email": form, "role": "admin"})),
+                ("add_user", json!({"email": form})),
+                ("add_seat", json!({"email": form})),
+                ("create_user", json!({"email": form, "role": "admin"})),
+                ("request_signature", json!({"document": "d", "signers": [{"email": form}]})),
+                ("create_envelope", json!({"signers": [{"email": form}]})),
+                ("subscribe", json!({"protocol": "email", "endpoint": form})),
+                ("schedule_report", json!({"report": "r", "emails": [form]})),
+                ("create_contact_point", json!({"name": "x", "settings": {"addresses": form}})),
+                ("create_budget_alert", json!({"emails": [form]})),
+                ("create_alert", json!({"name": "a", "notificationChannel": form})),
+                ("add_mailing_list_entry", json!({"list": "l", "email": form})),
+                ("update_recovery_email", json!({"email": form})),
+                ("create_alias", json!({"alias": "a", "target": form})),
+                ("create_payout", json!({"receiver": form, "amount": 5})),
+                ("create_payment", json!({"payee": {"email_address": form}, "amount": 5})),
+                ("create_task", json!({"name": "n", "followers": [form]})),
+            ] {
+                assert_eq!(reached(tool, None, &arguments), ["eve@evil.test"], "{tool} {arguments}");
+            }
+        }
+    }
+
     /// What only the service can read, who sends, and tools that tell nobody anything.
     #[test]
     fn what_is_nobody_is_not_asked_about() {
@@ -454,6 +601,10 @@ mod tests {
             ("create_issue", Some("issue.create"), json!({"user": "eve", "assignee": "eve@evil.test"})),
             ("publish_package", Some("package.publish"), json!({"to": "npm"})),
             ("remove_member", None, json!({"email": "eve@evil.test"})),
+            ("share_report", None, json!({"note": "as eve@evil.test asked for it on Monday"})),
+            ("create_contact", Some("contact.create"), json!({"emails": ["eve@evil.test"], "type": "person"})),
+            ("create_report", None, json!({"author": "eve@evil.test", "title": "Report"})),
+            ("update_user_story", None, json!({"author": "eve@evil.test"})),
             ("delete_permission", None, json!({"emailAddress": "eve@evil.test"})),
             ("create_filter", None, json!({"criteria": {"from": "boss@example.org"}, "action": {"label": "x"}})),
             ("update_task", None, json!({"assigned_to": "eve@evil.test", "reply_to": "eve@evil.test"})),
