@@ -103,9 +103,10 @@ impl Assembler {
             }
             ("system", "status") if event["status"] == "requesting" => AgentEvent::Asking,
             ("stream_event", _) => self.grow(&event["event"]),
-            ("result", _) => {
+            ("result", how) => {
                 let said = text(&event["result"]);
-                if event["is_error"] == true {
+                // Some versions say that it failed in one of the two places only.
+                if event["is_error"] == true || how.starts_with("error") {
                     let said = if said.is_empty() { errors(event) } else { said };
                     return AgentEvent::Done(Err(error_of(event["api_error_status"].as_u64(), said)));
                 }

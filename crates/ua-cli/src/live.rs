@@ -207,6 +207,7 @@ impl State {
             | RunEvent::Accepted { .. }
             | RunEvent::ToolLeftOut { .. }
             | RunEvent::ImagesLeftOut { .. }
+            | RunEvent::FormLeftOut { .. }
             | RunEvent::ReplyShortened { .. }
             | RunEvent::HistoryCut { .. }
             | RunEvent::NewestShortened { .. }

@@ -106,8 +106,14 @@ impl Progress {
                 "turn {turn} · a reply of that length is refused, asking again for {tokens} tokens at most: {}",
                 line(why, 160)
             )),
-            RunEvent::ImagesLeftOut { turn, why } => Some(format!(
-                "turn {turn} · refused, perhaps for images of tools, asking again without them: {}",
+            RunEvent::FormLeftOut { turn, why } => Some(format!(
+                "turn {turn} · the provider does not take the form of the result (`output_schema`), asking again without it; the result is checked \
+                 here: {}",
+                line(why, 160)
+            )),
+            RunEvent::ImagesLeftOut { turn, older, why } => Some(format!(
+                "turn {turn} · refused, perhaps for images of tools, asking again without {}: {}",
+                if *older { "the older ones" } else { "them" },
                 line(why, 160)
             )),
             RunEvent::HistoryCut { turn, perhaps: false } => {
@@ -366,7 +372,10 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::ReplyShortened { turn, tokens, why } => {
             json!({"event": "reply_shortened", "turn": turn, "max_output_tokens": tokens, "why": why})
         }
-        RunEvent::ImagesLeftOut { turn, why } => json!({"event": "images_left_out", "turn": turn, "why": why}),
+        RunEvent::FormLeftOut { turn, why } => json!({"event": "form_left_out", "turn": turn, "why": why}),
+        RunEvent::ImagesLeftOut { turn, older, why } => {
+            json!({"event": "images_left_out", "turn": turn, "older": older, "why": why})
+        }
         RunEvent::HistoryCut { turn, perhaps } => json!({"event": "history_cut", "turn": turn, "perhaps": perhaps}),
         RunEvent::NewestShortened { turn } => json!({"event": "newest_shortened", "turn": turn}),
         RunEvent::SessionForgotten { turn, response_id } => {

@@ -1,6 +1,7 @@
 //! The client of the Anthropic Messages API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated.
+//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of tool uses that another
+//! model made is asked once more with others.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
@@ -26,10 +27,13 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::tool_ids::{IdForm, IdsThere};
 use crate::written::Conversations;
 
 /// The API version whose wire format this client speaks.
 const API_VERSION: &str = "2023-06-01";
+/// The longest id of a tool use that goes there as it came.
+const LONGEST_ID: usize = 64;
 
 /// How to reach the API.
 #[derive(Debug, Clone)]
@@ -71,6 +75,7 @@ pub struct AnthropicProvider {
     http: HttpClient,
     cache_prompt: bool,
     extras: ModelExtras,
+    ids: IdsThere,
     written: Conversations<Vec<wire::Part>>,
 }
 
@@ -89,13 +94,23 @@ impl AnthropicProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        let http = HttpClient::new(reach, env)?;
-        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, written: Conversations::default() })
+        let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), address::is_of(&reach.endpoint, &["anthropic.com"]));
+        let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
+        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, ids, written })
     }
 
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
+        self.body_of(&self.ids.in_form(request))
+    }
+
+    fn body_of(&self, request: &ModelRequest) -> String {
         self.written.write(request, |written| wire::write(written, request, self.cache_prompt, &self.extras))
+    }
+
+    /// One HTTP request.
+    async fn ask(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        self.http.complete(self.body_of(request), &request.model, Assembler::new(request), observer).await
     }
 }
 
@@ -106,8 +121,11 @@ impl LlmProvider for AnthropicProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let body = self.request_body(request);
-        let answer = self.http.complete(body, &request.model, Assembler::default(), observer).await;
+        let sent = self.ids.in_form(request);
+        let mut answer = self.ask(&sent, observer).await;
+        if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
+            answer = self.ask(&self.ids.in_form(request), observer).await;
+        }
         let turn = answer.map_err(|error| naming_tools(error, request, ANTHROPIC_LONGEST))?;
         Ok(in_own_words(turn, request))
     }
@@ -115,7 +133,7 @@ impl LlmProvider for AnthropicProvider {
 
 /// Reads a reply to `request` from the data of its events.
 pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
-    let turn = read_events(Assembler::default(), events, &request.model)?;
+    let turn = read_events(Assembler::new(request), events, &request.model)?;
     Ok(in_own_words(turn, request))
 }
 

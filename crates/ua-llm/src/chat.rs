@@ -1,13 +1,14 @@
 //! The client of Chat Completions: OpenAI's older interface, and the one that llama.cpp, vLLM, Ollama, OpenRouter and many
 //! others speak.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what a server refuses because a user may not speak
-//! there is asked once more in the form that it takes ([`wire::Roles`]), and in that form from then on. Servers differ in what they send; [`assembler`] reads all of
+//! One completion is one HTTP request, and nothing of it is repeated, but for two things: what a server refuses because a user may not speak
+//! there ([`wire::Roles`]), or for the ids of calls that another model made, is asked once more in the form that it takes, and in that form from
+//! then on. Servers differ in what they send; [`assembler`] reads all of
 //! their shapes, and nothing but a stated end makes a reply whole.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
-mod as_text;
+pub(crate) mod as_text;
 mod assembler;
 #[cfg(test)]
 mod assembler_tests;
@@ -33,10 +34,14 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::tool_ids::{IdForm, IdsThere};
 use crate::written::Conversations;
 
 /// The field of a kept block that has what a server said of the calls of its reply besides, in their order.
 const OF_CALLS: &str = "of_calls";
+
+/// The longest id of a call that OpenAI takes on this wire.
+const LONGEST_ID: usize = 40;
 
 /// How to reach a server of Chat Completions.
 #[derive(Debug, Clone)]
@@ -81,9 +86,16 @@ pub(crate) enum OutputLimit {
 impl OutputLimit {
     /// What the server at `endpoint` calls it.
     fn at(endpoint: &Url) -> Self {
-        let host = endpoint.host_str().unwrap_or_default();
-        let is_openai = host == "openai.com" || host.ends_with(".openai.com") || host.ends_with(".openai.azure.com");
-        if is_openai { Self::MaxCompletionTokens } else { Self::MaxTokens }
+        if address::is_openai(endpoint) { Self::MaxCompletionTokens } else { Self::MaxTokens }
+    }
+}
+
+/// What the server at `endpoint` takes as the id of a call. Whoever else is behind this wire gave its ids itself, mostly, and wants them back.
+fn ids_at(endpoint: &Url) -> IdsThere {
+    if address::is_openai(endpoint) {
+        IdsThere::new(IdForm::Plain(LONGEST_ID), true)
+    } else {
+        IdsThere::new(IdForm::Nine, address::is_of(endpoint, &["mistral.ai"]))
     }
 }
 
@@ -93,6 +105,7 @@ pub struct ChatProvider {
     http: HttpClient,
     output_limit: OutputLimit,
     extras: ModelExtras,
+    ids: IdsThere,
     written: Conversations<String>,
     /// The same where only the model may speak behind results.
     written_strictly: Conversations<String>,
@@ -112,7 +125,7 @@ impl ChatProvider {
         if config.api_key.is_none() && !address::is_this_machine(&endpoint) {
             return Err(setup(format!("{} wants an API key", address::authority(&endpoint))));
         }
-        let output_limit = OutputLimit::at(&endpoint);
+        let (output_limit, ids) = (OutputLimit::at(&endpoint), ids_at(&endpoint));
         let key = config.api_key.map(|secret| Key { header: AUTHORIZATION, scheme: "Bearer ", secret });
         let reach = Reach {
             endpoint,
@@ -124,11 +137,26 @@ impl ChatProvider {
         };
         let (written, written_strictly) = (Conversations::default(), Conversations::default());
         let (http, is_strict) = (HttpClient::new(reach, env)?, AtomicBool::new(false));
-        Ok(Self { http, output_limit, extras: config.extras, written, written_strictly, is_strict })
+        Ok(Self { http, output_limit, extras: config.extras, ids, written, written_strictly, is_strict })
+    }
+
+    /// One HTTP request, and a second one with other ids where it was refused for those of the history.
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        roles: Roles,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let sent = self.ids.in_form(request);
+        let answer = self.send(&sent, roles, observer).await;
+        if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
+            return self.send(&self.ids.in_form(request), roles, observer).await;
+        }
+        answer
     }
 
     /// One HTTP request.
-    async fn ask(
+    async fn send(
         &self,
         request: &ModelRequest,
         roles: Roles,

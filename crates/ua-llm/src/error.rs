@@ -327,6 +327,28 @@ impl LlmError {
         crate::http::reply_limit::longest_reply(message, asked)
     }
 
+    /// Whether it is a refusal of the form in which a request wants the result of a job: it names that part, or the grammar that is made of it.
+    pub fn is_about_output(&self) -> bool {
+        const PARTS: [&str; 10] = [
+            "response_format",
+            "responseformat",
+            "response_schema",
+            "responseschema",
+            "text.format",
+            "output_config",
+            "output_format",
+            "json_schema",
+            "structured output",
+            "grammar",
+        ];
+        let (Self::InvalidRequest { status: 400 | 422, message } | Self::TooLong { status: 400 | 422, message }) = self
+        else {
+            return false;
+        };
+        let said = message.to_ascii_lowercase();
+        PARTS.iter().any(|part| said.contains(part))
+    }
+
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can
     /// tell.
     pub fn may_be_about_images(&self) -> bool {

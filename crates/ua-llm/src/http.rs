@@ -6,6 +6,8 @@
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
 pub(crate) mod address;
+#[cfg(test)]
+mod ends_tests;
 pub(crate) mod events;
 #[cfg(test)]
 mod fault_tests;

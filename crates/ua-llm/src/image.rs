@@ -4,8 +4,6 @@
 //! that a model is to see behind what they belong to, as opaque blocks that every wire here understands, and each wire sends them in
 //! its own words.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 use ua_core::{Block, Message};
 
@@ -64,10 +62,42 @@ pub(crate) fn image_of(block: &Block) -> Option<Image<'_>> {
     }
 }
 
-/// The tool uses whose results have images in a request.
-pub fn images_of_results(messages: &[Message]) -> BTreeSet<String> {
-    let images = messages.iter().flat_map(|message| &message.blocks).filter_map(image_of);
-    images.filter_map(|image| image.tool_use_id.map(str::to_owned)).collect()
+/// The same image as that of another tool use, which `other` names; `None` of what is no image of a result.
+pub(crate) fn of_other_tool_use(image: &Block, other: impl FnOnce(&str) -> String) -> Option<Block> {
+    let Image { tool_use_id, media_type, data } = image_of(image)?;
+    let tool_use_id = other(tool_use_id?);
+    Some(block(json!({"tool_use_id": tool_use_id, "media_type": media_type, "data": data})))
+}
+
+/// The images of one result in a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultImages {
+    /// The tool use that the result is of.
+    pub tool_use_id: String,
+    /// Bytes of their Base64.
+    pub bytes: u64,
+    /// What they count as where tokens are estimated.
+    pub tokens: u64,
+}
+
+/// The results in a request that have images, the oldest first.
+pub fn images_of_results(messages: &[Message]) -> Vec<ResultImages> {
+    let mut all: Vec<ResultImages> = Vec::new();
+    for message in messages {
+        let ids = message.blocks.iter().filter_map(|block| match block {
+            Block::ToolResult { tool_use_id, .. } => Some(tool_use_id),
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+        });
+        for id in ids {
+            let sizes = message.blocks.iter().filter_map(image_of).filter(|image| image.tool_use_id == Some(id));
+            let sizes: Vec<u64> = sizes.map(|image| image.data.len() as u64).collect();
+            if !sizes.is_empty() {
+                let (bytes, tokens) = (sizes.iter().sum(), IMAGE_TOKENS * sizes.len() as u64);
+                all.push(ResultImages { tool_use_id: id.clone(), bytes, tokens });
+            }
+        }
+    }
+    all
 }
 
 /// The bytes by which the size of a block says more than its tokens: an image costs by its area, not by its bytes.

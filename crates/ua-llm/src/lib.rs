@@ -66,7 +66,7 @@ pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens, heard_so_far};
 pub use extras::ModelExtras;
 pub use history::check_history;
-pub use image::{MAX_IMAGE_BYTES, image_block, images_of_results, shown_image_block};
+pub use image::{MAX_IMAGE_BYTES, ResultImages, image_block, images_of_results, shown_image_block};
 pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{Conversation, Ending, LlmProvider, Silent, StreamObserver};

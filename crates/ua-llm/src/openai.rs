@@ -1,6 +1,7 @@
 //! The client of the OpenAI Responses API.
 //!
-//! One completion is one HTTP request, and nothing of it is repeated. With [`OpenAiConfig::keep_replies`] the provider keeps its
+//! One completion is one HTTP request, and nothing of it is repeated, but for one thing: what is refused for the ids of calls that another model
+//! made is asked once more with others. With [`OpenAiConfig::keep_replies`] the provider keeps its
 //! replies, and a request continues from one (`previous_response_id`); without, every request is complete in itself and nothing is
 //! kept. A conversation object is never used: others could change it, and then a run would not know what its model knows.
 //!
@@ -27,7 +28,11 @@ use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
+use crate::tool_ids::{IdForm, IdsThere};
 use crate::written::Conversations;
+
+/// The longest id of a call that OpenAI takes on this wire.
+const LONGEST_ID: usize = 64;
 
 /// How to reach the API.
 #[derive(Debug, Clone)]
@@ -70,6 +75,7 @@ pub struct OpenAiProvider {
     http: HttpClient,
     keep_replies: bool,
     extras: ModelExtras,
+    ids: IdsThere,
     written: Conversations<String>,
 }
 
@@ -90,9 +96,10 @@ impl OpenAiProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
+        let ids = IdsThere::new(IdForm::Plain(LONGEST_ID), address::is_openai(&reach.endpoint));
         let http = HttpClient::new(reach, env)?;
         let written = Conversations::default();
-        Ok(Self { http, keep_replies: config.keep_replies, extras: config.extras, written })
+        Ok(Self { http, keep_replies: config.keep_replies, extras: config.extras, ids, written })
     }
 
     async fn ask(
@@ -101,19 +108,41 @@ impl OpenAiProvider {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        let body = self
-            .written
-            .write(request, |written| wire::write(written, request, known, self.keep_replies, &self.extras));
-        let assembler = Assembler::after(known.cloned());
-        let answer = self.http.complete(body, &request.model, assembler, observer).await;
+        // A reply that is continued from is kept with the ids that it has.
+        let answer = if known.is_some() {
+            self.send(known, request, observer).await
+        } else {
+            let sent = self.ids.in_form(request);
+            let answer = self.send(None, &sent, observer).await;
+            if answer.as_ref().is_err_and(|error| self.ids.learns_from(error, &sent)) {
+                self.send(None, &self.ids.in_form(request), observer).await
+            } else {
+                answer
+            }
+        };
         let turn = answer.map_err(|error| naming_tools(error, request, OPENAI_LONGEST))?;
         Ok(with_own_names(turn, request, OPENAI_LONGEST))
     }
 }
 
+impl OpenAiProvider {
+    /// One HTTP request.
+    async fn send(
+        &self,
+        known: Option<&KnownPrefix>,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let body = self
+            .written
+            .write(request, |written| wire::write(written, request, known, self.keep_replies, &self.extras));
+        self.http.complete(body, &request.model, Assembler::new(request, known.cloned()), observer).await
+    }
+}
+
 /// Reads a reply to `request` from the data of its events.
 pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
-    let turn = read_events(Assembler::default(), events, &request.model)?;
+    let turn = read_events(Assembler::new(request, None), events, &request.model)?;
     Ok(with_own_names(turn, request, OPENAI_LONGEST))
 }
 

@@ -1,11 +1,129 @@
-//! The ids of tool uses: each is used once in a history.
+//! The ids of tool uses: each is used once in a history, and goes to a server in a form that it takes.
 //!
 //! A result names the tool use that it answers, so an id that stands twice makes a history that no provider accepts. Some servers count
-//! from nought in every reply, or give no ids at all.
+//! from nought in every reply, or give no ids at all. And what one server gave as an id, another one may refuse, with the whole history: of
+//! other characters (`functions.look:0`), or too long. Servers that gave such an id want to read it again as it was, since it says something to them
+//! (a signature of thoughts, the place of a call); so an id is another one only where a server is known to refuse it, or has shown that.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ua_core::{Block, ModelTurn};
+use ua_core::{Block, Message, ModelTurn, sha256};
+
+use crate::error::LlmError;
+use crate::image::of_other_tool_use;
+use crate::request::ModelRequest;
+
+/// How refusals speak of the form of an id, and not of one that has no result, or two.
+const FORMS: [&str; 7] = ["pattern", "too long", "at most", "length", "character", "a-z", "regex"];
+/// Hexadecimal digits of an id of our own, behind its first word.
+const DIGITS: usize = 24;
+
+/// What a server takes as the id of a tool use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IdForm {
+    /// Letters, digits, `_` and `-`, at most so many.
+    Plain(usize),
+    /// Nine letters and digits, as Mistral's models have it; every other server takes that as well.
+    Nine,
+}
+
+impl IdForm {
+    fn takes(self, id: &str) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        match self {
+            Self::Plain(longest) => !id.is_empty() && id.len() <= longest && id.chars().all(is_plain),
+            Self::Nine => id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()),
+        }
+    }
+
+    /// The id in this form: itself, or one that is made of it and of nothing else, so that a tool use and its result have the same.
+    fn of(self, id: &str) -> String {
+        if self.takes(id) {
+            return id.to_owned();
+        }
+        let digest = sha256(id).to_hex();
+        match self {
+            Self::Plain(_) => format!("call_{}", &digest[..DIGITS]),
+            Self::Nine => digest[..9].to_owned(),
+        }
+    }
+
+    /// A request with its ids in this form.
+    fn applied(self, request: &ModelRequest) -> Cow<'_, ModelRequest> {
+        let is_other = |message: &Message| message.blocks.iter().filter_map(id_of).any(|id| !self.takes(id));
+        if !request.messages.iter().any(is_other) {
+            return Cow::Borrowed(request);
+        }
+        let mut request = request.clone();
+        for message in request.messages.iter_mut().filter(|message| is_other(message)) {
+            for block in &mut message.blocks {
+                self.rename(block);
+            }
+        }
+        Cow::Owned(request)
+    }
+
+    fn rename(self, block: &mut Block) {
+        match block {
+            Block::ToolUse(tool_use) => tool_use.id = self.of(&tool_use.id),
+            Block::ToolResult { tool_use_id, .. } => *tool_use_id = self.of(tool_use_id),
+            Block::Opaque { .. } => {
+                if let Some(image) = of_other_tool_use(block, |id| self.of(id)) {
+                    *block = image;
+                }
+            }
+            Block::Text { .. } => {}
+        }
+    }
+}
+
+fn id_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::ToolUse(tool_use) => Some(&tool_use.id),
+        Block::ToolResult { tool_use_id, .. } => Some(tool_use_id),
+        // An image stands beside its result.
+        Block::Text { .. } | Block::Opaque { .. } => None,
+    }
+}
+
+/// In which form the ids of histories go to one server.
+#[derive(Debug)]
+pub(crate) struct IdsThere {
+    form: IdForm,
+    /// Whether it takes that form alone; otherwise ids go there as they came.
+    is_strict: AtomicBool,
+}
+
+impl IdsThere {
+    /// Of a server that is known to take this form alone, or may turn out to.
+    pub(crate) fn new(form: IdForm, is_strict: bool) -> Self {
+        Self { form, is_strict: AtomicBool::new(is_strict) }
+    }
+
+    /// The request as it goes to the server.
+    pub(crate) fn in_form<'r>(&self, request: &'r ModelRequest) -> Cow<'r, ModelRequest> {
+        if self.is_strict.load(Ordering::Relaxed) { self.form.applied(request) } else { Cow::Borrowed(request) }
+    }
+
+    /// Whether a request that went there as `sent`, and was refused for its ids, can be asked once more with others; what was refused was free.
+    /// From then on they are the others.
+    pub(crate) fn learns_from(&self, error: &LlmError, sent: &ModelRequest) -> bool {
+        let is_refusal =
+            matches!(error, LlmError::InvalidRequest { .. } | LlmError::TooLong { .. } | LlmError::Server { .. })
+                && error.was_refused();
+        // `messages.1.content.0.tool_use.id: String should match pattern`, `Invalid 'input[2].call_id': string too long`.
+        let said = error.to_string().to_ascii_lowercase();
+        let names_an_id = said.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "id" | "ids"));
+        let names_a_form = FORMS.iter().any(|form| said.contains(form));
+        let learns = is_refusal && names_an_id && names_a_form && matches!(self.form.applied(sent), Cow::Owned(_));
+        if learns {
+            self.is_strict.store(true, Ordering::Relaxed);
+        }
+        learns
+    }
+}
 
 /// Renames tool uses of `reply` whose id is empty, used twice in it, or used in the history already. A reply that was changed has no
 /// name any more: its provider knows it as it was, so nothing can continue from it there.
@@ -60,5 +178,19 @@ mod tests {
         let mut fine = reply(&["x", "y"]);
         tell_tool_uses_apart(&mut fine, history);
         assert_eq!(fine, reply(&["x", "y"]));
+    }
+
+    #[test]
+    fn an_id_in_a_form_is_taken_there_and_stays_what_it_is() {
+        let long = "x".repeat(65);
+        let ids = ["", " ", "call_1", "functions.t:0", "functions.t:1", "\u{fc} 1", "a/b", "123456789", &long, "x_"];
+        for form in [IdForm::Plain(64), IdForm::Plain(40), IdForm::Plain(29), IdForm::Nine] {
+            let taken: BTreeSet<String> = ids.iter().map(|id| form.of(id)).collect();
+            assert_eq!(taken.len(), ids.len(), "no two are one");
+            for id in &taken {
+                assert!(form.takes(id) && form.of(id) == *id, "{form:?} {id}");
+            }
+        }
+        assert_eq!(IdForm::Plain(64).of("call_1-A"), "call_1-A");
     }
 }

@@ -160,6 +160,9 @@ struct Driver<'a> {
     left_out: RefusedTools,
     /// Tool uses whose images were in a request that the provider did not take. Another process finds out anew as well.
     refused_images: BTreeSet<String>,
+    /// Whether the provider did not take the form of the job's result as a part of the request. What the model writes is held against it all the
+    /// same. Another process finds out anew.
+    without_form: bool,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -224,6 +227,7 @@ impl<'a> Driver<'a> {
             tools: Shared::default(),
             left_out: RefusedTools::default(),
             refused_images: BTreeSet::new(),
+            without_form: false,
             last_seq: 0,
             open_reply: None,
             open_calls: None,

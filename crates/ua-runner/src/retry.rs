@@ -26,7 +26,7 @@ pub struct ThinkFailure {
     pub is_too_long: bool,
     /// Whether it may have, though the refusal does not say so: the request was larger than any that was taken, or the refusal has its size.
     pub may_be_too_long: bool,
-    /// Whether it was for the longest reply that the request asks for. The next request asks for less.
+    /// Whether it was for the longest reply that the request asks for, or for the form of its result. The next request asks for less.
     pub asks_for_less: bool,
     /// The tool that the provider does not take. The next request leaves it out.
     pub without: Option<String>,

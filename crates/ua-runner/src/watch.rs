@@ -139,10 +139,20 @@ pub enum RunEvent {
         /// The provider's words.
         why: String,
     },
-    /// The provider refused a request with images of tools, perhaps for them. They are left out, and the model is asked again.
+    /// The provider does not take the form of the job's result as a part of the request. It is left out, and the model is asked again: the first
+    /// message says it as well, and the result is held against it.
+    FormLeftOut {
+        /// The turn asked for.
+        turn: u32,
+        /// The provider's words.
+        why: String,
+    },
+    /// The provider refused a request with images of tools, perhaps for them, or for its length. They are left out, and the model is asked again.
     ImagesLeftOut {
         /// The turn asked for.
         turn: u32,
+        /// Whether those of the newest results are sent all the same.
+        older: bool,
         /// The provider's words.
         why: String,
     },

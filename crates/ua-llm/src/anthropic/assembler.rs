@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use crate::ANTHROPIC;
+use crate::chat::as_text::{WRITTEN, is_call_in_text, offered_in};
+use crate::chat::names::ANTHROPIC_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
@@ -17,6 +19,7 @@ use crate::http::lenient;
 use crate::http::reject::unsorted;
 use crate::http::too_long::{is_code_of_too_long, says_too_long};
 use crate::provider::Ending;
+use crate::request::ModelRequest;
 
 /// The word for a reply that ran into the end of the context.
 const CONTEXT_IS_FULL: &str = "model_context_window_exceeded";
@@ -25,6 +28,10 @@ const CONTEXT_IS_FULL: &str = "model_context_window_exceeded";
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     started: Option<Started>,
+    /// The tools as they are offered on this wire.
+    offered: Vec<String>,
+    /// Whether it asks for one of them in its text alone.
+    is_call_in_text: bool,
     blocks: BTreeMap<u64, Partial>,
     /// The word for why the message ends, and what is said about it.
     stop_reason: Option<String>,
@@ -90,6 +97,9 @@ struct MessageHead {
     id: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     model: Option<String>,
+    /// From a server that makes its events of a whole reply.
+    #[serde(default, deserialize_with = "lenient::text")]
+    stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
@@ -168,7 +178,7 @@ impl Assemble for Assembler {
                 self.usage.update(usage);
                 if let Some(MessageTail { stop_reason, stop_details }) = delta {
                     self.has_tail = true;
-                    self.stop_reason = stop_reason.or(self.stop_reason.take());
+                    self.stop_reason = stop_reason.filter(|reason| !reason.is_empty()).or(self.stop_reason.take());
                     if !stop_details.is_null() {
                         self.stop_details = stop_details;
                     }
@@ -208,7 +218,9 @@ impl Assemble for Assembler {
 
     fn ending(&self) -> Ending {
         let reason = self.stop_reason.as_deref().unwrap_or_default();
-        Ending { said: ended_with(reason, &self.stop_details), context_is_full: reason == CONTEXT_IS_FULL }
+        let said = ended_with(reason, &self.stop_details);
+        let said = if self.is_call_in_text { format!("{said}; {WRITTEN}") } else { said };
+        Ending { said, context_is_full: reason == CONTEXT_IS_FULL }
     }
 
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
@@ -217,11 +229,17 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
+    /// Nothing has arrived yet of the reply to `request`.
+    pub(crate) fn new(request: &ModelRequest) -> Self {
+        Self { offered: offered_in(request, ANTHROPIC_LONGEST), ..Self::default() }
+    }
+
     fn start(&mut self, message: MessageHead) -> Result<Progress, Fault> {
         if self.started.is_some() {
             return Err(Fault::Nonsense("a second message starts inside the first".to_owned()));
         }
         self.usage.update(message.usage);
+        self.stop_reason = message.stop_reason.filter(|reason| !reason.is_empty());
         let progress = message.id.clone().map_or(Progress::Nothing, Progress::Session);
         self.started = Some(Started { id: message.id, model: message.model.unwrap_or_default() });
         Ok(progress)
@@ -295,6 +313,8 @@ impl Assembler {
             None if blocks.is_empty() => StopReason::EndTurn,
             None => StopReason::Other,
         };
+        self.is_call_in_text = is_call_in_text(stop_reason, &blocks, &self.offered);
+        let stop_reason = if self.is_call_in_text { StopReason::ToolUse } else { stop_reason };
         Ok(ModelTurn { blocks, stop_reason, usage: self.usage.total(), model: started.model, response_id: started.id })
     }
 }

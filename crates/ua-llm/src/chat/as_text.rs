@@ -2,13 +2,21 @@
 //!
 //! A server that has no parser for its model's calls, or whose parser fails on one, hands the call over as words: `<tool_call>{"name": …}</tool_call>`.
 //! Such a reply asks for a tool and was not read as one, so it is no last word. It is never carried out either: who knows what a model quotes there.
+//! It comes over every wire: the same servers speak all of them, and routers put the same models behind each.
 //! A call is known by a mark of some model's format with the name of an offered tool right behind it, or by JSON that is one call and nothing else.
 //! What is shown as code is not looked at, nor is a mark for a tool that nobody offers.
 
 use serde_json::{Deserializer, Value};
+use ua_core::{Block, StopReason};
+
+use super::names::wire_name;
+use crate::request::ModelRequest;
+
+/// What a reply is said to have ended with that has a call in its text.
+pub(crate) const WRITTEN: &str = "a tool call written into its text";
 
 /// What calls begin with, as models write them.
-const MARKS: [&str; 19] = [
+const MARKS: [&str; 20] = [
     "<tool_call>",
     "<|tool_call|>",
     "<tool_calls>",
@@ -25,6 +33,7 @@ const MARKS: [&str; 19] = [
     "<|tool_call_begin|>",
     "to=functions.",
     "<invoke name=",
+    ":invoke name=",
     "｜invoke name=",
     "<function=",
     "<function name=",
@@ -47,17 +56,62 @@ const BETWEEN: [&str; 12] = [
 /// The language of a piece of code that is a call.
 const CODE: [&str; 3] = ["tool_call", "tool_calls", "tool_code"];
 /// What a call may have, where it stands as JSON.
-const FIELDS: [&str; 7] = ["name", "arguments", "parameters", "input", "id", "type", "function"];
+const FIELDS: [&str; 13] = [
+    "name",
+    "arguments",
+    "parameters",
+    "input",
+    "id",
+    "type",
+    "function",
+    "tool",
+    "tool_name",
+    "args",
+    "action",
+    "action_input",
+    "tool_calls",
+];
+/// Those of them that name the tool.
+const NAMING: [&str; 5] = ["name", "tool", "tool_name", "action", "function"];
+/// Those that have its arguments.
+const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "action_input"];
 
-/// Whether a text asks for one of the tools that are `offered`.
+/// The names under which a request offers its tools on a wire with names of at most `longest` bytes; none where a result in a form of the job's may
+/// well name a tool and its arguments.
+pub(crate) fn offered_in(request: &ModelRequest, longest: usize) -> Vec<String> {
+    if request.output_schema.is_some() {
+        return Vec::new();
+    }
+    request.tools.iter().map(|tool| wire_name(&tool.name, longest)).collect()
+}
+
+/// Whether a reply that ended like this has a call of one of the tools that are `offered` in its text, and none beside it.
+pub(crate) fn is_call_in_text(stop_reason: StopReason, blocks: &[Block], offered: &[String]) -> bool {
+    let is_last_word = matches!(stop_reason, StopReason::EndTurn | StopReason::StopSequence);
+    let texts: Vec<&str> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        })
+        .collect();
+    let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
+    is_last_word && !asks && asks_for_tool(&texts.concat(), offered)
+}
+
+/// Whether a text asks for one of the tools that are `offered`, by its name or by that part of it which its server gave.
 pub(super) fn asks_for_tool(text: &str, offered: &[String]) -> bool {
-    let is_offered = |name: &str| offered.iter().any(|tool| tool == name);
+    let is_own = |tool: &str, name: &str| tool.strip_suffix(name).is_some_and(|server| server.ends_with("__"));
+    let is_offered = |name: &str| !name.is_empty() && offered.iter().any(|tool| tool == name || is_own(tool, name));
     let text = text.trim();
-    let (language, text) = unfenced(text).unwrap_or(("", text));
-    if is_call_as_json(text, &is_offered) || is_call_as_code(text, language, &is_offered) {
+    let (language, whole) = unfenced(text).unwrap_or(("", text));
+    if is_call_as_json(whole, &is_offered) || is_call_as_code(whole, language, &is_offered) {
         return true;
     }
-    let spoken = without_code(text);
+    let spoken = without_code(whole);
+    if last_json(text).is_some_and(|call| is_call(&call, &is_offered)) || is_step(&spoken, &is_offered) {
+        return true;
+    }
     let lower = spoken.to_ascii_lowercase();
     MARKS.iter().any(|mark| {
         lower.match_indices(mark).any(|(at, mark)| {
@@ -66,6 +120,30 @@ pub(super) fn asks_for_tool(text: &str, offered: &[String]) -> bool {
                 || first_json(behind).is_some_and(|call| is_call(&call, &is_offered))
         })
     })
+}
+
+/// The JSON that a text ends with, on lines of its own, behind a sentence; also where it is shown as code.
+fn last_json(text: &str) -> Option<Value> {
+    let (sentence, json) = match text.strip_suffix("```").and_then(|text| text.rsplit_once("```")) {
+        Some((sentence, code)) => (sentence, code.split_once('\n')?.1),
+        None => {
+            let starts =
+                text.match_indices('\n').find(|(at, _)| text[at + 1..].trim_start().starts_with(['{', '[']))?;
+            text.split_at(starts.0)
+        }
+    };
+    // What shows more than one piece of code speaks of them.
+    let is_sentence = !sentence.contains("```") && sentence.lines().filter(|line| !line.trim().is_empty()).count() <= 3;
+    serde_json::from_str(json.trim()).ok().filter(|_| is_sentence)
+}
+
+/// `Action: NAME`, `Action Input: …`, each at the beginning of a line, with nothing that was observed behind it.
+fn is_step(text: &str, is_offered: &impl Fn(&str) -> bool) -> bool {
+    let mut lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("Action:"));
+    let name = lines.next().and_then(|line| line.strip_prefix("Action:")).map(str::trim).unwrap_or_default();
+    let mut rest = lines.skip_while(|line| line.is_empty());
+    let has_input = rest.next().is_some_and(|line| line.starts_with("Action Input:"));
+    has_input && is_offered(name.trim_matches('`')) && !rest.any(|line| line.starts_with("Observation:"))
 }
 
 /// The language and the content of a text that is one piece of code.
@@ -124,12 +202,13 @@ fn is_call(call: &Value, is_offered: &impl Fn(&str) -> bool) -> bool {
             if !fields.keys().all(|field| FIELDS.contains(&field.as_str())) {
                 return false;
             }
-            let has_arguments = ["arguments", "parameters", "input"].iter().any(|field| fields.contains_key(*field));
-            match (fields.get("name").and_then(Value::as_str), fields.get("function")) {
-                (Some(name), _) => has_arguments && is_offered(name),
-                (None, Some(Value::String(name))) => has_arguments && is_offered(name),
-                (None, Some(function @ Value::Object(_))) => is_call(function, is_offered),
-                (None, _) => false,
+            let has_arguments = ARGUMENTS.iter().any(|field| fields.contains_key(*field));
+            let name = NAMING.iter().find_map(|field| fields.get(*field)?.as_str());
+            match (name, fields.get("function"), fields.get("tool_calls")) {
+                (Some(name), _, _) => has_arguments && is_offered(name),
+                (None, Some(function @ Value::Object(_)), _) => is_call(function, is_offered),
+                (None, _, Some(calls @ Value::Array(_))) => is_call(calls, is_offered),
+                (None, _, _) => false,
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
@@ -141,7 +220,7 @@ mod tests {
     use super::*;
 
     /// How models write a call of `NAME`.
-    const FORMS: [&str; 24] = [
+    const FORMS: [&str; 30] = [
         "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"title\": \"b\"}}\n</tool_call>",
         "<tool_call>{\"arguments\": {\"title\": \"b\"}, \"name\": \"NAME\"}</tool_call>",
         "<tool_call>NAME\n<arg_key>title</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
@@ -166,6 +245,12 @@ mod tests {
         "[NAME(title=\"b\")]",
         "```tool_code\nNAME(title=\"b\")\n```",
         "```xml\n<tool_call>{\"name\": \"NAME\", \"arguments\": {}}</tool_call>\n```",
+        "<ns:function_calls>\n<ns:invoke name=\"NAME\">\n</ns:invoke>\n</ns:function_calls>",
+        "{\"tool\": \"NAME\", \"arguments\": {\"title\": \"b\"}}",
+        "{\"tool_name\": \"NAME\", \"args\": {\"title\": \"b\"}}",
+        "{\"action\": \"NAME\", \"action_input\": {\"title\": \"b\"}}",
+        "{\"tool_calls\": [{\"name\": \"NAME\", \"arguments\": {}}]}",
+        "Action: NAME\nAction Input: {\"title\": \"b\"}",
     ];
 
     fn offered() -> Vec<String> {
@@ -176,13 +261,15 @@ mod tests {
     fn a_call_of_an_offered_tool_is_seen_in_every_form_and_one_of_another_tool_in_none() {
         for form in FORMS {
             for (before, behind) in [("", ""), ("I will create it now.\n\n", ""), ("", "\n")] {
-                let is_whole = form.starts_with(['{', '[', '`']) && !form.starts_with("[TOOL");
+                let is_whole = form.starts_with("[NAME") || (form.starts_with('`') && !form.starts_with("```json"));
                 if is_whole && !before.is_empty() {
                     continue;
                 }
                 let text = |name: &str| format!("{before}{}{behind}", form.replace("NAME", name));
                 assert!(asks_for_tool(&text("mcp__t__create_ticket"), &offered()), "{form}");
-                for other in ["mcp__t__create", "get_weather", "create_ticket", "mcp__t__create_ticket2"] {
+                // A model that leaves the server's part of the name out means the same tool.
+                assert!(asks_for_tool(&text("create_ticket"), &offered()), "{form}");
+                for other in ["mcp__t__create", "get_weather", "ticket", "x__create_ticket", "mcp__t__create_ticket2"] {
                     assert!(!asks_for_tool(&text(other), &offered()), "{other} in {form}");
                 }
                 assert!(!asks_for_tool(&text("mcp__t__create_ticket"), &[]), "{form}");
@@ -215,6 +302,9 @@ mod tests {
             "<tool_call>",
             "```",
             "see `mcp__t__create_ticket(title)`",
+            "Action: mcp__t__create_ticket\nAction Input: {}\nObservation: ticket 7\nIt is made.",
+            "The last call was:\n\n{\"name\": \"mcp__t__create_ticket\", \"arguments\": {}}\n\nIt made ticket 7.",
+            "It has these fields:\n{\"name\": \"mcp__t__create_ticket\", \"status\": \"done\", \"arguments\": {}}",
         ] {
             assert!(!asks_for_tool(prose, &offered()), "{prose}");
         }

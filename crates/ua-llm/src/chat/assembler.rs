@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
-use super::as_text::asks_for_tool;
-use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name, wire_name};
+use super::as_text::{WRITTEN, asks_for_tool, offered_in};
+use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
@@ -188,12 +188,7 @@ impl Assembler {
         Self {
             ids: Ids::of(request),
             renamed: mapped(request, OPENAI_LONGEST),
-            // A result in a form of the job's may well name a tool and its arguments.
-            offered: if request.output_schema.is_some() {
-                Vec::new()
-            } else {
-                request.tools.iter().map(|tool| wire_name(&tool.name, OPENAI_LONGEST)).collect()
-            },
+            offered: offered_in(request, OPENAI_LONGEST),
             asked_model: request.model.clone(),
             id: None,
             model: None,
@@ -325,7 +320,7 @@ impl Assembler {
         let stop_reason = if is_last_word && asks_for_tool(&self.text, &self.offered) {
             // It asks for a tool, and the server has not read that.
             let more = if self.ended.is_empty() { "" } else { "; " };
-            self.ended = format!("{}{more}a tool call written into its text", self.ended);
+            self.ended = format!("{}{more}{WRITTEN}", self.ended);
             StopReason::ToolUse
         } else {
             stop_reason

@@ -45,6 +45,17 @@ pub(crate) fn is_this_machine(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// Whether an address is at one of these domains, or below it.
+pub(crate) fn is_of(url: &Url, domains: &[&str]) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    domains.iter().any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+/// Whether it is OpenAI that answers there, itself or at Azure.
+pub(crate) fn is_openai(url: &Url) -> bool {
+    is_of(url, &["openai.com", "openai.azure.com"])
+}
+
 /// Host and port; what else a URL may hold (a password, a query) does not belong in messages.
 pub(crate) fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();

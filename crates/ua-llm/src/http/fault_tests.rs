@@ -144,7 +144,7 @@ impl Wire {
     }
 }
 
-fn request() -> ModelRequest {
+pub(super) fn request() -> ModelRequest {
     ModelRequest {
         model: "m".into(),
         system: String::new(),

@@ -1,7 +1,8 @@
 //! From the typed events of a stream to one whole reply. Pure: it is fed the JSON of one event after the other.
 //!
-//! A reply exists only after `response.completed` or `response.incomplete`. Events and item types that this build does not know
-//! are tolerated, since the API adds new ones; an order of events that cannot be read is not.
+//! A reply exists only after an event that ends the response. How it ended is what the response says of itself, whatever the event is called:
+//! servers in between have one event for every end. Events and item types that this build does not know are tolerated, since the API adds new
+//! ones; an order of events that cannot be read is not.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +12,27 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use super::reject;
 use crate::OPENAI;
+use crate::chat::as_text::{WRITTEN, is_call_in_text, offered_in};
+use crate::chat::names::OPENAI_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
 use crate::http::lenient;
 use crate::provider::Ending;
+use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
+
+/// The word for a response that is whole.
+const COMPLETED: &str = "completed";
+/// The word for one that came to nothing.
+const FAILED: &str = "failed";
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     is_started: bool,
+    /// The tools as they are offered on this wire.
+    offered: Vec<String>,
     items: BTreeMap<u64, Partial>,
     text_bytes: usize,
     /// Bytes of arguments that have arrived.
@@ -87,29 +98,31 @@ enum Event {
         arguments: Option<String>,
     },
     #[serde(rename = "response.completed")]
-    Completed {
-        #[serde(default, deserialize_with = "lenient::maybe")]
-        response: Option<Head>,
-    },
-    #[serde(rename = "response.incomplete", alias = "response.cancelled")]
-    Incomplete {
-        #[serde(default, deserialize_with = "lenient::maybe")]
-        response: Option<Head>,
-    },
+    Completed(Tail),
+    #[serde(rename = "response.incomplete")]
+    Incomplete(Tail),
+    #[serde(rename = "response.cancelled")]
+    Cancelled(Tail),
     #[serde(rename = "response.failed")]
-    Failed {
-        #[serde(default, deserialize_with = "lenient::maybe")]
-        response: Option<Head>,
-    },
+    Failed(Tail),
     #[serde(rename = "error")]
     Error(Reported),
     #[serde(other)]
     Unknown,
 }
 
+/// What ends a response.
+#[derive(Deserialize)]
+struct Tail {
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    response: Option<Head>,
+}
+
 /// A response, as it stands in an event.
 #[derive(Default, Deserialize)]
 struct Head {
+    #[serde(default, deserialize_with = "lenient::text")]
+    status: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -197,13 +210,10 @@ impl Assemble for Assembler {
                 }
                 Ok(Progress::Nothing)
             }
-            Event::Completed { response } => self.finish(response.unwrap_or_default(), true).map(Progress::Whole),
-            Event::Incomplete { response } => self.finish(response.unwrap_or_default(), false).map(Progress::Whole),
-            Event::Failed { response } => {
-                let response = response.unwrap_or_default();
-                self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
-                Err(response.error.unwrap_or_default().into_fault())
-            }
+            Event::Completed(Tail { response }) => self.end_as(COMPLETED, response.unwrap_or_default()),
+            Event::Incomplete(Tail { response }) => self.end_as("incomplete", response.unwrap_or_default()),
+            Event::Cancelled(Tail { response }) => self.end_as("cancelled", response.unwrap_or_default()),
+            Event::Failed(Tail { response }) => self.end_as(FAILED, response.unwrap_or_default()),
             Event::Error(error) => Err(error.into_fault()),
             Event::Unknown => Ok(Progress::Nothing),
         }
@@ -211,13 +221,14 @@ impl Assemble for Assembler {
 
     fn as_events(&self, reply: Map<String, Value>) -> Option<Vec<String>> {
         let is_error = reply.get("error").is_some_and(|error| !error.is_null());
-        let is_reply = reply.get("output").is_some_and(Value::is_array) && !is_error;
-        let kind = match reply.get("status").and_then(Value::as_str).filter(|_| is_reply) {
-            Some("completed") => "response.completed",
-            Some("incomplete" | "cancelled") => "response.incomplete",
+        let is_reply = reply.get("output").is_some_and(Value::is_array);
+        match reply.get("status").and_then(Value::as_str).filter(|_| is_reply) {
+            Some(COMPLETED | "incomplete" | "cancelled") if !is_error => {}
+            Some(FAILED) => {}
             Some(_) | None => return None,
-        };
-        Some(vec![json!({"type": kind, "response": reply}).to_string()])
+        }
+        // What it says of its end counts.
+        Some(vec![json!({"type": "response.completed", "response": reply}).to_string()])
     }
 
     fn heard(&self) -> Option<Usage> {
@@ -242,9 +253,9 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    /// Reads the reply to a request that continued from `known`.
-    pub(crate) fn after(known: Option<KnownPrefix>) -> Self {
-        Self { known, ..Self::default() }
+    /// Reads the reply to `request`, which continued from `known`.
+    pub(crate) fn new(request: &ModelRequest, known: Option<KnownPrefix>) -> Self {
+        Self { known, offered: offered_in(request, OPENAI_LONGEST), ..Self::default() }
     }
 
     fn start(&mut self, response: Head) -> Result<Progress, Fault> {
@@ -300,39 +311,64 @@ impl Assembler {
         Ok(partial)
     }
 
-    fn finish(&mut self, response: Head, is_completed: bool) -> Result<ModelTurn, Fault> {
+    /// The end of the response: as the event is called, and as the response says, the worse of the two.
+    fn end_as(&mut self, event: &str, mut response: Head) -> Result<Progress, Fault> {
+        let status = response.status.take().filter(|status| !status.is_empty()).unwrap_or_else(|| event.to_owned());
+        let has_error = response.error.as_ref().is_some_and(Reported::says_something);
+        if event == FAILED || status == FAILED || has_error {
+            self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
+            return Err(response.error.unwrap_or_default().into_fault());
+        }
+        let word = if status == COMPLETED { event } else { &status };
+        self.finish(response, word).map(Progress::Whole)
+    }
+
+    /// The reply, which ended as `word` says.
+    fn finish(&mut self, response: Head, word: &str) -> Result<ModelTurn, Fault> {
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        let reason = reason.filter(|reason| !reason.is_empty());
+        // Whoever says why something is not complete says that it is not.
+        let is_said_complete = word == COMPLETED && reason.is_none();
         // A server that makes its events of a whole reply has one of it alone, with everything in it.
         if !self.is_started && response.output.as_ref().is_none_or(Vec::is_empty) {
             return Err(Fault::Nonsense("the response ends before it started".to_owned()));
         }
         let items = std::mem::take(&mut self.items);
-        if is_completed && items.values().any(|item| !item.is_done) {
+        if is_said_complete && items.values().any(|item| !item.is_done) {
             return Err(Fault::Nonsense("the response is completed inside an item".to_owned()));
         }
         let mut blocks = Vec::new();
-        let mut is_refused = false;
-        if items.is_empty() {
+        let (mut is_refused, mut is_cut) = (false, false);
+        let items: Vec<(Value, String)> = if items.is_empty() {
             // A server that sends no events of items has them all at the end.
-            response.output.into_iter().flatten().for_each(|item| is_refused |= push_blocks(item, "", &mut blocks));
+            response.output.into_iter().flatten().map(|item| (item, String::new())).collect()
         } else {
-            for Partial { value, arguments, .. } in items.into_values() {
-                is_refused |= push_blocks(value, &arguments, &mut blocks);
-            }
+            items.into_values().map(|item| (item.value, item.arguments)).collect()
+        };
+        for (item, arguments) in items {
+            is_cut |= is_incomplete(&item);
+            is_refused |= push_blocks(item, &arguments, &mut blocks);
         }
+        let is_completed = is_said_complete && !is_cut;
         let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
-        let reason = response.incomplete_details.and_then(|details| details.reason);
-        let status = if is_completed { "completed" } else { "incomplete" };
-        self.ended = ended_with(status, &reason.as_deref().unwrap_or_default().into());
+        let word = if is_completed || word != COMPLETED { word } else { "incomplete" };
+        self.ended = ended_with(word, &reason.as_deref().unwrap_or_default().into());
         let stop_reason = match reason.as_deref() {
             _ if is_completed && is_refused => StopReason::Refusal,
             _ if is_completed && asks => StopReason::ToolUse,
             _ if is_completed => StopReason::EndTurn,
             Some("content_filter") => StopReason::Refusal,
             Some("max_output_tokens" | "max_tokens" | "length") => StopReason::MaxTokens,
-            // That it was the limit of its length nobody has said.
+            // That it was the limit of its length nobody has said, or that it has ended at all.
             Some(_) | None => StopReason::Other,
         };
         let usage = response.usage.and_then(WireUsage::total);
+        let stop_reason = if is_call_in_text(stop_reason, &blocks, &self.offered) {
+            self.ended = format!("{}; {WRITTEN}", self.ended);
+            StopReason::ToolUse
+        } else {
+            stop_reason
+        };
         Ok(ModelTurn {
             blocks,
             stop_reason,
@@ -362,11 +398,22 @@ impl WireUsage {
 }
 
 impl Reported {
+    /// Some servers have an empty error where there is none.
+    fn says_something(&self) -> bool {
+        let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        says(&self.code) || says(&self.message) || self.error.as_ref().is_some_and(|inner| inner.says_something())
+    }
+
     fn into_fault(self) -> Fault {
         let inner = self.error.map(|inner| *inner).unwrap_or_default();
         let message = self.message.or(inner.message).unwrap_or_else(|| "no explanation was given".to_owned());
         Fault::Reported { kind: self.code.or(inner.code).unwrap_or_default(), message }
     }
+}
+
+/// Whether a piece of text or a call says of itself that something of it is missing.
+fn is_incomplete(item: &Value) -> bool {
+    matches!(item["type"].as_str(), Some("message" | "function_call")) && item["status"] == "incomplete"
 }
 
 /// Appends what an item says; true when it says that the model refuses.

@@ -4,6 +4,7 @@
 
 mod client;
 mod conformance;
+mod other_ids;
 mod responses;
 mod strict_servers;
 mod support;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ua_core::{Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
-use ua_llm::{Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, images_of_results, tell_tool_uses_apart};
+use ua_llm::{
+    Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, images_of_results, tell_tool_uses_apart,
+};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
 
 use super::session::Asked;
@@ -21,6 +23,9 @@ use crate::watch::RunEvent;
 
 /// How often a wait looks whether somebody asked to end the run.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Bytes of text that are estimated as one token.
+const BYTES_PER_TOKEN: u64 = 4;
 
 impl Driver<'_> {
     /// Reserves a composed request, if it fits the budget.
@@ -113,6 +118,18 @@ impl Driver<'_> {
                     // It fits the budget as it did: what was refused cost nothing.
                     self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
+                Some(Err(error)) if reserved.request.output_schema.is_some() && error.is_about_output() => {
+                    self.without_form = true;
+                    (self.ports.watcher)(RunEvent::FormLeftOut { turn, why: error.to_string() });
+                    let failure = ThinkFailure {
+                        asks_for_less: true,
+                        is_too_long: false,
+                        took,
+                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
+                    };
+                    self.close_request(turn, failure.end).await?;
+                    return Ok(Event::Thought(Err(failure)));
+                }
                 Some(Err(error)) if self.shorter_reply(&error, &reserved.request).is_some() => {
                     self.reply_limit = self.shorter_reply(&error, &reserved.request);
                     let tokens = self.reply_limit.unwrap_or_default();
@@ -128,7 +145,8 @@ impl Driver<'_> {
                 }
                 Some(Err(error)) => {
                     let images = error.may_be_about_images().then(|| images_of_results(&reserved.request.messages));
-                    let images = images.unwrap_or_default();
+                    let images: Vec<String> =
+                        images.unwrap_or_default().into_iter().map(|images| images.tool_use_id).collect();
                     // What is cheap to try comes first.
                     let may_be_too_long = images.is_empty() && self.may_be_too_long(&error, &reserved.estimate);
                     let mut failure = ThinkFailure {
@@ -137,29 +155,13 @@ impl Driver<'_> {
                         took,
                         ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
                     };
-                    if failure.is_too_long || may_be_too_long {
-                        let (request, estimate) = (&reserved.request, &reserved.estimate);
-                        tracing::info!(
-                            turn,
-                            tokens = estimate.input_tokens,
-                            is_sure = failure.is_too_long,
-                            "the request is too long for the model, cutting the history"
-                        );
-                        if failure.is_too_long {
-                            self.fit.cut_below(request, estimate);
-                        } else {
-                            self.fit.guess_below(request, estimate);
-                        }
-                    }
                     // Where nothing more can be left out, the same request would be refused for the same reason.
-                    let may_be_cut = failure.is_too_long || failure.may_be_too_long;
-                    if may_be_cut && !self.would_ask_otherwise().await? {
+                    let is_long = failure.is_too_long || failure.may_be_too_long;
+                    if is_long && !self.shorten(turn, &error, failure.is_too_long).await? {
                         (failure.is_too_long, failure.may_be_too_long) = (false, false);
-                    } else if may_be_cut && self.cut_for.replace(turn) != Some(turn) {
-                        (self.ports.watcher)(RunEvent::HistoryCut { turn, perhaps: failure.may_be_too_long });
                     }
                     if failure.without_images {
-                        (self.ports.watcher)(RunEvent::ImagesLeftOut { turn, why: error.to_string() });
+                        (self.ports.watcher)(RunEvent::ImagesLeftOut { turn, older: false, why: error.to_string() });
                         self.refused_images.extend(images);
                     }
                     if let (Some(tool), LlmError::BadTool { message, .. }) = (failure.without.take(), &error) {
@@ -189,6 +191,40 @@ impl Driver<'_> {
     fn shorter_reply(&self, error: &LlmError, request: &ModelRequest) -> Option<u32> {
         let asked = request.max_output_tokens;
         error.longest_reply(asked).filter(|limit| self.run.spec.model.max_output_tokens.is_none() && *limit < asked)
+    }
+
+    /// Makes the next request shorter than the reserved one, which was refused for its length, or, if that is not sure, perhaps for it. What takes
+    /// up the most of it goes first: the older half of the images of tools, or the middle of the history; and where the history cannot be cut, the
+    /// images all the same. `false` where nothing more can be left out.
+    async fn shorten(&mut self, turn: u32, error: &LlmError, is_sure: bool) -> Result<bool, RunError> {
+        let Some(Reserved { request, estimate, .. }) = &self.request else { return Ok(false) };
+        let mut images = images_of_results(&request.messages);
+        if self.ports.llm.conversation() != Conversation::InTheRequest {
+            images.clear();
+        }
+        let tokens = estimate.input_tokens;
+        tracing::info!(turn, tokens, is_sure, "the request is too long for the model, leaving something out");
+        if !weigh_the_most(&images, error, tokens) {
+            if is_sure {
+                self.fit.cut_below(request, estimate);
+            } else {
+                self.fit.guess_below(request, estimate);
+            }
+            if self.would_ask_otherwise().await? {
+                if self.cut_for.replace(turn) != Some(turn) {
+                    (self.ports.watcher)(RunEvent::HistoryCut { turn, perhaps: !is_sure });
+                }
+                return Ok(true);
+            }
+        }
+        if images.is_empty() {
+            return Ok(false);
+        }
+        let older = images.len().div_ceil(2);
+        let why = error.to_string();
+        (self.ports.watcher)(RunEvent::ImagesLeftOut { turn, older: older < images.len(), why });
+        self.refused_images.extend(images.drain(..older).map(|images| images.tool_use_id));
+        Ok(true)
     }
 
     /// Whether the request that would be made now is another one than the one that is reserved.
@@ -322,6 +358,16 @@ impl Driver<'_> {
     }
 }
 
+/// Whether images of tools are more than half of a request of so many estimated tokens, in what it was refused for: in bytes where the server takes
+/// no body of that size, otherwise in tokens.
+fn weigh_the_most(images: &[ResultImages], error: &LlmError, tokens: u64) -> bool {
+    let bytes: u64 = images.iter().map(|images| images.bytes).sum();
+    let counted: u64 = images.iter().map(|images| images.tokens).sum();
+    let others = tokens.saturating_sub(counted);
+    let is_for_bytes = matches!(error, LlmError::TooLong { status: 413, .. });
+    !images.is_empty() && if is_for_bytes { bytes > others.saturating_mul(BYTES_PER_TOKEN) } else { counted > others }
+}
+
 /// A span as watchers are told it.
 pub(super) fn in_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
@@ -352,5 +398,28 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
         retry_after: error.retry_after(),
         took: Duration::ZERO,
         random,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of images × what else there is × what the request was refused for.
+    #[test]
+    fn what_takes_up_the_most_goes_first() {
+        let too_long = |status| LlmError::TooLong { status, message: String::new() };
+        for count in 0..5 {
+            for bytes in [100, 100_000] {
+                for others in [0, 1_000, 10_000, 200_000] {
+                    let images = |n: u64| ResultImages { tool_use_id: n.to_string(), bytes, tokens: 1_600 };
+                    let images: Vec<ResultImages> = (0..count).map(images).collect();
+                    let tokens = others + 1_600 * count;
+                    let of = |status| weigh_the_most(&images, &too_long(status), tokens);
+                    assert_eq!(of(413), count > 0 && bytes * count > others * 4, "{count} {bytes} {others}");
+                    assert_eq!(of(400), count > 0 && 1_600 * count > others, "{count} {bytes} {others}");
+                }
+            }
+        }
     }
 }

@@ -79,7 +79,7 @@ impl Driver<'_> {
             max_output_tokens: self.reply_limit.unwrap_or(self.settings.max_output_tokens),
             temperature_milli: self.settings.temperature_milli,
             seed: self.settings.seed,
-            output_schema: self.wanted_output().filter(|_| self.settings.structured).cloned(),
+            output_schema: self.wanted_output().filter(|_| self.settings.structured && !self.without_form).cloned(),
         };
         let measured = self.measurer.measure(&request);
         Ok((request, measured))

@@ -104,9 +104,35 @@ impl ReplyEnd {
     }
 }
 
-/// Whether nobody would read anything in a text.
-pub(super) fn says_nothing(text: &str) -> bool {
+/// Whether nobody would see anything of a text.
+pub(super) fn is_unread(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || is_unseen(c))
+}
+
+/// Whether a text is no answer, whatever it is shown as: what only its model thought, marks of the end of a text that its server passed on, and signs
+/// without a word say nothing. An empty list may well be a result.
+fn says_nothing(text: &str) -> bool {
+    const MARKS: [&str; 7] = ["</s>", "<s>", "<pad>", "<eos>", "<bos>", "<unk>", "[PAD]"];
+    if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+        return false;
+    }
+    let mut said = without_between(text, "<think>", "</think>");
+    said = without_between(&said, "<thinking>", "</thinking>");
+    said = without_between(&said, "<|", "|>");
+    for mark in MARKS {
+        said = said.replace(mark, "");
+    }
+    said.chars().all(|c| c.is_whitespace() || is_unseen(c) || c.is_ascii_punctuation() || "…·。、".contains(c))
+}
+
+/// A text without what stands between these two marks, or behind the first one where the second is missing.
+fn without_between(text: &str, begin: &str, end: &str) -> String {
+    let (mut rest, mut kept) = (text, String::new());
+    while let Some((before, inner)) = rest.split_once(begin) {
+        kept.push_str(before);
+        rest = inner.split_once(end).map_or("", |(_, behind)| behind);
+    }
+    kept + rest
 }
 
 fn times(count: u32) -> String {
@@ -129,6 +155,36 @@ mod tests {
         assert!(StopReason::ALL.iter().all(|reason| ReplyEnd::of(*reason, " \n") != ReplyEnd::Whole));
         for nothing in ["", "\u{200b}", "\u{2060}\n", " \u{feff} ", "\u{ad}\u{200d}"] {
             assert_eq!(ReplyEnd::of(StopReason::EndTurn, nothing), ReplyEnd::Empty, "{nothing:?}");
+        }
+        for result in ["[]", " {}\n", "\"\"", "[[]]"] {
+            assert_eq!(ReplyEnd::of(StopReason::EndTurn, result), ReplyEnd::Whole, "{result}");
+        }
+        // Whatever is put together of what says nothing says nothing, and any word beside it does.
+        let nothings = [
+            "",
+            "...",
+            "\u{2026}",
+            "!!!!!!!!!!!!",
+            "<think>I should mail it.</think>",
+            "<think>I should",
+            "<|im_end|>",
+            "<|endoftext|>",
+            "</s>",
+            "<pad><pad>",
+            "```\n```",
+            "```",
+            "\u{200b}",
+            "---",
+        ];
+        for one in nothings {
+            for other in nothings {
+                let both = format!("{one}\n{other}");
+                assert_eq!(ReplyEnd::of(StopReason::EndTurn, &both), ReplyEnd::Empty, "{both:?}");
+                for word in ["7", "ok", "\u{597d}", "\u{2705}", "\u{434}\u{430}"] {
+                    let said = format!("{word}\n{both}");
+                    assert_eq!(ReplyEnd::of(StopReason::EndTurn, &said), ReplyEnd::Whole, "{said:?}");
+                }
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use ua_core::StopReason;
 
 use super::ReplyEnd;
-use super::reply_end::says_nothing;
+use super::reply_end::is_unread;
 
 /// What the model said in one reply, or in several that continue each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Word {
     /// The same, continued by another reply. What only had spaces so far has not begun.
     #[must_use]
     fn and(mut self, text: &str) -> Self {
-        if says_nothing(&self.text) {
+        if is_unread(&self.text) {
             return Self::of(text);
         }
         self.text.push_str(text);

@@ -105,6 +105,32 @@ async fn a_result_that_never_fits_asks_a_person() {
     assert!(question.text.contains("The result is missing"), "{}", question.text);
 }
 
+/// In whatever words a provider refuses the form of a result, the run gets its result without it, and asks once for that.
+#[tokio::test]
+async fn a_form_that_the_provider_does_not_take_is_left_out_and_the_result_is_checked_here() {
+    for words in [
+        "output_config.format.schema: Invalid schema: The compiled grammar is too large, reduce the number of strict tools",
+        "output_config.format.schema: For 'string' type, format 'hostname' is not supported",
+        "This model does not support the output_config.format parameter.",
+        "output_format: Extra inputs are not permitted",
+        "Invalid schema for response_format 'result': In context=('properties', 'tags'), 'uniqueItems' is not permitted.",
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'response_format'), 'msg': 'Extra inputs are not permitted'}]",
+        "Unsupported parameter: 'text.format' is not supported with this model.",
+        "* GenerateContentRequest.generation_config.response_schema.properties: should be non-empty for OBJECT type",
+    ] {
+        let turns = json!([{"text": "{\"cents\": \"many\"}"}, {"text": "{\"cents\": 1}"}]);
+        let mut shop = Shop::new(&json!({ "turns": turns }).to_string(), POLICY, done);
+        shop.step.output_schema = Some(schema());
+        shop.step.agent.structured = true;
+        *shop.model.refuses_schemas.lock().unwrap() = Some(words);
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(outcome, StepOutcome::Complete { .. }), "{words}: {outcome:?}");
+        let asked = (shop.model.schemas.load(Ordering::SeqCst), shop.model.requests.load(Ordering::SeqCst));
+        assert_eq!(asked, (1, 3), "{words}: once with it, then without, of which the first did not fit");
+    }
+}
+
 #[tokio::test]
 async fn the_schema_is_part_of_a_request_only_where_the_model_writes_by_one() {
     for structured in [false, true] {

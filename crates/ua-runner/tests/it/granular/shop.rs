@@ -60,6 +60,8 @@ pub(crate) struct Counted {
     pub(crate) longest_reply: AtomicU32,
     /// How many requests had the schema of their reply.
     pub(crate) schemas: AtomicU32,
+    /// The words in which it refuses one; none where it takes them.
+    pub(crate) refuses_schemas: Mutex<Option<&'static str>>,
 }
 
 #[async_trait]
@@ -89,6 +91,10 @@ impl LlmProvider for Counted {
             let message =
                 format!("max_tokens is too large: {asked}. This model supports at most {longest} completion tokens");
             return Err(LlmError::InvalidRequest { status: 400, message });
+        }
+        let refused = self.refuses_schemas.lock().unwrap().filter(|_| request.output_schema.is_some());
+        if let Some(message) = refused {
+            return Err(LlmError::InvalidRequest { status: 400, message: message.to_owned() });
         }
         let context = self.context.load(Ordering::SeqCst);
         let refuses_all_after = self.refuses_all_after.load(Ordering::SeqCst);
@@ -178,6 +184,7 @@ impl Shop {
             silence: AtomicU32::new(0),
             longest_reply: AtomicU32::new(0),
             schemas: AtomicU32::new(0),
+            refuses_schemas: Mutex::new(None),
             uncounted: AtomicBool::new(false),
         });
         let agent = Agent::new(model.clone(), "scripted", Arc::new(tools), Arc::new(classifier));
