@@ -15,11 +15,12 @@ use super::kept::is_kept;
 use super::kinds::{has_ending, is_cache, is_map, open};
 use super::named::{inside, pieces};
 
-const NAMES: [&str; 51] = [
+const NAMES: [&str; 52] = [
     ".bazelrc",
     ".bazelversion",
     ".condarc",
     ".envrc",
+    ".foreman",
     ".justfile",
     ".lein-env",
     ".node-version",
