@@ -293,7 +293,8 @@ const CHECKOUTS: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
 /// The checkout that a folder lies in, as far as one can be seen; the folder itself where there is none.
 fn checkout_of(folder: PathBuf) -> PathBuf {
     let is_first = |folder: &&Path| CHECKOUTS.iter().any(|name| folder.join(name).exists());
-    folder.ancestors().find(is_first).map(Path::to_path_buf).unwrap_or(folder)
+    let first = folder.ancestors().find(is_first).map(Path::to_path_buf);
+    first.unwrap_or(folder)
 }
 
 /// Folders in which the machine's own programs are, which change by its updates.
