@@ -32,6 +32,10 @@ const READS_AT_ONCE: usize = 8;
 /// How often a call that waits for its twin looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How often it looks at one of which nobody knows what came, and which its own run is about to decide about. That one may need the place of the
+/// one that waits, so a person is asked in the end.
+const LOOKS_AT_A_DOUBT: u32 = 100;
+
 /// How often the store may refuse a start for a reason that a new admission can settle.
 const MAX_READMISSIONS: u32 = 4;
 
@@ -272,7 +276,7 @@ impl Dispatcher {
         let mut planned = is_planned.then(|| call.clone());
         let mut read = Some(call);
         let (mut readmissions, mut starts, mut started) = (0, 0, None);
-        let (mut turn, mut good_for) = (None, GOOD_FOR);
+        let (mut turn, mut good_for, mut looks) = (None, GOOD_FOR, LOOKS_AT_A_DOUBT);
         loop {
             let call = match read.take() {
                 Some(call) => call,
@@ -281,7 +285,7 @@ impl Dispatcher {
             if !file_arguments(&call.policy, &call.arguments).is_empty() {
                 self.ledger.flush(id).await?; // files are read: that may take a while
             }
-            let facts = self.facts(&call)?;
+            let facts = Facts { has_waited: looks == 0, ..self.facts(&call)? };
             let at_once = planned.take().and_then(|call| self.ledger.admit_planned(&call, &facts));
             let admission = match at_once {
                 Some(admission) => admission,
@@ -297,7 +301,7 @@ impl Dispatcher {
                     return Ok(Dispatched::Held(Box::new(question)));
                 }
                 Admission::WaitFor(twin) => {
-                    if !self.wait_for(&twin, stop).await? {
+                    if !self.wait_for(&twin, &mut looks, stop).await? {
                         return Ok(Dispatched::Stopped);
                     }
                     continue;
@@ -487,9 +491,9 @@ impl Dispatcher {
         is_too_old
     }
 
-    /// Waits until a twin that is being sent is not any more; `false` when a stop was asked for first. A twin that waits for a person is
-    /// not waited for.
-    async fn wait_for(&self, twin: &CallId, stop: &StopSignal) -> Result<bool, DispatchError> {
+    /// Waits until a twin that is being sent is not any more, and has been decided about; `false` when a stop was asked for first. A twin that waits for
+    /// a person is not waited for, and for one in doubt only so many `looks`.
+    async fn wait_for(&self, twin: &CallId, looks: &mut u32, stop: &StopSignal) -> Result<bool, DispatchError> {
         loop {
             // The twin may be this very task's business, so it gets its turn, also where a clock does not really wait.
             tokio::task::yield_now().await;
@@ -497,7 +501,11 @@ impl Dispatcher {
                 () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
                 () = stop.stopping() => return Ok(false),
             }
-            if !self.ledger.is_under_way(twin).await? {
+            if self.ledger.is_under_way(twin).await? {
+                continue;
+            }
+            *looks = looks.saturating_sub(1);
+            if *looks == 0 || !self.ledger.is_to_be_recovered(twin).await? {
                 return Ok(true);
             }
         }
@@ -600,7 +608,7 @@ impl Dispatcher {
             | CallStatus::Cancelled => SincePlanned::Same,
         };
         let destination = self.transport.destination(call.called_tool(), &call.arguments)?;
-        Ok(Facts { scope, files: looked.files, since_planned, destination })
+        Ok(Facts { scope, files: looked.files, since_planned, destination, has_waited: false })
     }
 
     /// The files of a call. The tools of the built-in server know no folder but the workspace.

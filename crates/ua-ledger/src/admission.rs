@@ -23,6 +23,8 @@ pub struct Facts {
     pub since_planned: SincePlanned,
     /// Where it would go now and as whom; `None` where nobody can say.
     pub destination: Option<Destination>,
+    /// Whether it was waited for a twin of which nobody knows what came as long as is worth it.
+    pub has_waited: bool,
 }
 
 /// How the policies that hold now stand to those that a call was planned under. They differ only after a person accepted other ones, and what

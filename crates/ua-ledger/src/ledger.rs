@@ -217,6 +217,23 @@ impl Ledger {
         Ok(call.status == CallStatus::Running && self.pending_question(&call).await?.is_none())
     }
 
+    /// Whether nobody knows for now what came of a call, and whoever drives its run is about to find out: no person was asked about it yet, nobody went
+    /// on without it, and its run has not ended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn is_to_be_recovered(&self, id: &CallId) -> Result<bool, LedgerError> {
+        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
+        if call.status != CallStatus::Unknown
+            || call.resolution.is_some()
+            || self.pending_question(&call).await?.is_some()
+        {
+            return Ok(false);
+        }
+        let run = self.store.run(&call.run_id).await.map_err(LedgerError::at("look who works on", id))?;
+        Ok(!run.status.is_terminal() && run.end_mark().is_none())
+    }
+
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
     /// not start after all: it is then settled, or has to be admitted again.
     pub async fn start(&self, prepared: Prepared, generation: &str) -> Result<Option<Permit>, LedgerError> {
@@ -239,6 +256,8 @@ impl Ledger {
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
         let destination = facts.destination.filter(|_| call.policy.class.has_effect());
+        let allowed = effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied());
+        let lost = if allowed.is_some() { self.lost_effects(&call) } else { 0 };
         let start = StartAttempt {
             call_id: id.clone(),
             attempt: call.attempt + 1,
@@ -249,7 +268,7 @@ impl Ledger {
             file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
             destination: destination.clone(),
-            max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
+            max_effects: allowed.map(|max| max.saturating_sub(lost)),
             approved_by,
             replay_status,
             child: child.map(Box::new),
@@ -272,10 +291,18 @@ impl Ledger {
                 Ok(None)
             }
             Err(StoreError::EffectLimit { effect, max, .. }) => {
+                let max = allowed.unwrap_or(max);
+                let of_lost = match lost {
+                    0 => String::new(),
+                    _ => format!(
+                        ", and what was sent since the database was copied that was put back ({})",
+                        ua_core::counted(lost as usize, "call")
+                    ),
+                };
                 let message = format!(
                     "Refused: this job allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
-                     which nobody knows what came counts as well, and one whose failure does not say that nothing happened. Do not ask for it \
-                     again."
+                     which nobody knows what came counts as well, and one whose failure does not say that nothing happened{of_lost}. Do not ask \
+                     for it again."
                 );
                 self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
                 Ok(None)

@@ -77,11 +77,11 @@ impl<'v> Case<'v> {
         let others = self.others();
         if let Some(other) = others.first() {
             match (self.call.policy.on_scope_conflict, unanswered) {
-                // In other words it is an effect of its own; in the same words it needs a key of its own.
-                (OnScopeConflict::Allow, _) if self.view.twin.is_some() => {
+                // In other words it is an effect of its own; in the same words that may mean another one it needs a key of its own.
+                (OnScopeConflict::Allow, _) if self.view.twin.is_some() && !self.is_in_the_same_words_as_a_doubt() => {
                     key = self.rules.key(self.call, self.facts, own);
                 }
-                (OnScopeConflict::Allow, _) if !self.may_be_the_same_unseen(&others) => {}
+                (OnScopeConflict::Allow, _) if self.view.twin.is_none() && !self.may_be_the_same_unseen(&others) => {}
                 (OnScopeConflict::Allow | OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
                     return Decision { verdict: Verdict::Hold(asked), closes };
                 }
@@ -201,6 +201,22 @@ impl<'v> Case<'v> {
             other.call.args_hash == self.call.args_hash && other.call.name.raw == self.call.name.raw
         };
         self.call.policy.is_by_content() && !self.facts.files.are_all_known() && others.iter().any(in_the_same_words)
+    }
+
+    /// Whether its twin has its words, which say what the effect is, and nobody knows yet what came of that one: what a policy allows is made once in
+    /// the same words.
+    fn is_in_the_same_words_as_a_doubt(&self) -> bool {
+        self.view.twin.as_ref().is_some_and(|twin| {
+            let is_open = match twin.call.status {
+                CallStatus::Running | CallStatus::Unknown => true,
+                CallStatus::Prepared
+                | CallStatus::Succeeded
+                | CallStatus::FailedDefinite
+                | CallStatus::FailedReported
+                | CallStatus::Cancelled => false,
+            };
+            is_open && !self.call.policy.kind_is_guessed && !twin.is_elsewhere
+        })
     }
 
     /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may

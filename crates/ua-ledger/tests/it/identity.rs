@@ -14,3 +14,4 @@ mod lost;
 mod member;
 mod people;
 mod repetition;
+mod twins;

@@ -146,10 +146,12 @@ async fn a_policy_that_allows_near_duplicates_still_knows_twins_scopes_and_appro
     // The same words a second time are the same effect.
     let id = child.plan(&allowing).await;
     assert_eq!(child.settled(&id, &allowing).await.deduplicated_from, Some(second.call_id));
-    // Beside an unknown twin it needs a key of its own.
+    // Beside a twin of which nobody knows what came a person is asked, and a repeat has a key of its own.
     let lost = Ask { scope: "the board", words: "Dear board", ..allowing.clone() };
     let unknown = parent.sent(&lost, Fate::Lost).await;
-    let beside = child.sent(&lost, Fate::Done).await;
+    let (id, question) = child.near_duplicate(&lost).await;
+    child.answer(&question, Choice::Execute).await;
+    let beside = child.run(&id, &lost, Fate::Done).await;
     assert_ne!(beside.idempotency_key, unknown.idempotency_key);
     // To allow near-duplicates is not to approve of the call.
     let approved = Ask { needs_approval: true, words: "Good day boss", ..allowing };
