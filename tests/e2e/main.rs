@@ -80,6 +80,7 @@ mod tool_server;
 mod trust;
 mod usage;
 mod went_back;
+mod what_stays_known;
 mod wires;
 mod wrong_inputs;
 

@@ -1,5 +1,6 @@
 //! Looking after the file: examine it, copy it while it is in use, put a copy back.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
-use ua_core::Timestamp;
-use ua_store::{Forgotten, StoreError};
+use ua_core::{CallId, CallStatus, CorrectedTo, RunId, Timestamp};
+use ua_store::{Forgotten, Lost, StoreError, rules};
 
 use crate::beside::mark_database;
 use crate::db::Db;
@@ -97,10 +98,57 @@ impl SqliteStore {
         })
     }
 
+    /// What was accepted as forgotten, of all families, and is in no row: whoever is about to do the like is asked as long as `effects.log` lies beside
+    /// the database. Oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the database or the log cannot be read.
+    pub async fn lost_to_families(&self) -> Result<Vec<Forgotten>, StoreError> {
+        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        if log.has_lost_nothing() {
+            return Ok(Vec::new());
+        }
+        self.read(move |db| {
+            let mut found = BTreeMap::new();
+            for root in lines(db.connection, "SELECT DISTINCT root_run_id FROM runs")? {
+                let Ok(root) = RunId::parse(&root) else { continue };
+                for lost in log.clone().lost_to(db, &root)?.into_iter().filter(puts_in_doubt) {
+                    if !is_known(db, &lost.known)? {
+                        found.insert(lost.known.about(), lost.known);
+                    }
+                }
+            }
+            let mut found: Vec<Forgotten> = found.into_values().collect();
+            found.sort_by(|one, other| one.at.cmp(&other.at));
+            Ok(found)
+        })
+        .await
+    }
+
     /// The log beside the database.
     pub(crate) fn effects_log(&self) -> PathBuf {
         open::folder_of(self.path()).join("effects.log")
     }
+}
+
+/// Whether a call that is like what was lost is asked about.
+fn puts_in_doubt(lost: &Lost) -> bool {
+    let word = lost.known.correction.as_ref();
+    let is_refuted = word.is_some_and(|word| word.outcome == CorrectedTo::NotHappened);
+    let is_none = lost.known.did_nothing() || lost.known.status == CallStatus::Cancelled.as_str();
+    !lost.was_recalled && !is_refuted && !is_none
+}
+
+/// Whether the row of the very call speaks against doing it again.
+fn is_known(db: &Db<'_>, known: &Forgotten) -> Result<bool, DbError> {
+    let Some(id) = known.tool_call_id.as_deref().and_then(|id| CallId::parse(id).ok()) else { return Ok(true) };
+    let mut rows = db.connection.prepare_cached("SELECT 1 FROM tool_calls WHERE tool_call_id = ?1")?;
+    if !rows.exists([id.as_str()])? {
+        return Ok(false);
+    }
+    let call = db.call(&id)?;
+    Ok(rules::may_have_happened(&call) || call.deduplicated_from.is_some())
 }
 
 /// Answers that this program did not write as they are.
@@ -171,7 +219,7 @@ fn whole(copy: &Path) -> Result<(), StoreError> {
     Err(refused(format!("{} is damaged ({})", copy.display(), findings.join("; "))))
 }
 
-/// Puts the copy `from` in the place of the database at `path`. What was there is kept beside it, log and all, and its new
+/// Puts the copy `from`, with what stands in a log beside it, in the place of the database at `path`. What was there is kept beside it, log and all, and its new
 /// name is returned; `None` when nothing was there. For whoever knows that nobody drives a run; see [`Restore`].
 ///
 /// # Errors
@@ -229,6 +277,7 @@ impl Restore {
                 there.display()
             )));
         }
+        fold_in_log(path);
         let writing = if path.exists() { keep_from_writing(path)? } else { None };
         Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), _migrations: migrations, writing })
     }
@@ -256,6 +305,17 @@ impl Restore {
 /// The identity of the database at `path`; `None` when it cannot be read.
 pub fn uuid_of(path: &Path) -> Option<String> {
     read_uuid(&Source::of(path).connect().ok()?).ok()
+}
+
+/// Brings what stands in the log of a whole database into its file, so that the file that is kept has all of it for whoever takes it alone. As well as
+/// that can be done: the log is kept beside it.
+fn fold_in_log(path: &Path) {
+    if !path.exists() || whole(path).is_err() {
+        return;
+    }
+    let Ok(connection) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else { return };
+    connection.busy_timeout(std::time::Duration::from_secs(5)).ok();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
 }
 
 /// Takes the database's write lock; `None` when the file is not one that anybody could write to.
@@ -291,12 +351,12 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     for left in [".restoring-wal", ".restoring-shm", ".restoring-journal", ".restoring"].map(beside) {
         fs::remove_file(&left).or_else(missing_is_fine).map_err(failed(&left))?;
     }
-    let mut target =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed(&fresh))?;
-    let mut source = open::regular(OpenOptions::new().read(true), from).map_err(failed(from))?;
-    io::copy(&mut source, &mut target).and_then(|_| target.sync_all()).map_err(failed(&fresh))?;
+    let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed(&fresh))?;
+    // By SQLite, as it was looked at: what stands in the log beside `from` is part of it.
+    copy(from, &fresh)?;
+    target.sync_all().map_err(failed(&fresh))?;
     whole(&fresh)?;
-    // A copy comes without a log of its own; every other command expects one.
+    // What SQLite copied has no log of its own; every other command expects one.
     let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql_error)?;
     let identity = read_uuid(&connection)?;

@@ -62,6 +62,9 @@ until then; `--undo` keeps the database in the file instead.")]
         /// With --undo: without asking the server, also after the move; for whoever knows that nothing was done there
         #[arg(long, requires = "undo")]
         force: bool,
+        /// Leave behind what `ua db accept` accepted and only effects.log knows: on the server nobody is asked before the like is done again
+        #[arg(long, conflicts_with = "undo")]
+        without_lost: bool,
     },
     /// Copy the database to a new file, as of one moment; runs may continue in the meantime
     #[command(after_help = "\
@@ -105,7 +108,7 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
         #[cfg(feature = "postgres")]
-        DbCommand::Copy { undo: true, force } => moving::undo(home, None, force).await,
+        DbCommand::Copy { undo: true, force, .. } => moving::undo(home, None, force).await,
         DbCommand::Copy { .. } => Err(HostError::usage("no destination for the database is given").hint(
             "name a server with --database-url, or in UA_DATABASE_URL; a copy in a file is made by `ua db backup`",
         )),
@@ -285,6 +288,8 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
     accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
     let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;
+    // A run that is to begin under that name is not there yet.
+    let resume = ua_host::restart::how_to_resume(&store, &run).await.unwrap_or_else(|_| format!("`ua resume {run}`"));
     ua_host::home::close(store);
     for attempt in &forgotten {
         tell(format!("accepted: {attempt}"));
@@ -309,7 +314,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             ua_core::counted(lost, "call")
         ));
     }
-    tell(format!("run {run} may be resumed: `ua resume {run}`"));
+    tell(format!("run {run} may be resumed: {resume}"));
     Ok(OK)
 }
 

@@ -13,3 +13,4 @@ mod raw_sql;
 mod restore;
 mod row_findings;
 mod two_writers;
+mod with_its_log;

@@ -14,8 +14,9 @@ use crate::view::{DbMoved, DbTakenBack};
 /// Rows that are sent at once.
 const CHUNK: usize = 2_000;
 
-/// Moves what the file in the root holds to the server; finishes or begins again what was killed.
-pub(super) async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
+/// Moves what the file in the root holds to the server; finishes or begins again what was killed. What only `effects.log` knows is left behind where a
+/// person says so.
+pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: bool) -> Result<u8, HostError> {
     let departure = departure(home)?;
     super::nobody_drives(home)?;
     let mut filling = received(home, server).await?;
@@ -30,7 +31,12 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, Hos
         Standing::Leaving(copy) | Standing::Left(Some(copy)) if filling.has(&copy.id) => {
             return finished(server, departure.under_way(copy), 0);
         }
-        Standing::Here => super::refuse_older_copy(home).await?,
+        Standing::Here => {
+            super::refuse_older_copy(home).await?;
+            if !without_lost {
+                refuse_lost(home).await?;
+            }
+        }
         // Whoever killed that copy took the transaction with it: nothing of it will ever arrive here.
         Standing::Leaving(copy) if filling.database() == copy.to => {}
         Standing::Leaving(Copying { shown, .. }) => {
@@ -69,6 +75,27 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, Hos
         )
     })?;
     finished(server, under_way, rows)
+}
+
+/// Refuses where calls were accepted of which the database has nothing: what knows of them stays behind.
+async fn refuse_lost(home: &Home) -> Result<(), HostError> {
+    let lost = home.open_file()?.lost_to_families().await;
+    let lost = lost.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    for known in &lost {
+        tell(format!("accepted: {known}"));
+    }
+    Err(HostError::usage(format!(
+        "you are asked before the like of what was accepted is done again, and on a server nobody would be: effects.log alone knows {} of it, and is \
+         not moved with the database",
+        ua_core::counted(lost.len(), "call")
+    ))
+    .hint(
+        "first let the runs that may do it again continue here (`ua resume RUN`), until they have asked you or ended; if you know that none of it \
+         will be done again, `ua db copy --without-lost` moves the database without it; nothing was changed",
+    ))
 }
 
 const FORCED: &str =

@@ -16,8 +16,8 @@ pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand
     match command {
         DbCommand::Check { invariants, json } => check(server, invariants, json).await,
         DbCommand::Migrate => migrate(server).await,
-        DbCommand::Copy { undo: false, .. } => moving::copy(home, server).await,
-        DbCommand::Copy { undo: true, force } => moving::undo(home, Some(server), force).await,
+        DbCommand::Copy { undo: false, without_lost, .. } => moving::copy(home, server, without_lost).await,
+        DbCommand::Copy { undo: true, force, .. } => moving::undo(home, Some(server), force).await,
         DbCommand::Backup { .. } | DbCommand::Restore { .. } => Err(HostError::usage(format!(
             "the runtime database is the {}",
             server.shown()
