@@ -159,6 +159,11 @@ fn a_killed_workers_run_is_taken_over_and_asks() {
         env.run_killed_at("after:tool.invoke:post_comment", &["worker", "--name", "first"]);
         // Its worker has ended, as anybody sees.
         assert_eq!(state(env, "r"), "ready");
+        let (job, doubt) = (comment_job(env), "nobody knows what came of a call that it sent");
+        let left = "run r of the same job was left by a process that ended, and is in the queue `default`";
+        env.run(&["job", &job]).refused(75, &[left, doubt, "`ua resume r"]);
+        env.run(&["submit", &job]).refused(75, &[left, doubt, "the next worker"]);
+        env.run(&["queue", "remove", "r"]).refused(2, &["the worker that was running r has ended", "`ua resume r"]);
         env.run(&["worker", "--until-empty"]).code(0);
         assert_eq!((state(env, "r"), status(env, "r")), ("parked".to_owned(), "waiting_for_human".to_owned()));
         let question = rows(env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();

@@ -65,6 +65,22 @@ fn the_five_minute_program_is_killed_in_its_tool_and_sends_one_invoice() {
     let state = env.root().join("state");
     let state = state.to_str().unwrap();
     env.run(&["runs", "show", "invoices-2026-11", "--root", state]).code(0).shows(&["invoices-2026-11"]);
+    // Whatever looks at it says who resumes it, and names no command that would be refused.
+    let call = env.run(&["calls", "list", "--json", "--root", state]).code(0).json()[0]["tool_call_id"].clone();
+    let call = call.as_str().unwrap();
+    for words in [
+        &["runs", "show", "invoices-2026-11"][..],
+        &["runs", "tail", "invoices-2026-11"],
+        &["status"],
+        &["doctor"],
+        &["calls", "resolve", call, "--happened"],
+        &["runs", "delete", "invoices-2026-11", "--yes"],
+    ] {
+        let told = env.run(&[words, &["--root", state]].concat());
+        let told = format!("{}{}", told.stdout, told.stderr);
+        let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("the program that started it") && !flat.contains("ua resume"), "{words:?}: {told}");
+    }
     for _ in 0..2 {
         let again = command().output().unwrap();
         let said = String::from_utf8_lossy(&again.stdout).into_owned();

@@ -239,3 +239,43 @@ fn a_form_of_a_tool_is_filled_in_field_by_field_and_sent_once_it_was_seen() {
     assert_eq!(sent, json!({"email": "ada@example.org", "people": 4, "size": "l"}));
     assert_eq!(env.comments().len(), 1);
 }
+
+/// A tool that waits on the connection of the process that asks cannot be kept waiting by it: whoever leaves its question, at its menu or in its form,
+/// by key or by signal, reads what the tool is told, what is waited for, and how to continue; nothing is said to be open that is not. From another
+/// terminal the question is left open, and can be answered still.
+#[test]
+fn who_leaves_the_question_of_a_tool_that_waits_is_told_what_becomes_of_it() {
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "one"}});
+    for (in_form, signal) in [(false, None), (true, None), (false, Some(Signal::TERM)), (true, Some(Signal::INT))] {
+        let env = env();
+        env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--ask", "Which size?"])}));
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Done."}]));
+        let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+        terminal.asks("Which size?");
+        let question = env.value("SELECT question_id FROM questions");
+        let mut beside = Terminal::start(&env, &["answer", &question]);
+        beside.asks("Which size?");
+        beside.types("\u{3}");
+        let text = beside.code(75);
+        assert!(text.contains("is left open, and a tool waits for it") && !text.contains("ua resume"), "{text}");
+        if in_form {
+            terminal.types(&format!("accept{ENTER}"));
+            terminal.shows("size");
+        }
+        match signal {
+            Some(signal) => terminal.signal(signal),
+            None => terminal.types("\u{3}"),
+        }
+        let text = terminal.code(130);
+        assert!(text.contains("the tool is told that no decision was made, and the run stops"), "{text}");
+        assert!(text.contains("stopping; nothing new is started") && text.contains("ua resume r"), "{text}");
+        assert!(!text.contains("left open") && !text.contains("ua answer"), "{text}");
+        assert!(!text.contains("needs no answer any more") && !text.contains("error:"), "{text}");
+        assert_eq!(env.rows("SELECT status FROM questions"), ["closed"]);
+        assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+        let short = &question[question.len() - 8..];
+        env.run(&["answer", short, "cancel"]).refused(2, &[&question, "needs no answer any more"]);
+        env.run(&["resume", "r"]).code(0);
+        assert_eq!((env.comments().len(), env.calls()), (1, vec!["post_comment succeeded".to_owned()]));
+    }
+}

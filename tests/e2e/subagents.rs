@@ -187,6 +187,13 @@ fn check_what_people_see(env: &TestEnv) {
     let file = format!("{workspace}/subagent_outputs/{call}/subagent_output.json");
     fs::remove_file(&file).unwrap();
     env.run(&["runs", "export", "r"]).code(0).shows(&["subagent_output.json"]);
+    // What it did by its sub-agents stands on its page and in its summary.
+    for name in ["timeline.html", "session_summary.txt"] {
+        let text = fs::read_to_string(format!("{workspace}/{name}")).unwrap();
+        for words in ["send_email", "post_comment"] {
+            assert!(text.contains(words), "{name}: {words}");
+        }
+    }
     assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap(), output);
     let path = format!("subagent_outputs/{call}/work_products/mail.md");
     assert!(output["artifacts"].to_string().contains(&path), "{output}");
@@ -217,6 +224,15 @@ fn a_question_of_a_sub_agent_is_answered_and_its_job_goes_on() {
     waits(&env);
     let forum = child(&env, "Tell the forum");
     env.run(&["questions"]).code(0).shows(&[&format!("{forum}, a sub-agent of r")]);
+    // Whoever asks about the run is told what its sub-agents ask, and of no doubt: nothing was sent.
+    env.run(&["questions", "--run", "r"]).code(0).shows(&["May `post_comment` run?"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["May `post_comment` run?", "ua answer"]);
+    let again = env.run(&["job", &job(&env, &json!({"escalation": {"ask_human_before": ["post_*"]}}))]).code(75);
+    assert!(
+        again.stderr.contains("ua questions --run r") && !again.stderr.contains("nobody knows"),
+        "{}",
+        again.stderr
+    );
     env.run(&["resume", &forum]).refused(2, &["sub-agent of run r", "ua resume r"]);
     let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
     env.run(&["answer", &question, "execute"]).code(0).says(&["ua resume r"]);
@@ -224,6 +240,19 @@ fn a_question_of_a_sub_agent_is_answered_and_its_job_goes_on() {
     env.run(&["resume", "r"]).code(0);
     assert_eq!(asked(&model, "ALPHA"), before);
     check_end(&env, "answered");
+}
+
+/// A call of a sub-agent that was in flight when its process ended is a doubt of the run above it, wherever that is asked about.
+#[test]
+fn a_call_of_a_sub_agent_in_doubt_is_told_of_the_run_at_the_top() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    let job = job(&env, &json!({}));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["job", &job]).refused(75, &["run r of the same job", "nobody knows what came of a call that it sent"]);
+    env.run(&["runs", "cancel", "r"]).code(0).says(&["cancelled run r; ", "may or may not have happened"]);
+    env.run(&["calls", "list", "--run", "r", "--unknown"]).code(0).shows(&["post_comment"]);
+    env.run(&["job", &job]).refused(75, &["was cancelled, and nobody knows", "`ua calls list --run r --unknown"]);
 }
 
 #[test]

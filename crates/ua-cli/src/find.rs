@@ -127,8 +127,10 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     for run in &runs {
         all.extend(store.questions_of(QuestionsOf::Run((*run).clone())).await.map_err(|e| fail(&e))?);
     }
-    // What is asked within the same hours begins alike, in other runs as well; what ends alike is one.
-    if all.iter().any(|question| question.question_id.as_str().starts_with(text)) {
+    // What is asked within the same hours begins alike, in other runs as well; what ends alike is one. What is not found yet was asked by a run that
+    // asks nothing now.
+    let any = |is_meant: &dyn Fn(&str) -> bool| all.iter().any(|question| is_meant(question.question_id.as_str()));
+    if any(&|id| id.starts_with(text)) || !any(&|id| id.ends_with(text)) {
         let query = RunQuery { limit: u32::MAX, ..RunQuery::default() };
         for run in store.find_runs(&query).await.map_err(|e| fail(&e))? {
             if !runs.contains(&run.run_id) {

@@ -13,7 +13,11 @@ const MADE_UP: usize = 32;
 
 /// The made-up part of an id; nothing for one that a person chose.
 fn made_up(id: &str) -> Option<&str> {
-    let (kind, rest) = id.split_once('_')?;
+    let (kind, rest) = match id.strip_prefix("run_task_") {
+        // A sub-agent's run has the made-up part of the call that it works on.
+        Some(rest) => ("run", rest),
+        None => id.split_once('_')?,
+    };
     let is_made_up = rest.len() == MADE_UP && rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (is_made_up && matches!(kind, "run" | "call" | "q" | "step" | "ckpt" | "worker")).then_some(rest)
 }
@@ -102,6 +106,8 @@ mod tests {
 
     #[test]
     fn ids_in_a_sentence_are_short_and_paths_stay() {
+        assert_eq!(end("run_task_01a20977c390716288a9e1c07dc39827"), "7dc39827");
+        assert_eq!(end("run_task_mine"), "run_task_mine");
         let (run, short) = ("run_01a20977c390716288a9e1c07dc39827", "7dc39827");
         for (text, shown) in [
             (

@@ -41,6 +41,8 @@ pub(crate) struct AtTerminal {
     /// What breaks the silence where nothing is drawn, and what it says.
     still: Mutex<Option<Still>>,
     standing: Mutex<State>,
+    /// The same while nothing is worked on yet.
+    before: Mutex<Option<Still>>,
     /// What was told or asked already, of which once is enough.
     told: Mutex<Told>,
 }
@@ -81,6 +83,10 @@ impl UnderWay {
         match progress {
             CallProgress::Sending { call } | CallProgress::Resuming { call, .. } => {
                 let (id, tool) = (call.call_id.to_string(), line(&call.name.tool, 60));
+                // What a sub-agent does is said by its own calls; the call for it is never in doubt.
+                if call.name.is_task() {
+                    return;
+                }
                 if call.policy.is_free_read() {
                     self.reads.insert(id, tool);
                 } else {
@@ -205,8 +211,16 @@ impl AtTerminal {
         Some(Cow::Borrowed(line))
     }
 
+    /// Says what is done before a run is worked on, should it take long: what its configuration names is read whole.
+    pub(crate) fn preparing(&self, env: &Env, doing: &str) {
+        if !self.quiet {
+            *lock(&self.before) = Some(Still::start(env, doing, SHORT_SILENCE));
+        }
+    }
+
     /// Breaks long silences from here on, unless a live display does or nobody wants it.
     fn break_silence(&self) {
+        drop(lock(&self.before).take());
         let env = lock(&self.under_way).env.clone();
         if let Some(env) = env.filter(|_| !self.quiet && !crate::terminal::can_draw()) {
             let doing = lock(&self.standing).doing_text();

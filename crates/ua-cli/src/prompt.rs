@@ -28,7 +28,7 @@ static TURN: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 /// How many prompts were called off so far, or ended: one that began earlier is not wanted any more.
 static CALLED_OFF: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a prompt stands there, or was left with a signal: that is an answer to the prompt, which says what it did.
+/// Whether a prompt stands there, or was left with a signal, that is for the prompt alone, which says what it did.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether something else of this process listens to signals, and acts on those that come while no prompt stands there.
@@ -57,21 +57,32 @@ pub(crate) struct Left {
     pub(crate) what: String,
     /// How to come back to it.
     pub(crate) back: String,
-    /// Whether something waits for an answer now. A command that only asked whether it is meant was interrupted.
-    pub(crate) waits: bool,
+    /// What a signal does beside taking the process from the prompt.
+    pub(crate) signal: AtSignal,
+}
+
+/// What becomes of what a prompt is about, when a signal takes the process from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtSignal {
+    /// It is not done: a command only asked whether it is meant.
+    Undone,
+    /// It waits for an answer, as before.
+    Waits,
+    /// It is at work in this process, which stops it at the same signal, and says what it waits for.
+    Stops,
 }
 
 impl Left {
     /// Of a command that does nothing before somebody agreed to it.
     pub(crate) fn undone(what: &str) -> Self {
-        Self { what: what.to_owned(), back: "the same command asks again".to_owned(), waits: false }
+        Self { what: what.to_owned(), back: "the same command asks again".to_owned(), signal: AtSignal::Undone }
     }
 
     /// The same as the failure that a command ends with which a signal takes from a prompt.
     fn by(&self, signal: Signalled) -> HostError {
-        let kind = match signal {
-            Signalled::Key if self.waits => Kind::Left,
-            Signalled::Key | Signalled::End => Kind::Interrupted,
+        let kind = match (signal, self.signal) {
+            (Signalled::Key, AtSignal::Waits) => Kind::Left,
+            (Signalled::Key, AtSignal::Undone | AtSignal::Stops) | (Signalled::End, _) => Kind::Interrupted,
         };
         HostError::new(kind, &self.what).hint(&self.back)
     }
@@ -152,8 +163,8 @@ struct Standing {
 }
 
 impl Standing {
-    fn new() -> Self {
-        IS_OPEN.store(true, Ordering::SeqCst);
+    fn new(left: &Left) -> Self {
+        IS_OPEN.store(left.signal != AtSignal::Stops, Ordering::SeqCst);
         Self::default()
     }
 }
@@ -178,7 +189,7 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
     let mut signals = Signals::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
     end_between_prompts();
     let _held = crate::terminal::hold();
-    let mut standing = Standing::new();
+    let mut standing = Standing::new(left);
     let ask = wrapped_to(&plain(ask), 0, crate::terminal::err_width());
     let mut continued = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))
         .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;

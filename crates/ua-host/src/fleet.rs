@@ -15,6 +15,8 @@ mod schedule;
 mod submit;
 mod worker;
 
+use ua_store::{QueueEntry, QueueState, WorkerRecord};
+
 use crate::error::HostError;
 use crate::home::Home;
 
@@ -37,6 +39,14 @@ pub fn check_name(what: &str, name: &str) -> Result<(), HostError> {
             .hint("use at most 120 letters, digits and `_ - . : / @`"));
     }
     Ok(())
+}
+
+/// Whether the worker that took a run from the queue was a process of this machine and has ended, so that the next one takes the run. The table says
+/// so only once a worker has looked. Who drives the run now is a matter of its lock.
+pub fn has_lost_its_worker(entry: &QueueEntry, workers: &[WorkerRecord]) -> bool {
+    let ended =
+        |worker: &str| workers.iter().any(|record| record.worker == worker && ua_runner::has_ended_here(&record.owner));
+    entry.state == QueueState::Claimed && entry.worker.as_deref().is_some_and(ended)
 }
 
 /// Where runs are driven from a root: an id, and words for people. A file is used from where it lies, so there is only one such place.

@@ -507,7 +507,7 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
                 format!("a process is working on it; `ua runs tail {id}` follows it")
             } else {
                 let next = NextStep::of(earlier);
-                format!("it is not finished: `{}` {}", next.command, next.does())
+                format!("it is not finished: {} {}", next.who(), next.does())
             }
         }
     };

@@ -86,7 +86,8 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late);
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     known.extend(what_helps(&run, question));
-    Ok(Beside { known, reach: reach(store, question).await? })
+    let resume = restart::how_to_resume(store, &tree::top(store, &question.run_id).await?).await?;
+    Ok(Beside { known, reach: reach(store, question).await?, resume, drives: false })
 }
 
 /// What helps where the model provider refused the credentials: a process has them from its environment or its configuration, as they were when
@@ -113,9 +114,18 @@ pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFac
 /// The name of the fact that says what helps.
 pub const WHAT_HELPS: &str = "what helps";
 
-/// The questions that wait for an answer, of one run or of all.
+/// The questions that wait for an answer, of one run with its sub-agents or of all.
 pub async fn open(store: &Database, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, HostError> {
-    let mut open = store.open_questions(run).await.map_err(|e| HostError::store("read the questions", &e))?;
+    let fail = |e| HostError::store("read the questions", &e);
+    let mut open = Vec::new();
+    match run {
+        Some(run) => {
+            for run in tree::with_those_below(store, run).await? {
+                open.extend(store.open_questions(Some(&run)).await.map_err(fail)?);
+            }
+        }
+        None => open = store.open_questions(None).await.map_err(fail)?,
+    }
     open.retain(|question| question.status == QuestionStatus::Open);
     Ok(open)
 }
@@ -128,10 +138,7 @@ pub(crate) async fn ask_all(
     store: &Database,
     run: &RunId,
 ) -> Result<bool, HostError> {
-    let mut open = open(store, Some(run)).await?;
-    for child in tree::runs_below(store, run).await? {
-        open.extend(self::open(store, Some(&child.run_id)).await?);
-    }
+    let open = open(store, Some(run)).await?;
     if open.is_empty() {
         return Ok(false);
     }
@@ -160,12 +167,23 @@ pub async fn ask(
     store: &Database,
     question: &QuestionRecord,
 ) -> Result<Asked, HostError> {
+    put(host, people, store, question, false).await
+}
+
+/// The same; `drives` says whether this process is at work on the run meanwhile, and stops it at the signal that takes it from the prompt.
+async fn put(
+    host: &Host,
+    people: &dyn People,
+    store: &Database,
+    question: &QuestionRecord,
+    drives: bool,
+) -> Result<Asked, HostError> {
     // Others of its run may have been asked before it.
     if let Some(settled) = settled_elsewhere(store, question).await? {
         people.tell(&settled);
         return Ok(Asked::Settled);
     }
-    let beside = beside(host.home(), store, question).await?;
+    let beside = Beside { drives, ..beside(host.home(), store, question).await? };
     let said = tokio::select! {
         biased;
         said = people.ask(question, &beside) => said,
@@ -176,6 +194,10 @@ pub async fn ask(
             people.tell(&settled);
             return Ok(Asked::Settled);
         };
+        // The signal that took this process from the prompt has stopped the run, which closed the question: that was said.
+        if drives && question.waits_on_its_connection() && !is_answered(store, question).await? {
+            return Err(left);
+        }
         // Whoever leaves with a signal leaves, and is not told that something waits for them.
         let top = tree::top(store, &question.run_id).await?;
         let kind = if left.kind() == Kind::Left { Kind::Waiting } else { left.kind() };
@@ -184,6 +206,12 @@ pub async fn ask(
     let Some(said) = said? else { return Ok(Asked::LeftOpen) };
     answer(host, store, question, said).await?;
     Ok(Asked::Answered)
+}
+
+/// Whether somebody answered a question, here or elsewhere.
+async fn is_answered(store: &Database, question: &QuestionRecord) -> Result<bool, HostError> {
+    let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;
+    Ok(current.answer.is_some())
 }
 
 /// Why a question that is asked here needs no answer any more; `None` while it does.
@@ -236,7 +264,7 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
         if let Some((question, until)) = asking {
             let (host, people, store) = (host.clone(), people.clone(), store.clone());
             tokio::spawn(async move {
-                match ask(&host, people.as_ref(), &store, &question).await {
+                match put(&host, people.as_ref(), &store, &question, true).await {
                     Ok(Asked::Answered | Asked::Settled) => {}
                     // A prompt is called off as well when the run stops working, and with it whatever waited for the answer.
                     Ok(Asked::LeftOpen) => {

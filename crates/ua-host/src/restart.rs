@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use ua_core::{Audience, RunId};
+use ua_core::RunId;
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_resume::{NextStep, Standing};
@@ -90,9 +90,9 @@ fn files(run: &RunRecord) -> [String; 2] {
         .map(|name| workspace.join(format!("{name}.md")).display().to_string())
 }
 
-/// The command with which a run gets further ([`NextStep`]), complete for this place.
+/// The command with which a run gets further ([`NextStep`]), complete for this place; or that its program resumes it.
 pub fn next_command(home: &Home, run: &RunRecord) -> String {
-    home.commands().complete(&NextStep::of(run).command).into_owned()
+    home.commands().complete(NextStep::of(run).by()).into_owned()
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
@@ -102,6 +102,6 @@ pub fn next_command(home: &Home, run: &RunRecord) -> String {
 /// A store that fails.
 pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, HostError> {
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
-    let command = format!("`{}`", NextStep::of(&run).command);
-    Ok(Audience::of(&run.entrypoint).pick(command, "start the program again that started it".to_owned()))
+    let next = NextStep::of(&run);
+    Ok(next.command().map_or_else(|| "start the program again that started it".to_owned(), |_| next.who()))
 }

@@ -50,6 +50,12 @@ pub async fn runs_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunRecord>
     Ok(found)
 }
 
+/// A run and all child runs below it: whose calls and questions are the run's, to whoever asks about it.
+pub async fn with_those_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, HostError> {
+    let below = runs_below(store, run).await?.into_iter().map(|run| run.run_id);
+    Ok(std::iter::once(run.clone()).chain(below).collect())
+}
+
 /// The runs of sub-agents below a run, each behind the one it works for, and how deep it stands.
 pub async fn tasks_below(store: &dyn Store, run: &RunId) -> Result<Vec<(usize, RunRecord)>, HostError> {
     let mut found = Vec::new();

@@ -97,11 +97,11 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     if run.status.is_terminal() {
         return;
     }
-    if run.entrypoint == "library" {
+    let next = NextStep::of(run);
+    let Some(command) = next.command() else {
         page.block("Start the program again that started it: it resumes the run.");
         return;
-    }
-    let next = NextStep::of(run);
+    };
     page.block(if standing.is_driven() {
         "Once its process is gone, resume it with:"
     } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
@@ -109,7 +109,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     } else {
         next.introduction()
     });
-    page.block(&format!("    {}", next.command));
+    page.block(&format!("    {command}"));
 }
 
 #[cfg(test)]

@@ -64,7 +64,12 @@ impl SubAgentEffect {
 
     pub(crate) fn in_words(&self) -> String {
         let id = self.external_id.as_deref().map_or_else(String::new, |id| format!(", id {}", code(id, 200)));
-        let happened = match self.status {
+        format!("{} ({}): {}{id}", code(&self.tool, 120), self.call_id, self.happened())
+    }
+
+    /// Whether it happened, as far as is known.
+    pub(crate) fn happened(&self) -> &'static str {
+        match self.status {
             CallStatus::Succeeded => "done",
             CallStatus::Prepared
             | CallStatus::Running
@@ -72,8 +77,7 @@ impl SubAgentEffect {
             | CallStatus::FailedDefinite
             | CallStatus::FailedReported
             | CallStatus::Cancelled => "may have happened",
-        };
-        format!("{} ({}): {happened}{id}", code(&self.tool, 120), self.call_id)
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! Durability Architecture, "Evidence Summary"; Context Storage & Durability §6: external ids are shown.
 //! Invariant: a side effect is listed with its verdict, and a call that failed, was lost or was never sent cannot read as done.
 
+use std::iter;
+
 use serde::Serialize;
 use ua_core::{
     CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, StepStatus,
@@ -282,17 +284,14 @@ fn replayed(call: &CallRecord) -> Option<Replayed> {
 /// The commands that fit where the run stands.
 fn next(records: &RunRecords) -> Vec<String> {
     let run = &records.run.run_id;
-    let resume = NextStep::of(&records.run).command;
+    // Only the program that started it has the model and the tools of a library's run.
+    let resume = NextStep::of(&records.run).command().map(str::to_owned);
     let mut commands = match records.run.status {
-        RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => vec![resume],
+        RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => resume.into_iter().collect(),
         // The answers stand with their questions; here they would be a list in which each line contradicts the next.
-        RunStatus::WaitingForHuman => vec!["ua questions".to_owned(), resume],
+        RunStatus::WaitingForHuman => iter::once("ua questions".to_owned()).chain(resume).collect(),
         RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Vec::new(),
     };
-    if records.run.entrypoint == "library" {
-        // Only the program that started it has its model and its tools.
-        commands.retain(|command| command == "ua questions");
-    }
     commands.push(format!("ua runs show {run}"));
     commands.push(format!("ua calls list --run {run}"));
     commands

@@ -4,7 +4,7 @@
 //! fence that it cannot close.
 
 use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolText, ToolUse};
-use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, RunRecords};
+use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, RunRecords};
 
 use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
@@ -317,11 +317,12 @@ fn conditions_line(evidence: &EvidenceReport) -> String {
 /// How many effects outside the workspace the summary lists before it refers to the ledger.
 const SHOWN_EFFECTS: usize = 6;
 
-/// The newest calls that were to change something outside the workspace, with their verdicts.
+/// The newest calls that were to change something outside the workspace, with their verdicts: those of sub-agents, and the run's own.
 fn outside_effects(records: &RunRecords) -> Vec<String> {
-    let outside: Vec<&CallRecord> = records
-        .calls
-        .iter()
+    let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
+    let receipts: Vec<ReceiptRecord> = records.receipts.iter().chain(&records.lineage.receipts).cloned().collect();
+    let outside: Vec<&CallRecord> = below
+        .chain(&records.calls)
         .filter(|call| matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory))
         .collect();
     let earlier = outside.len().saturating_sub(SHOWN_EFFECTS);
@@ -330,9 +331,9 @@ fn outside_effects(records: &RunRecords) -> Vec<String> {
         lines.push(format!("effects    {earlier} earlier ones: ua calls list --run {}", records.run.run_id));
     }
     lines.extend(outside[earlier..].iter().map(|call| {
-        let level = own_success(&records.receipts, call)
+        let level = own_success(&receipts, call)
             .map_or_else(String::new, |receipt| format!(", {}", stored_name(&receipt.evidence)));
-        let id = external_id(&records.receipts, call).map_or_else(String::new, |id| format!(", id {}", line(&id, 100)));
+        let id = external_id(&receipts, call).map_or_else(String::new, |id| format!(", id {}", line(&id, 100)));
         format!("effect     {}: {}{level}{id}", line(&call.name.tool, 80), Verdict::of(call).in_words())
     }));
     lines

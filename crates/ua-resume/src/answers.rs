@@ -231,6 +231,11 @@ pub struct Beside {
     pub known: Vec<KnownFact>,
     /// Whom the answer reaches.
     pub reach: Reach,
+    /// How the run acts on the answer where no process drives it, as a clause: the command, or that its program is to be started. Empty where that
+    /// is not said.
+    pub resume: String,
+    /// Whether the process that asks drives the run at the same time, and stops it at a signal.
+    pub drives: bool,
 }
 
 /// The most characters of a fact that are shown.

@@ -3,7 +3,7 @@
 //! Wherever a run is shown (at its end, in lists, on pages in a folder, in the refusal of a second run), its next step is this one, so that no
 //! two places send a person different ways, and none to a resume that comes to the same again.
 
-use ua_core::{RunStatus, RunStop};
+use ua_core::{Audience, RunId, RunStatus, RunStop};
 use ua_store::RunRecord;
 
 use crate::budget::raise_flags;
@@ -19,11 +19,13 @@ enum Needs {
     AnotherModel,
 }
 
+/// Who resumes a run that a program started with the library: nobody else has its model and its tools.
+const THE_PROGRAM: &str = "the program that started it";
+
 /// The next step of a run that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
-    /// The command, with the whole id of the run. What stands in it in capital letters is the person's to fill in.
-    pub command: String,
+    command: Option<String>,
     needs: Needs,
     /// Whether the command lifts what stopped the run, so that without its flags the run comes to the same.
     lifts: bool,
@@ -45,7 +47,7 @@ impl NextStep {
             )
             | None => Needs::Nothing,
         };
-        let id = &run.run_id;
+        let (id, audience) = (&run.run_id, Audience::of(&run.entrypoint));
         let flags = raise_flags(run).filter(|_| needs != Needs::AnotherModel);
         let lifts = flags.is_some();
         let command = match needs {
@@ -54,7 +56,28 @@ impl NextStep {
                 format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
-        Self { command, needs, lifts }
+        Self { command: audience.pick(Some(command), None), needs, lifts }
+    }
+
+    /// The command, with the whole id of the run; `None` where only the program that started it resumes it. What stands in it in capital letters
+    /// is the person's to fill in.
+    pub fn command(&self) -> Option<&str> {
+        self.command.as_deref()
+    }
+
+    /// What stands behind the [label](NextStep::label): the command, or who it is that resumes the run.
+    pub fn by(&self) -> &str {
+        self.command().unwrap_or(THE_PROGRAM)
+    }
+
+    /// The same as the subject of a sentence: `` `ua resume r` finishes it ``.
+    pub fn who(&self) -> String {
+        who(self.command())
+    }
+
+    /// Who resumes a run of which no more is known than its id and its mode, as the subject of a sentence.
+    pub fn who_resumes(run: &RunId, run_mode: &str) -> String {
+        who(Audience::of(run_mode).pick(Some(format!("ua resume {run}")), None).as_deref())
     }
 
     /// Whether whoever drives the run again as it is gets it further, a worker for one.
@@ -62,7 +85,7 @@ impl NextStep {
         self.needs == Needs::Nothing && !self.lifts
     }
 
-    /// Whether a resume gets the run further, at once or when something outside is corrected.
+    /// Whether resuming it gets the run further, at once or when something outside is corrected.
     pub fn is_resume(&self) -> bool {
         self.needs != Needs::AnotherModel
     }
@@ -97,6 +120,10 @@ impl NextStep {
     }
 }
 
+fn who(command: Option<&str>) -> String {
+    command.map_or_else(|| THE_PROGRAM.to_owned(), |command| format!("`{command}`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +147,16 @@ mod tests {
                 | RunStop::ToolServer
                 | RunStop::Idle => (format!("ua resume {id}"), "Resume with"),
             };
-            assert_eq!((step.command.as_str(), step.label()), (command.as_str(), label), "{reason}");
+            assert_eq!((step.command(), step.label()), (Some(command.as_str()), label), "{reason}");
+            assert_eq!((step.by(), step.who()), (command.as_str(), format!("`{command}`")), "{reason}");
+            // What a program started is resumed by that program, whatever stopped it.
+            let by_program = RunRecord { entrypoint: Audience::LIBRARY.to_owned(), ..run.clone() };
+            let step = NextStep::of(&by_program);
+            assert_eq!(
+                (step.command(), step.by(), step.who()),
+                (None, THE_PROGRAM, THE_PROGRAM.to_owned()),
+                "{reason}"
+            );
             assert_eq!(step.introduction().contains("resume it"), reason == RunStop::ProviderRefused, "{reason}");
             assert_eq!(step.is_resume(), reason != RunStop::UnknownModel);
             let as_it_is = !matches!(reason, RunStop::UnknownModel | RunStop::ProviderRefused);

@@ -91,7 +91,7 @@ pub enum Error {
         /// In words, with the path.
         why: String,
     },
-    /// The run cannot be driven on for another reason: its history cannot be sent, a result of it is gone, its records are damaged or of a newer
+    /// The run cannot be resumed for another reason: its history cannot be sent, a result of it is gone, its records are damaged or of a newer
     /// version.
     #[error("{}", chain(.0))]
     Run(#[source] StepError),
@@ -183,7 +183,7 @@ impl From<StepError> for Error {
 }
 
 impl Error {
-    /// What the caller may do next: the same again later ([`FailureClass::Transient`]), something else, or nothing before a person has mended
+    /// What the caller may do next: the same again later ([`FailureClass::Transient`]), something else, or nothing before a person has fixed
     /// what the text names.
     pub fn class(&self) -> FailureClass {
         match self {

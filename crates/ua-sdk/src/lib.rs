@@ -1,8 +1,8 @@
 //! Durable steps of an LLM agent in a program of yours.
 //!
 //! Granular Execution PRD §9 and §10. A [`Step`] is a model, tools that are closures of the program, and an input. [`Runs`] is the folder
-//! where what came of it is kept. A step is run under an id; killed at any instant, the program is started again and goes on, and no effect
-//! happens twice without a person's word. Everything here is put together out of the crates below; what is safe is the default: each
+//! where what came of it is kept. A step is run under an id; killed at any instant, the program is started again and resumes it, and no effect
+//! happens twice without a person's decision. Everything here is put together out of the crates below; what is safe is the default: each
 //! run has its lock and a folder of its own, says that it is alive, and keys that the program gave are taken out of what is kept.
 //!
 //! ```

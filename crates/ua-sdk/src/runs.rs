@@ -49,7 +49,7 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Folder`] and [`Error::Store`] when the folder or its database cannot be used; also when there are workspaces and their
-    /// database is gone: it is what keeps effects from happening twice, so it is not made anew.
+    /// database is gone: it is what keeps effects from happening twice, so no new one is made.
     #[cfg(feature = "sqlite")]
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = made(folder.as_ref())?;
@@ -141,7 +141,7 @@ impl Runs {
         Ok(self.folder.join("workspaces").join(run_id(id)?.as_str()))
     }
 
-    /// Runs the step under `id`, or goes on with that run from wherever it stands, until it ends or has to wait. Calling this again,
+    /// Runs the step under `id`, or resumes that run from wherever it stands, until it ends or has to wait. Calling this again,
     /// in this process or another, is how a step is resumed.
     ///
     /// Dropping the future (`select!`, a timeout around it) is a kill, as good as `kill -9`: nothing is lost, and a call that was at work and has no
@@ -233,14 +233,19 @@ impl Runs {
     /// # }
     /// ```
     pub fn stream(&self, step: &Step, id: &str) -> RunStream {
+        self.stream_accepting(step, id, &[])
+    }
+
+    /// The same, accepting changes as [`Runs::run_accepting`] does; what it refuses is the stream's outcome.
+    pub fn stream_accepting(&self, step: &Step, id: &str, changed: &[Component]) -> RunStream {
         let (events, watcher) = (Events::default(), self.watcher.clone());
         let told = events.clone();
         let watched = self.clone().watched(move |event| {
             watcher(event.clone());
             told.push(event);
         });
-        let (step, id) = (step.clone(), id.to_owned());
-        RunStream::new(events, Box::pin(async move { watched.run(&step, &id).await }))
+        let (step, id, changed) = (step.clone(), id.to_owned(), changed.to_owned());
+        RunStream::new(events, Box::pin(async move { watched.run_accepting(&step, &id, &changed).await }))
     }
 
     /// Stops whatever these runs and their clones drive, gently, for a process that is to end: the call that is at work is waited for and its
@@ -441,7 +446,7 @@ impl Runs {
     }
 
     /// Stores a person's answer: a [`Choice`](crate::Choice), or an [`Answer`] with words or a proof. It counts when the step is run again;
-    /// about a call that an ended run went on without, at once.
+    /// about a call that an ended run continued without, at once.
     ///
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
@@ -491,7 +496,7 @@ impl Runs {
     }
 
     /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
-    /// [`Budgets`](crate::Budgets), by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run goes on when it is run again.
+    /// [`Budgets`](crate::Budgets), by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
     ///
     /// # Errors
     /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, [`Error::Store`] for a run that has ended.

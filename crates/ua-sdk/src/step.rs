@@ -193,7 +193,7 @@ impl Step {
         self
     }
 
-    /// Goes on when the stored result of a call that may be repeated is gone, with a note in its place.
+    /// Continues when the stored result of a call that may be repeated is gone, with a note in its place.
     pub fn degraded_replay(mut self) -> Self {
         self.degraded_replay = true;
         self

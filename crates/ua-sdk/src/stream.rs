@@ -48,7 +48,7 @@ impl Events {
 type Driving = Pin<Box<dyn Future<Output = Result<StepOutcome, Error>> + Send>>;
 
 /// A run at work: a [`Stream`] of what happens in it, which borrows nothing and may be sent to a task or returned from a handler. Whoever polls
-/// it drives the run; dropping it is a kill, after which the next run of the step goes on as after any other. [`Runs::stop`](crate::Runs::stop)
+/// it drives the run; dropping it is a kill, after which the next run of the step resumes it as after any other. [`Runs::stop`](crate::Runs::stop)
 /// stops it gently. It ends when the run ends or waits, and [`RunStream::outcome`] says how.
 #[must_use = "a run is driven by whoever reads its events"]
 pub struct RunStream {

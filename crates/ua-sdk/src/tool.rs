@@ -30,6 +30,12 @@ impl Call {
         self.inner.key()
     }
 
+    /// The id of the run that makes the call, whose folder is [`Runs::workspace`](crate::Runs::workspace) of it: what a stop condition over files waits
+    /// for is written there. Empty where the tool is asked as a probe, as its key is.
+    pub fn run(&self) -> &str {
+        self.inner.permitted.as_ref().map_or("", |call| call.run_id.as_str())
+    }
+
     /// Which attempt of the call this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.inner.permitted.as_ref().map_or(1, |call| call.attempt)
@@ -88,7 +94,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_hours(365 * 24);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Nobody said what it does: an effect outside, and its lost calls are asked about.
+    /// It is not said what it does: an effect outside, and its lost calls are asked about.
     Unsaid,
     Reads,
     Local,

@@ -30,7 +30,7 @@ Examples:
   ua questions --watch                   shows each new question as it is asked, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
-    /// Only this run: an id, a unique prefix or suffix of one, or `last`
+    /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
     #[arg(long, add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Show the arguments of each call in full, one field per line

@@ -17,7 +17,7 @@ use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
 use crate::output::{line, plain, print_json, tell};
 use crate::people::{AtTerminal, is_attended};
-use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
+use crate::prompt::{AtSignal, Left, Offer, Picked, ask_line, confirm, offered, pick};
 use crate::view::Answered;
 
 use super::answer::arguments_in_full;
@@ -97,7 +97,7 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
     let left = Left {
         what: format!("nothing was answered; {} are left open", ua_core::counted(open.len(), "question")),
         back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
-        waits: true,
+        signal: AtSignal::Waits,
     };
     loop {
         let Some(typed) = ask_line(&ask, &left).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
@@ -128,11 +128,11 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt
     let interrupted = Left {
         what: format!("nothing was started; run {id} is left as it is"),
         back: format!(
-            "`{}` {}; the same command with `--new` starts another run",
-            crate::ids::shortened(&next.command, &[left.run_id.as_str()]),
+            "{} {}; the same command with `--new` starts another run",
+            crate::ids::shortened(&next.who(), &[left.run_id.as_str()]),
             next.does()
         ),
-        waits: true,
+        signal: AtSignal::Waits,
     };
     let doubt = if is_in_doubt { " Nobody knows what came of a call that it sent." } else { "" };
     let mut ask = format!(
@@ -188,7 +188,7 @@ impl Item {
 pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Option<Answer>, HostError> {
     let menu = menu(question, beside.reach);
     let mut before = shown(question, beside);
-    let left = left_open(question, beside.reach);
+    let left = left_open(question, beside);
     let mut typed = serde_json::Map::new();
     loop {
         let Some(item) = choose(question, &before, &menu, &left).await? else { return Ok(None) };
@@ -212,19 +212,36 @@ pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Op
     }
 }
 
-/// What is left of a question that somebody leaves with Ctrl-C.
-fn left_open(question: &QuestionRecord, reach: Reach) -> Left {
+/// What is left of a question that somebody leaves with Ctrl-C. A tool that waits on the connection of this process cannot be kept waiting: the
+/// signal stops the run, and with it the question is over.
+fn left_open(question: &QuestionRecord, beside: &Beside) -> Left {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
-    if reach == Reach::Session {
+    let open = format!("nothing was answered; question {id} is left open");
+    let again = format!("`ua answer {id}` asks again");
+    let resume = &beside.resume;
+    let (what, back, signal) = match beside.reach {
         // Nobody resumes it.
-        let what = format!("nothing was answered; question {id} is left open");
-        return Left { what, back: format!("`ua answer {id}` asks again"), waits: true };
-    }
-    Left {
-        what: format!("nothing was answered; question {id} is left open, and run {run} waits for it"),
-        back: format!("`ua answer {id}` asks again, then `ua resume {run}`"),
-        waits: true,
-    }
+        Reach::Session => (open, again, AtSignal::Waits),
+        Reach::Nobody => (
+            open,
+            format!("{resume}: that decides about the call, and the tool asks again if the call is made again"),
+            AtSignal::Waits,
+        ),
+        Reach::Run if question.waits_on_its_connection() && beside.drives => (
+            "nothing was answered; the tool is told that no decision was made, and the run stops".to_owned(),
+            format!("{resume}: that continues with what the tool made of it; it asks again only in another call"),
+            AtSignal::Stops,
+        ),
+        Reach::Run if question.waits_on_its_connection() => (
+            format!("{open}, and a tool waits for it"),
+            format!("{again}; its request is declined if nobody answers in time"),
+            AtSignal::Waits,
+        ),
+        Reach::Run => {
+            (format!("{open}, and run {run} waits for it"), format!("{again}, then {resume}"), AtSignal::Waits)
+        }
+    };
+    Left { what, back, signal }
 }
 
 /// The question and what is known about it, as they stand above the answers.
@@ -438,12 +455,35 @@ mod tests {
             call_id: Some(ua_core::CallId::parse("call_1").unwrap()),
             ..question(QuestionKind::Approval, vec![Choice::Execute], detail)
         };
-        let beside = Beside { known: Vec::new(), reach: Reach::Run };
+        let beside = Beside::default();
         assert_eq!(
             shown(&asked, &beside),
             "\nQuestion q_1 · run run_1\n  May `send_email` run?\n  Effect: email.send\n  Arguments\n    subject: \"Hello\"\n  \
              look at it  ua calls show call_1\n\n"
         );
+    }
+
+    /// Whatever is asked, of whomever, wherever: what is said to be open is open behind the signal, and what is stopped is not.
+    #[test]
+    fn whoever_leaves_a_question_is_told_what_the_signal_does_to_it() {
+        for kind in QuestionKind::ALL {
+            for (is_live, is_session, is_driven, drives) in
+                (0..16).map(|bits: u8| (bits & 1 == 0, bits & 2 == 0, bits & 4 == 0, bits & 8 == 0))
+            {
+                let asked = question(kind, Vec::new(), json!({"is_live": is_live}));
+                let reach = Reach::of(&asked, is_session, is_driven);
+                let resume = "`ua resume run_1`".to_owned();
+                let left = left_open(&asked, &Beside { reach, drives, resume, ..Beside::default() });
+                let is_over = asked.waits_on_its_connection() && !is_session && is_driven && drives;
+                assert_eq!(left.signal == AtSignal::Stops, is_over, "{kind:?} {reach:?} {left:?}");
+                assert_eq!(left.what.contains("is left open"), !is_over, "{kind:?} {reach:?} {left:?}");
+                assert_eq!(left.what.contains("the run stops"), is_over, "{kind:?} {reach:?} {left:?}");
+                assert!(!is_over || !left.back.contains("ua answer"), "nobody can answer it: {left:?}");
+                let offers_resume =
+                    reach != Reach::Session && !(asked.waits_on_its_connection() && is_driven && !drives);
+                assert_eq!(left.back.contains("ua resume"), offers_resume, "{kind:?} {reach:?} {left:?}");
+            }
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ Examples:
   ua calls list --unknown                    list the calls whose outcome is unknown
   ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
     List {
-        /// Only this run: an id, a unique prefix or suffix of one, or `last`
+        /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
         #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
         /// Only calls that were sent and whose outcome is unknown, including skipped ones
@@ -156,7 +156,7 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-/// The calls of a run, or all there are.
+/// The calls of a run and its sub-agents, or all there are.
 async fn listed(home: &Home, run: Option<&str>) -> Result<Vec<CallRecord>, HostError> {
     if run.is_none() && home.is_unused() {
         return Ok(Vec::new());
@@ -165,7 +165,11 @@ async fn listed(home: &Home, run: Option<&str>) -> Result<Vec<CallRecord>, HostE
     let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
     if let Some(name) = run {
         let run = find::run(&store, name).await?;
-        store.calls(&run.run_id, None).await.map_err(|e| fail(&e))
+        let mut calls = Vec::new();
+        for run in ua_host::tree::with_those_below(&store, &run.run_id).await? {
+            calls.extend(store.calls(&run, None).await.map_err(|e| fail(&e))?);
+        }
+        Ok(calls)
     } else {
         let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
         store.find_calls(&all).await.map_err(|e| fail(&e))
@@ -199,7 +203,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 line(&in_a_list(call), 200),
             ]
         };
-        if run.is_some() {
+        if run.is_some() && their_runs.len() < 2 {
             print_table(&crate::listings::CALLS, calls.iter().map(row).collect())?;
         } else {
             // A place in a run says nothing without the run.
@@ -496,8 +500,8 @@ async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) ->
     ));
     if call.status == CallStatus::Running {
         return Err(failure.hint(format!(
-            "its process has ended or is still running: `ua resume {}` finds out, and asks if it cannot",
-            call.run_id
+            "its process has ended or is still running: {} finds out, and asks if it cannot",
+            ua_resume::NextStep::of(&run).who()
         )));
     }
     let outcome = match choice {

@@ -40,10 +40,14 @@ pub(super) async fn end_if_asked(host: &Host, store: &Database, run: &RunId) -> 
 
 /// What nobody knows of a run that was ended, as the end of a sentence.
 pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<String, HostError> {
-    let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-    // A read that was dropped has changed nothing, and is simply made again.
-    let is_in_doubt = |call: &&CallRecord| call.status == CallStatus::Unknown && !call.policy.is_free_read();
-    let count = calls.iter().filter(is_in_doubt).count();
+    // A read that was dropped has changed nothing, and is simply made again. Of a task its sub-agent's calls say what came of it.
+    let is_in_doubt =
+        |call: &&CallRecord| call.status == CallStatus::Unknown && !call.policy.is_free_read() && !call.name.is_task();
+    let mut count = 0;
+    for run in tree::with_those_below(store, &run.run_id).await? {
+        let calls = store.calls(&run, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+        count += calls.iter().filter(is_in_doubt).count();
+    }
     if count == 0 {
         return Ok(String::new());
     }
@@ -83,8 +87,8 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
             run.run_id
         ))
         .hint(format!(
-            "the request to end the run is stored; end that process, then `ua resume {}` ends the run",
-            run.run_id
+            "the request to end the run is stored; end that process, then {} ends the run",
+            ua_resume::NextStep::of(run).who()
         )));
     }
     let fail = |doing: &'static str| move |error| HostError::store(doing, &error);

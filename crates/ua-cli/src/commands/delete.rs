@@ -240,8 +240,8 @@ async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> 
     }
     let (next, stands) = (NextStep::of(run), ua_host::standing::standing(home, store, run).await?);
     Err(HostError::usage(format!("run {id} is {stands}, not finished; nothing was deleted")).hint(format!(
-        "`{}` {}; --force deletes it and its open questions",
-        next.command,
+        "{} {}; --force deletes it and its open questions",
+        next.who(),
         next.does()
     )))
 }

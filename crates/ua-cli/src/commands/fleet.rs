@@ -1,6 +1,6 @@
 //! `ua submit`, `ua worker`, `ua queue` and `ua workers`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -361,7 +361,12 @@ const NAMED: usize = 5;
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
 fn end_at_once() {
     RunLock::mark_ended_at_once();
-    crate::terminal::last_words(|| tell("ended at once; another worker of this machine takes its runs"));
+    crate::terminal::last_words(|| {
+        tell(
+            "ended at once; whether calls that were in flight happened is unknown: `ua queue list` shows the runs, and another worker of this \
+             machine that takes them finds out, or asks you",
+        );
+    });
     std::process::exit(i32::from(INTERRUPTED));
 }
 
@@ -398,6 +403,13 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
         }
         Err(StoreError::NotFound { .. }) => Err(HostError::usage(format!("run {run} is not in the queue"))
             .hint("`ua queue list` shows what is; nothing was changed")),
+        Err(StoreError::Conflict { .. }) if is_without_worker(host, &run).await => {
+            Err(HostError::usage(format!("cannot change the queue: the worker that was running {run} has ended")).hint(
+                format!(
+                    "another worker takes the run, or `ua resume {run}` finishes it here; `ua runs cancel {run}` ends it; nothing was changed"
+                ),
+            ))
+        }
         Err(StoreError::Conflict { .. }) => {
             Err(HostError::usage(format!("cannot change the queue: a worker is running {run}"))
                 .hint(format!("`ua runs cancel {run}` ends the run; `ua workers drain` makes its worker take no more")))
@@ -405,6 +417,15 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
         Err(error) => Err(HostError::store("change the queue", &error)),
     }
 }
+
+/// Whether the worker that holds a run has ended, as far as can be seen.
+async fn is_without_worker(host: &Host, run: &RunId) -> bool {
+    let found = entries(host, MOST_LOOKED_AT).await;
+    found.is_ok_and(|(queue, _)| queue.iter().any(|entry| entry.run_id == *run && entry.state == QueueState::Ready))
+}
+
+/// In so many entries of the queue one is looked for.
+const MOST_LOOKED_AT: u32 = 10_000;
 
 /// The queue as the next worker finds it, and the time that counts for all workers. Whatever shows the queue is made of this: what people
 /// and processes that are no workers did to runs since a worker looked last is no line of the table of the queue.
@@ -416,14 +437,12 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let store = host.home().open_read_only()?;
     let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
     let FleetState { mut queue, workers, .. } = store.fleet_state(most).await.map_err(failed)?;
-    let ended = workers.iter().filter(|worker| ua_runner::has_ended_here(&worker.owner));
-    let ended: BTreeSet<&str> = ended.map(|worker| worker.worker.as_str()).collect();
     let (answered, locks) = (ua_host::tree::answered_runs(&store).await?, host.home().locks());
     for entry in &mut queue {
         let is_held = RunLock::is_held(&locks, &entry.run_id);
         if entry.state == QueueState::Claimed {
             // The next worker that looks finds it so, too.
-            if entry.worker.as_deref().is_some_and(|worker| ended.contains(worker)) && !is_held {
+            if fleet::has_lost_its_worker(entry, &workers) && !is_held {
                 (entry.state, entry.worker) = (QueueState::Ready, None);
                 entry.why = Some("its worker ended; another one takes it".to_owned());
             }

@@ -115,6 +115,9 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         let name = args.run_id.as_deref().unwrap_or("last");
         return super::resume::by_name(host, people, name, &args.launch.options(), Changes::default(), false).await;
     };
+    if !args.check {
+        people.preparing(host.env(), "preparing the job");
+    }
     let people: Arc<dyn People> = Arc::new(people);
     let iterations = args.harness.is_given().then(|| Iterations {
         max: args.harness.max_iterations,

@@ -1,5 +1,6 @@
 //! What `ua runs show` says about where a run comes from and what was forked from it.
 
+use ua_core::CallStatus;
 use ua_store::{RunRecord, RunRecords, is_task};
 
 use crate::ids::short;
@@ -39,11 +40,22 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
         let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));
         out.push_str(&format!("Child          {} ({kind}, {})\n", short(child.run_id.as_str()), child.status));
     }
-    let elsewhere = records.lineage.elsewhere.len();
-    if elsewhere > 0 {
+    // What may have happened there is asked about here before the like is done.
+    let elsewhere = &records.lineage.elsewhere;
+    let done = elsewhere.iter().filter(|call| call.status == CallStatus::Succeeded).count();
+    if done > 0 {
+        let done = ua_core::counted(done, "effect");
+        out.push_str(&format!("Done elsewhere {done}, which this run does not repeat\n"));
+    }
+    let perhaps: Vec<&str> = elsewhere
+        .iter()
+        .filter(|call| call.status != CallStatus::Succeeded)
+        .map(|call| call.call_id.as_str())
+        .collect();
+    if let Some(first) = perhaps.first() {
         out.push_str(&format!(
-            "Done elsewhere {elsewhere}, which this run does not repeat\n",
-            elsewhere = ua_core::counted(elsewhere, "effect")
+            "Perhaps done   {} elsewhere, of which it is not known whether it happened; `ua calls show {first}`\n",
+            ua_core::counted(perhaps.len(), "effect")
         ));
     }
     out

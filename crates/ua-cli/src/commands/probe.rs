@@ -206,17 +206,17 @@ fn unchanged(
     question: Option<&QuestionRecord>,
     apply: bool,
 ) -> String {
-    let run = &call.run_id;
+    let next = ua_resume::NextStep::of(of).who();
     match (question, choice(asked)) {
         (None, _) if of.status.is_terminal() => {
             format!("nothing was changed; the run has ended, and {} records it by hand", by_hand(call, None))
         }
-        (None, _) => format!("nothing was changed; `ua resume {run}` asks the probe itself and acts on its answer"),
+        (None, _) => format!("nothing was changed; {next} asks the probe itself and acts on its answer"),
         (Some(_), Some(_)) => {
-            format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks the probe again")
+            format!("nothing was changed; `--apply` makes it the answer, {next} asks the probe again")
         }
         (Some(_), None) if apply => {
-            format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks the probe again")
+            format!("nothing was changed, because this proves nothing yet; {next} asks the probe again")
         }
         (Some(_), None) => {
             format!("nothing was changed; {} answers by hand", by_hand(call, question))

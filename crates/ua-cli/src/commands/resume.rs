@@ -63,6 +63,7 @@ pub struct ResumeArgs {
 pub(crate) async fn run(host: &Host, args: ResumeArgs) -> Result<u8, HostError> {
     let accept = accept::components(&args.accept)?;
     let people = AtTerminal::new(args.quiet, args.no_input);
+    people.preparing(host.env(), "looking at the run");
     let launch = LaunchOptions { mcp_config: args.mcp_config, pricing: args.pricing, ..LaunchOptions::default() };
     let changes = Changes { accept, budgets: args.budgets.changes()? };
     by_name(host, people, &args.run, &launch, changes, args.take_over).await

@@ -277,6 +277,10 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     if is_gateway(&records.run) {
         return gateway::show_session(&store, &records, &standing).await;
     }
+    // What its sub-agents ask is asked of whoever looks at the run.
+    let mut records = records;
+    records.questions.extend(ua_host::tree::questions_below(&store, &records).await?);
+    let records = records;
     summary::print_text(&ua_host::restart::next_command(home, &records.run), &records, &standing)?;
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.

@@ -108,11 +108,7 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
     if run.status.is_terminal() {
         return shown.then(out);
     }
-    if run.entrypoint == "library" {
-        out.push_str("Resume with    the program that started it\n");
-    } else {
-        out.push_str(&format!("{:<14} {next_command}\n", NextStep::of(run).label()));
-    }
+    out.push_str(&format!("{:<14} {next_command}\n", NextStep::of(run).label()));
     shown.then(out)
 }
 
@@ -139,7 +135,7 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
         if question.run_id == records.run.run_id {
             known.extend(what_helps(&records.run, question));
         }
-        let beside = Beside { known, reach: reach(&records.run, question) };
+        let beside = Beside { known, reach: reach(&records.run, question), ..Beside::default() };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }
     out

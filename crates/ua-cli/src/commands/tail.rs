@@ -16,7 +16,7 @@ use ua_host::home::Home;
 use ua_host::progress;
 use ua_host::standing::standing;
 use ua_report::charged_tokens;
-use ua_resume::Standing;
+use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
@@ -384,8 +384,10 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
     let run = &records.run;
     let (id, headline) = (&run.run_id, super::summary::headline(run, standing));
     let text = match standing {
-        Standing::Crashed | Standing::Interrupted => format!("{headline}; `ua resume {id}` resumes it"),
-        Standing::NotQueued => format!("queued: no process drives it; `ua resume {id}` starts it"),
+        Standing::Crashed | Standing::Interrupted => format!("{headline}; {} resumes it", NextStep::of(run).who()),
+        Standing::NotQueued => {
+            format!("queued: no process drives it; {} starts it", NextStep::of(run).who())
+        }
         Standing::Stored(..)
         | Standing::Ending
         | Standing::Elsewhere(_)

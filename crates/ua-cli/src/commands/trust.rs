@@ -15,7 +15,7 @@ use ua_mcp::Reach;
 use crate::error::{FAILED, HostError, OK};
 use crate::output::{plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
-use crate::prompt::{Left, confirm};
+use crate::prompt::{AtSignal, Left, confirm};
 use crate::view::TrustRow;
 
 /// `ua trust`.
@@ -236,7 +236,7 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
     let left = Left {
         what: "what the servers declare about their tools is ignored, as before".to_owned(),
         back: "`ua trust --trust-annotations` asks again".to_owned(),
-        waits: false,
+        signal: AtSignal::Undone,
     };
     confirm("Trust what they declare about their tools? A tool that wrongly claims to only read is run again if its answer is lost", &left)
         .await

@@ -308,7 +308,7 @@ impl Worker {
         drop(stays);
         self.health.state().is_draining = true;
         if !runs.is_empty() {
-            self.say(&format!("taking no more runs; waiting for {} to stop", runs.len()));
+            self.say(&format!("taking no more runs; waiting for {} to stop", ua_core::counted(runs.len(), "run")));
         }
         while !runs.is_empty() {
             tokio::select! {
@@ -519,7 +519,7 @@ impl Worker {
                 self.say(&match (how, lift) {
                     (RunStatus::WaitingForHuman, _) => format!("run {id} waits for you: `ua questions`"),
                     (RunStatus::Stopped, Some(next)) => {
-                        format!("run {id} is {how}{why}; `{}` {}", next.command, next.does())
+                        format!("run {id} is {how}{why}; {} {}", next.who(), next.does())
                     }
                     (
                         RunStatus::Stopped

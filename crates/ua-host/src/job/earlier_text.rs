@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use ua_core::{CallStatus, RunSpec, RunStatus};
+use ua_resume::NextStep;
 use ua_runner::RunLock;
 use ua_store::{CallRecord, LedgerStore as _, QuestionRecord, RunQuery, RunRecord, Store as _};
 
@@ -74,7 +75,7 @@ fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord]) -> Strin
             let id = &question.question_id;
             (format!(" (question {id})"), format!("`ua answer {id}` answers that first"))
         }
-        None => (String::new(), format!("`ua resume {}` finds out first, or asks you", run.run_id)),
+        None => (String::new(), format!("{} finds out first, or asks you", NextStep::of(run).who())),
     };
     format!(
         "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is unknown{which}; this run may do it \

@@ -7,13 +7,14 @@ use ua_core::{CallId, CallStatus, RunId, RunSpec, RunStatus, RunStop};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
-    CallRecord, CallsOf, FleetStore as _, LedgerStore as _, QueueEntry, QueueState, RunQuery, RunRecord, Store as _,
-    stored_name,
+    CallRecord, CallsOf, FleetStore as _, LedgerStore as _, QuestionKind, QueueEntry, QueueState, RunQuery, RunRecord,
+    RunStore as _, Store as _, stored_name,
 };
 
 use super::{Fate, JobRequest};
 use crate::Database;
 use crate::error::HostError;
+use crate::fleet::has_lost_its_worker;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::restart;
@@ -97,7 +98,7 @@ impl Candidate {
             Fate::Queued(_, entry) if entry.state == QueueState::Claimed => {
                 format!("is with a worker of the queue `{}`", entry.options.queue)
             }
-            Fate::Queued(_, entry) => format!("is in the queue `{}`", entry.options.queue),
+            Fate::Queued(_, entry) => format!("is in the queue `{}`{doubt}", entry.options.queue),
             Fate::AtWork(_) => "is being worked on by another process".to_owned(),
             Fate::Left(_)
             | Fate::Start { .. }
@@ -136,7 +137,16 @@ pub(super) async fn unfinished(
         }
         let id = run.run_id.clone();
         if let Some(fate) = stands(host, store, run, launch).await? {
-            let is_left = matches!(fate, Fate::Left(_) | Fate::Elsewhere(..));
+            let is_left = match &fate {
+                Fate::Left(_) | Fate::Elsewhere(..) => true,
+                Fate::Queued(_, entry) => entry.state != QueueState::Claimed,
+                Fate::AtWork(_)
+                | Fate::Start { .. }
+                | Fate::Named(_)
+                | Fate::Done(_)
+                | Fate::Taken(_)
+                | Fate::InDoubt(..) => false,
+            };
             let is_in_doubt = is_left && is_in_doubt(store, &id, head.turn_index).await?;
             found.push(Candidate { fate, is_in_doubt });
         }
@@ -180,7 +190,9 @@ async fn left_in_doubt(store: &Database, run: &RunId) -> Result<Option<CallId>, 
     let below = tree::runs_below(store, run).await?;
     for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
         let calls = store.calls(id, None).await.map_err(|e| HostError::store("look for calls in doubt", &e))?;
-        let is_in_doubt = |call: &&CallRecord| call.status == CallStatus::Unknown && call.policy.class.has_effect();
+        let is_in_doubt = |call: &&CallRecord| {
+            call.status == CallStatus::Unknown && call.policy.class.has_effect() && !call.name.is_task()
+        };
         if let Some(call) = calls.iter().find(is_in_doubt) {
             return Ok(Some(call.call_id.clone()));
         }
@@ -211,6 +223,10 @@ async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) 
         return Ok(None);
     }
     let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+    let entry = match entry {
+        Some(entry) if place.is_none() => Some(as_the_next_worker_finds_it(store, entry).await?),
+        other => other,
+    };
     Ok(match (entry, place) {
         (Some(entry), None) if !is_theirs => Some(Fate::Queued(run, Box::new(entry))),
         (Some(entry), Some(_)) => Some(Fate::Queued(run, Box::new(entry))),
@@ -221,14 +237,49 @@ async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) 
     })
 }
 
-/// Whether the open turn of a run has a call with an effect that was sent, and of which nothing came back.
+/// An entry of the queue whose run nobody drives here: one whose worker has ended is there to be taken.
+async fn as_the_next_worker_finds_it(store: &Database, entry: QueueEntry) -> Result<QueueEntry, HostError> {
+    if entry.state != QueueState::Claimed {
+        return Ok(entry);
+    }
+    let workers = store.fleet_state(0).await.map_err(|e| HostError::store("read the workers", &e))?.workers;
+    let state = if has_lost_its_worker(&entry, &workers) { QueueState::Ready } else { entry.state };
+    Ok(QueueEntry { state, ..entry })
+}
+
+/// Whether the open turn of a run, or of one of its sub-agents, has a call with an effect that was sent, and of which nothing came back. Of a task its
+/// sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt.
 async fn is_in_doubt(store: &Database, run: &RunId, committed: u32) -> Result<bool, HostError> {
-    let calls = store.calls_of(CallsOf::Run(run.clone(), Some(committed.saturating_add(1)))).await;
-    let calls = calls.map_err(|e| HostError::store("look for calls in doubt", &e))?;
-    let was_sent = |call: &CallRecord| {
-        matches!(call.status, CallStatus::Running | CallStatus::Unknown) && call.policy.class.has_effect()
-    };
-    Ok(calls.iter().any(was_sent))
+    let below = tree::runs_below(store, run).await?;
+    let below = below.iter().filter(|child| !child.status.is_terminal()).map(|child| (&child.run_id, child.turn_index));
+    for (run, committed) in std::iter::once((run, committed)).chain(below) {
+        let calls = store.calls_of(CallsOf::Run(run.clone(), Some(committed.saturating_add(1)))).await;
+        let calls = calls.map_err(|e| HostError::store("look for calls in doubt", &e))?;
+        let asking = store.open_questions(Some(run)).await.map_err(|e| HostError::store("read the questions", &e))?;
+        let asks = |call: &CallRecord| {
+            asking.iter().any(|question| {
+                question.kind == QuestionKind::Elicitation
+                    && !question.waits_on_its_connection()
+                    && question.call_id.as_ref() == Some(&call.call_id)
+            })
+        };
+        let was_sent = |call: &CallRecord| {
+            let is_open = match call.status {
+                CallStatus::Running => !asks(call),
+                CallStatus::Unknown => true,
+                CallStatus::Prepared
+                | CallStatus::Succeeded
+                | CallStatus::FailedDefinite
+                | CallStatus::FailedReported
+                | CallStatus::Cancelled => false,
+            };
+            is_open && call.policy.class.has_effect() && !call.name.is_task()
+        };
+        if calls.iter().any(was_sent) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a run is in nobody's way: its provider refused its first request, so nothing happened, and it gets further as another run only, or the
@@ -335,12 +386,21 @@ fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
 fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEntry) -> HostError {
     let (id, queue) = (&run.run_id, &entry.options.queue);
     let resume = restart::next_command(host.home(), run);
+    let is_begun = run.status == RunStatus::Running;
     let (how, then) = match (entry.state, request.for_queue) {
         (QueueState::Claimed, _) => (
             format!("is with a worker of the queue `{queue}`"),
             format!(
                 "`ua runs tail {id}` follows it, and if that worker is gone, another one takes it, or `{resume}` here"
             ),
+        ),
+        (QueueState::Ready | QueueState::Parked, for_queue) if is_begun => (
+            format!("was left by a process that ended, and is in the queue `{queue}`"),
+            if for_queue {
+                "the next worker (`ua worker`) takes it, and `ua queue list` shows it".to_owned()
+            } else {
+                format!("the next worker (`ua worker`) takes it, or `{resume}` finishes it here")
+            },
         ),
         (QueueState::Ready | QueueState::Parked, true) => (
             format!("is already in the queue `{queue}`"),
@@ -368,19 +428,19 @@ fn unfinished_run(
     let next = NextStep::of(run);
     let does = next.does();
     let (resume, does) = if request.for_queue && next.is_resume() {
-        (format!("ua submit --run {id}"), "makes a worker finish it")
+        (format!("`ua submit --run {id}`"), "makes a worker finish it")
     } else if !next.is_resume() && !launch.asks_like(&run.launch) {
         // The model that is asked for now is the one to continue with.
         let (provider, model) = launch.model();
-        (format!("ua fork {id} --provider {provider} --model {model}"), does)
+        (format!("`ua fork {id} --provider {provider} --model {model}`"), does)
     } else {
-        (next.command, does)
+        (next.who(), does)
     };
     let resume = host.home().commands().complete(&resume).into_owned();
     let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
-        format!("`ua questions --run {id}` shows what it asks; once that is answered, `{resume}` {does}")
+        format!("`ua questions --run {id}` shows what it asks; once that is answered, {resume} {does}")
     } else {
-        format!("`{resume}` {does}")
+        format!("{resume} {does}")
     };
     refused(request, run, "unfinished_run", &left_as(run, standing), &finish, Another::After)
 }

@@ -10,6 +10,7 @@ use ua_store::{
 };
 
 use crate::export::{RunExport, lineage_line, rule_in_words};
+use crate::sub_agents::SubAgentLine;
 use ua_evidence::call_line::{external_id, own_success, reply_text};
 use ua_evidence::quote::{clean, stored_name};
 use ua_evidence::verdict::Verdict;
@@ -42,7 +43,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
     let texts = 2 * shown.calls.len() + shown.turns.len();
     let limit = (ALL_TEXTS / texts.max(1)).clamp(SHORTEST_TEXT, LONGEST_TEXT);
     let index = Index::of(export);
-    json!({
+    let mut page = json!({
         "program": export.program,
         "written_at": export.written_at.as_millis(),
         "run": run(export),
@@ -119,7 +120,24 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "files": export.artifacts.map_or(0, |files| files.len().saturating_sub(FILES)),
             "text_limit": limit,
         },
-    })
+    });
+    if let Some(below) = sub_agents(records) {
+        page["sub_agents"] = json!(below);
+    }
+    page
+}
+
+/// What sub-agents did outside, which the run did by them; nothing of a run without any.
+fn sub_agents(records: &RunRecords) -> Option<Vec<Value>> {
+    let lines = SubAgentLine::all(records);
+    let shown = lines.iter().filter(|line| !line.effects.is_empty()).map(|line| {
+        let effects = line.effects.iter().map(|effect| {
+            let id = effect.external_id.as_deref().map(clean);
+            json!({"tool": clean(&effect.tool), "call_id": effect.call_id, "happened": effect.happened(), "external": id})
+        });
+        json!({"run_id": line.run_id, "about": excerpt(&line.description, 200), "effects": effects.collect::<Vec<_>>()})
+    });
+    (!lines.is_empty()).then(|| shown.collect())
 }
 
 /// The first `limit` characters of a foreign text, with what hides made visible. Only what is shown is looked at.
@@ -328,7 +346,8 @@ fn next(export: &RunExport<'_>) -> Option<String> {
     let run = &export.records.run;
     let is_asked = run.status == RunStatus::WaitingForHuman && !is_gateway(run) && !is_task(run);
     let has_one = export.standing.waits_for_a_resume() || is_asked;
-    has_one.then(|| export.commands.complete(&NextStep::of(run).command).into_owned())
+    let next = has_one.then(|| NextStep::of(run))?;
+    Some(export.commands.complete(next.command()?).into_owned())
 }
 
 fn run(export: &RunExport<'_>) -> Value {

@@ -371,11 +371,14 @@ function outcome() {
       data.left_out.files ? el('p', { class: 'notice' }, many(data.left_out.files, 'more file') + ' left out.') : null));
   }
   const effects = data.calls.filter((call) => isEffect(call) && call.class !== 'read_only');
-  if (effects.length) {
+  const below = data.sub_agents || [];
+  if (effects.length || below.length) {
     const shown = effects.slice(-60);
     cards.push(el('div', { class: 'card' }, el('h2', null, 'What it did outside'), shown.length < effects.length ? el('p', { class: 'sub' }, 'The newest ' + shown.length + ' of ' + number(effects.length) + '.') : null,
       el('ul', { class: 'rows' }, shown.map((call) => el('li', null, el('span', { class: 'mark ' + (CALL_TONE[call.status] === 'ok' ? 'ok' : isFailed(call) ? 'bad' : 'wait') }, GLYPH[call.status]),
-        el('div', null, jump(call), call.effect && [' ', el('span', { class: 'tag' }, call.effect)], el('div', { class: 'sub' }, call.verdict, call.evidence && ' · ' + call.evidence, call.external && [' · id ', el('code', null, call.external)])))))));
+        el('div', null, jump(call), call.effect && [' ', el('span', { class: 'tag' }, call.effect)], el('div', { class: 'sub' }, call.verdict, call.evidence && ' · ' + call.evidence, call.external && [' · id ', el('code', null, call.external)]))))),
+      below.map((child) => [el('p', { class: 'sub' }, 'By the sub-agent “' + child.about + '” (', el('code', null, child.run_id), ')'),
+        el('ul', { class: 'rows' }, child.effects.map((effect) => el('li', null, el('span', { class: 'mark ' + (effect.happened === 'done' ? 'ok' : 'wait') }, '↳'), el('div', null, el('code', { title: effect.call_id }, effect.tool), el('div', { class: 'sub' }, effect.happened, effect.external && [' · id ', el('code', null, effect.external)])))))])));
   }
   const closed = data.questions.filter((record) => record.status !== 'open');
   if (closed.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Questions answered'), closed.map((record) => question(record))));

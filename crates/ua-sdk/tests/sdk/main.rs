@@ -27,7 +27,7 @@ fn model(turns: &Value) -> Model {
 fn invoices(turns: &Value, sent: &Arc<AtomicUsize>) -> Step {
     let sent = sent.clone();
     let send = tool("send_invoice", "Sends an invoice.", async move |call: Call, invoice: Invoice| {
-        assert!(!call.key().is_empty());
+        assert!(!call.key().is_empty() && !call.run().is_empty());
         sent.fetch_add(1, Ordering::SeqCst);
         Ok::<_, Failure>(json!({"sent": invoice.order}))
     });
@@ -258,9 +258,36 @@ async fn changed_tools_stop_a_run_until_the_program_accepts_them() {
     assert!(matches!(&stopped, Outcome::Stopped { detail, .. } if detail.contains("send_invoice")), "{stopped:?}");
     let refused = runs.run_accepting(&changed, "november", &[Component::Model]).await.unwrap_err().to_string();
     assert!(refused.contains("Runs::fork"), "{refused}");
-    let outcome = runs.run_accepting(&changed, "november", &[Component::Tools]).await.unwrap();
+    let refused = runs.stream_accepting(&changed, "november", &[Component::Model]).outcome().await.unwrap_err();
+    assert!(refused.to_string().contains("Runs::fork"), "{refused}");
+    let outcome = runs.stream_accepting(&changed, "november", &[Component::Tools]).outcome().await.unwrap();
     assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
     assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+/// A step is used under many ids: its tool finds the folder of the run that calls it, so each run has its own file.
+#[tokio::test]
+async fn a_tool_writes_into_the_folder_of_the_run_that_calls_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let there = runs.clone();
+    let write = tool("write_page", "Writes the page.", async move |call: Call, (): ()| {
+        let file = there.workspace(call.run())?.join("page.html");
+        std::fs::write(file, call.run())?;
+        Ok::<_, Failure>("Written.")
+    });
+    let turns = json!([{"tools": [{"name": "mcp__program__write_page", "input": {}}]}, {"text": "Done."}]);
+    let step = Step::new("page")
+        .model(model(&turns))
+        .tool(write.local())
+        .stop_when(serde_json::from_value(json!({"artifact": "page.html"})).unwrap())
+        .input("Write the page.");
+    for id in ["first", "second"] {
+        let outcome = runs.run(&step, id).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+        let file = runs.workspace(id).unwrap().join("page.html");
+        assert_eq!(std::fs::read_to_string(file).unwrap(), id);
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! No string that a person may read has a word of this project's own making in it: `private_words.txt` lists them, with the standard term.
 //!
 //! Looked at is every string in the sources of the crates that write for people, but for tests and for what only models read, and the README
-//! with the pages of the guide. The help has a test of its own in `ua-cli`, with the same list.
+//! with the pages of the guide and the rustdoc of the library. The help has a test of its own in `ua-cli`, with the same list.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -155,6 +155,29 @@ fn no_page_for_readers_has_a_private_word() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The first page that whoever uses the library reads.
+#[test]
+fn no_page_of_the_library_has_a_private_word() {
+    let mut files = Vec::new();
+    sources(&workspace_root().join("crates/ua-sdk/src"), &mut files);
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let is_doc = |line: &&str| line.starts_with("///") || line.starts_with("//!");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for block in lines.split(|line| !is_doc(&line)).filter(|block| !block.is_empty()) {
+            looked_at += 1;
+            let block: Vec<&str> = block.iter().map(|line| line.trim_start_matches(['/', '!'])).collect();
+            let block = block.join(" ");
+            let found = found_in(&block).into_iter();
+            wrong
+                .extend(found.map(|(word, standard)| format!("{}: `{word}` is `{standard}`: {block}", file.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(looked_at > 100, "{looked_at} blocks: the sources are not read right");
 }
 
 #[test]

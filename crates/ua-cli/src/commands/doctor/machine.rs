@@ -10,7 +10,7 @@ use ua_host::Settings;
 use ua_host::home::Home;
 use ua_host::standing::standings;
 use ua_mcp::LockDir;
-use ua_resume::shell_word;
+use ua_resume::{NextStep, shell_word};
 use ua_runner::RunLock;
 use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store};
 use ua_store_sqlite::{Suitability, filesystem_of};
@@ -278,7 +278,7 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
         findings.warn(
             "dead owner",
             format!("the process that drove run {} has ended", run.run_id),
-            format!("`ua resume {}` resumes it", run.run_id),
+            format!("{} resumes it", NextStep::who_resumes(&run.run_id, &run.run_mode)),
         );
     }
     // What is finished has nobody who would have to end anything: only of the others is it looked for, since each look reads a folder.
@@ -294,7 +294,10 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
                 findings.warn(
                     "tool locks",
                     format!("run {} left locks of {}", run.run_id, names.into_iter().collect::<Vec<_>>().join(", ")),
-                    format!("`ua resume {}` ends what is left of them before anything is sent", run.run_id),
+                    format!(
+                        "{} ends what is left of them before anything is sent",
+                        NextStep::who_resumes(&run.run_id, &run.run_mode)
+                    ),
                 );
                 servers += 1;
             }
