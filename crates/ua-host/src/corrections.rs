@@ -95,6 +95,18 @@ pub async fn correct(
     call: &CallRecord,
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
+    if said.outcome == CorrectedTo::NotHappened
+        && let Some(by) = ua_runner::made_by_another(store, call).await.map_err(|e| recall_failed(&e))?
+    {
+        let (id, run) = (&call.call_id, &call.run_id);
+        return Err(HostError::usage(format!(
+            "call {id} was never sent itself; what effects.log knows is call {} of run {}, which this database does not have",
+            by.call, by.run
+        ))
+        .hint(format!(
+            "`ua resume {run}` asks whether that one did what this call is to do; if it did, `--as happened` records it here"
+        )));
+    }
     // Whatever is decided here, that it was sent is true.
     let call = &ua_runner::recall_one(store, &call.call_id).await.map_err(|e| recall_failed(&e))?;
     check(call, &said)?;

@@ -1,9 +1,10 @@
 //! How a run is started: provider, model, configuration and policies, found once and stored with the run.
 
 mod known;
+mod named_policies;
 mod script;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,6 +102,9 @@ pub struct Launch {
     pub(crate) accepted_servers: Option<Value>,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
+    /// What those of the command line were when they were named, as digests. `None` of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    known_policies: Option<BTreeMap<PathBuf, String>>,
     /// Policy files of the job, which are weaker than the user's own. `None` of an older version.
     #[serde(default)]
     job_policies: Option<Vec<PathBuf>>,
@@ -239,6 +243,7 @@ impl Launch {
             mcp_config_is_found: configured.mcp_config_is_found,
             mcp_config: configured.mcp_config,
             policies: configured.policies,
+            known_policies: None,
             job_dir,
             allow_private_addresses: configured.allow_private_addresses,
             pricing: configured.pricing,
@@ -250,6 +255,7 @@ impl Launch {
             provider,
         };
         launch.know_servers(settings, spec);
+        launch.know_policies(settings);
         Ok(launch)
     }
 
@@ -286,6 +292,7 @@ impl Launch {
                 options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(policies::configured(settings)?);
+            self.know_policies(settings);
             self.job_policies = Some(spec.policies.iter().map(|file| self.job_dir.join(file)).collect());
         }
         self.allow_private_addresses |= options.allow_private_addresses;
@@ -637,6 +644,7 @@ impl Launch {
             mcp_config: None,
             mcp_config_is_found: false,
             policies: Vec::new(),
+            known_policies: None,
             job_policies: None,
             folder: None,
             known_servers: None,

@@ -18,6 +18,9 @@ pub fn correct_call(call: &CallRecord, correction: Correction, is_idle: bool) ->
         (raw, settlement)
     });
     let seen = (call.status, call.attempt);
+    // What was done stays done, whatever was said of it between: a person who left it first and says later that it did not happen says it of that.
+    let was_done = call.correction.as_ref().is_some_and(Correction::was_done);
+    let correction = Correction { was_answered: correction.was_answered || was_done, ..correction };
     CorrectCall { call_id: call.call_id.clone(), seen, correction, receipt, is_idle }
 }
 

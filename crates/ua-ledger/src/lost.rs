@@ -6,9 +6,10 @@
 //! than was lost.
 //! Proved by: the tests of `ua_store::recall_lost`, `identity::lost`, the simulation.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use ua_core::{IdempotencyKey, OnScopeConflict};
+use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnScopeConflict};
 use ua_store::{CallRecord, LedgerStore as _, Lost, RecallCall, recall_lost, rules};
 
 use crate::admission::Facts;
@@ -29,19 +30,51 @@ impl Ledger {
         call.policy.class.has_effect() && !self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// What puts a call that may be sent in doubt, where it may be what was lost. What may be made as often as a model asks for it is not asked about.
+    /// What puts a call that may be sent in doubt, where it may be what was lost. What a policy allows in other words is asked about in the same ones
+    /// alone, where those say what the effect is; what may be made as often as a model asks for it is not asked about.
     pub(crate) fn lost_like(&self, call: &CallRecord, facts: &Facts) -> Option<RecallCall> {
-        let is_once = self.config.no_duplicate_external_actions
-            && call.policy.class.has_effect()
-            && call.policy.on_scope_conflict != OnScopeConflict::Allow;
+        let says_what = facts.are_by_content(call) && !call.policy.kind_is_guessed;
+        let is_once = |recall: &RecallCall| {
+            let is_once_in_any = call.policy.on_scope_conflict != OnScopeConflict::Allow;
+            let is_once = |in_same_words| is_once_in_any || (in_same_words && says_what);
+            self.config.no_duplicate_external_actions
+                && call.policy.class.has_effect()
+                && recall.attempts.iter().all(|line| line.made_by.as_ref().is_none_or(|it| is_once(it.in_same_words)))
+        };
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key_in_own_place(&self.lineage, call);
-        let mut recall = recall_lost(call, facts.scope.as_ref(), &lost, key).filter(|_| is_once)?;
-        // What it would send is shown to whoever is asked, and is what goes out on their word.
+        let mut recall = recall_lost(call, facts.scope.as_ref(), &lost, key).filter(is_once)?;
+        let now = self.env.now();
         for attempt in recall.attempts.iter_mut().filter(|attempt| attempt.made_by.is_some()) {
+            // What it would send is shown to whoever is asked, and is what goes out on their word.
             attempt.file_digests = Some(facts.files.digests());
+            // Whoever sent it is gone by now, whatever a clock said then that was set back since: nobody waits until it says so again.
+            attempt.sent_at = attempt.sent_at.min(now);
+            attempt.at = attempt.at.min(now);
         }
         Some(recall)
+    }
+
+    /// How many effects of the kind of `call` were lost: they count towards what a job allows, as what happened or may have happened does. One in whose
+    /// place a call stands counts as that call.
+    pub(crate) fn lost_effects(&self, call: &CallRecord) -> u32 {
+        let Some(kind) = &call.policy.effect_kind else { return 0 };
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_one = |lost: &&Lost| {
+            let (known, stands) = (&lost.known, lost.was_suspected || lost.was_recalled);
+            let is_refuted = known.correction.as_ref().is_some_and(|word| word.outcome == CorrectedTo::NotHappened);
+            let is_none = known.did_nothing() || known.status == CallStatus::Cancelled.as_str();
+            // A scope begins with the kind; what could not be looked at has none.
+            let is_of_kind = match &known.scope {
+                Some(scope) => scope.split(' ').next() == Some(kind.as_str()),
+                None => known.tool == call.name.raw,
+            };
+            let is_another = known.tool_call_id.as_deref() != Some(call.call_id.as_str());
+            known.attempt > 0 && is_another && is_of_kind && !stands && !is_refuted && !is_none
+        };
+        let calls: BTreeSet<&str> =
+            lost.iter().filter(is_one).filter_map(|it| it.known.tool_call_id.as_deref()).collect();
+        u32::try_from(calls.len()).unwrap_or(u32::MAX)
     }
 
     /// Stores that a call is in doubt for what was lost, which is asked about no more.
@@ -55,12 +88,34 @@ impl Ledger {
             of == Some(id.as_str()) || made_by.as_ref().is_some_and(|made_by| of == Some(made_by.call.as_str()))
         };
         let in_other_words = made_by.as_ref().is_some_and(|made_by| !made_by.in_same_words);
-        if in_other_words {
-            lost.iter_mut().filter(|lost| is_it(lost)).for_each(|lost| lost.was_suspected = true);
-        } else {
-            lost.retain(|lost| !is_it(lost));
+        for lost in lost.iter_mut().filter(|lost| is_it(lost)) {
+            lost.was_suspected |= in_other_words;
+            lost.was_recalled |= !in_other_words;
         }
         Ok(())
+    }
+
+    /// The keys of what was lost, for a call that may be sent under a new one.
+    pub(crate) fn lost_keys(&self, call: &CallRecord) -> Option<LostKeys> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let used_up: BTreeSet<String> = lost.iter().filter_map(Lost::used_up).map(str::to_owned).collect();
+        (!used_up.is_empty()).then(|| LostKeys { used_up, own: key_in_own_place(&self.lineage, call) })
+    }
+}
+
+/// The keys under which calls were answered that the database does not have: whoever answered would do nothing under them again, whether or not a
+/// person has undone since what was done.
+#[derive(Debug, Clone)]
+pub(crate) struct LostKeys {
+    pub(crate) used_up: BTreeSet<String>,
+    /// One that nobody got.
+    pub(crate) own: IdempotencyKey,
+}
+
+impl LostKeys {
+    /// The key for a call that would be sent under `key`.
+    pub(crate) fn instead_of(&self, key: IdempotencyKey) -> IdempotencyKey {
+        if self.used_up.contains(key.as_str()) { self.own.clone() } else { key }
     }
 }
 

@@ -205,10 +205,17 @@ pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, ru
     };
     // Whatever would have been asked or refused before it goes out, for the first time or once more, has been by now; what is open is whether a call
     // that the database does not have did it since.
-    match &view.lost {
-        Some(recall) if matches!(decision.verdict, Verdict::Start { .. }) => Verdict::Recall(recall).into(),
-        Some(_) | None => decision,
+    let Decision { verdict: Verdict::Start { key, ends_doubt, approved_by, replay }, closes } = decision else {
+        return decision;
+    };
+    if let Some(recall) = &view.lost {
+        return Verdict::Recall(recall).into();
     }
+    let key = match &view.lost_keys {
+        Some(lost) => lost.instead_of(key),
+        None => key,
+    };
+    Decision { verdict: Verdict::Start { key, ends_doubt, approved_by, replay }, closes }
 }
 
 /// A person's word that a call happened, as evidence.

@@ -18,6 +18,7 @@ use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
+use crate::lost::LostKeys;
 use crate::people::Named;
 use crate::related::RelatedCalls;
 use crate::rules::{Rules, never_left};
@@ -41,6 +42,8 @@ pub(crate) struct View {
     pub(crate) forgotten: Option<Related>,
     /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that may be sent.
     pub(crate) lost: Option<RecallCall>,
+    /// Keys that are not used once more; of calls that may be sent under a new one.
+    pub(crate) lost_keys: Option<LostKeys>,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
     /// The call with the same effect under whose key it would be sent, had no person put its record right: the other side may know that key.
@@ -62,7 +65,7 @@ pub(crate) struct View {
 pub(crate) struct Twin {
     /// The call.
     pub(crate) call: CallRecord,
-    /// It is being sent for a run of the same tree, and its tool asks nobody for anything: its receipt is worth waiting for.
+    /// It is being sent, or about to be decided about, for a run of the same tree, and nobody is asked for anything: its receipt is worth waiting for.
     pub(crate) is_under_way_beside: bool,
     /// What it did it did in another place, or as another account, than the call would: its receipt says nothing about that one.
     pub(crate) is_elsewhere: bool,
@@ -80,6 +83,7 @@ impl View {
             relations: Relations::default(),
             forgotten: None,
             lost: None,
+            lost_keys: None,
             twin: None,
             in_place_of: None,
             known: Named::default(),
@@ -140,6 +144,7 @@ impl Ledger {
                 let (around, in_place_of) = self.around(id, facts, key).await?;
                 view.in_place_of = in_place_of;
                 view.lost = self.lost_like(&view.call, facts);
+                view.lost_keys = self.lost_keys(&view.call);
                 if let Some(holder) = around.holder {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
@@ -158,6 +163,7 @@ impl Ledger {
                 }
                 view.call = around.call;
                 view.lost = self.lost_like(&view.call, facts);
+                view.lost_keys = self.lost_keys(&view.call);
                 view.questions = around.question.into_iter().collect();
                 // It asks about another place than the call would go to now: what was said about that one counts.
                 if view.pending().is_some_and(|asked| asked.answer.is_none() && !Rules::showed_place_of(facts, asked)) {
@@ -277,7 +283,9 @@ impl Ledger {
     }
 
     async fn as_twin(&self, call: &CallRecord, twin: CallRecord, facts: &Facts) -> Result<Twin, LedgerError> {
-        let is_under_way = twin.doubt.is_none() && self.is_under_way(&twin.call_id).await?;
+        // One that is sent again under its key has its answer soon, and so does one that its own run is about to decide about.
+        let is_under_way = self.is_under_way(&twin.call_id).await?
+            || (twin.run_id != call.run_id && !facts.has_waited && self.is_to_be_recovered(&twin.call_id).await?);
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
         let attempts = self.attempts(&twin.call_id).await?;
         let newest = attempts.iter().rev().find(|attempt| !never_left(attempt));

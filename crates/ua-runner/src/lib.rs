@@ -79,7 +79,7 @@ pub use machine::{
     Command, Conclusion, Event, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
     UnexpectedEvent, Word,
 };
-pub use past::{PastError, PastKnown, accept as accept_forgotten, recall_one, recalled};
+pub use past::{PastError, PastKnown, accept as accept_forgotten, made_by_another, recall_one, recalled};
 pub use patience::NoWaiting;
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use ua_core::{CallId, CallStatus, FailureClass, RunId, Timestamp};
 use ua_ledger::{Lineage, key_in_own_place};
 use ua_store::{
-    CallRecord, Forgotten, LedgerStore as _, Lost, RecallCall, RunRecord, Store, StoreError, recall_lost, recall_of,
-    rules,
+    CallRecord, Forgotten, LedgerStore as _, Lost, MadeBy, RecallCall, RunRecord, Store, StoreError, recall_lost,
+    recall_of, rules,
 };
 
 /// Proof that the database was compared with what is known beside it, and lacks nothing about the family of one run but what a person accepted; or
@@ -73,7 +73,7 @@ async fn recall_among(store: &dyn Store, forgotten: &[Forgotten], is_to_end: boo
             Err(StoreError::NotFound { .. }) => continue,
             Err(error) => return Err(error),
         };
-        let Some(recall) = recall_of(&call, forgotten) else { continue };
+        let Some(recall) = recall_of(&call, &store.attempts(&id).await?, forgotten) else { continue };
         match store.recall_call(recall).await {
             // The record of the call that has its key speaks against a repeat.
             Ok(_) | Err(StoreError::KeyTaken { .. }) => {}
@@ -112,10 +112,10 @@ async fn without_call(store: &dyn Store, lost: Vec<Lost>) -> Result<Vec<Lost>, S
 /// and of its family: a person who speaks of this one may mean that.
 async fn recall_for(store: &dyn Store, call: &CallRecord) -> Result<Option<RecallCall>, StoreError> {
     let forgotten = store.forgotten(&call.run_id).await?;
-    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| Lost { known, was_suspected: false }).collect();
+    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| lost_now(known)).collect();
     lost.extend(store.lost(&call.run_id).await?);
     let known: Vec<Forgotten> = lost.iter().map(|lost| lost.known.clone()).collect();
-    let own = recall_of(call, &known);
+    let own = recall_of(call, &store.attempts(&call.call_id).await?, &known);
     if own.is_some() || call.status != CallStatus::Prepared {
         return Ok(own);
     }
@@ -124,6 +124,10 @@ async fn recall_for(store: &dyn Store, call: &CallRecord) -> Result<Option<Recal
         Lineage { database: store.database_id().await?, root: call.root_run_id.clone(), mark: run.lineage_mark };
     let key = key_in_own_place(&lineage, call);
     Ok(recall_lost(call, call.scope.as_ref(), &without_call(store, lost).await?, key))
+}
+
+fn lost_now(known: Forgotten) -> Lost {
+    Lost { known, was_suspected: false, was_recalled: false }
 }
 
 /// What is known of `call` beside its database as well.
@@ -140,6 +144,17 @@ pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
         Err(_) if speaks_against_a_repeat(&call) => Ok(call),
         Err(error) => Err(error),
     }
+}
+
+/// The call that the database does not have and in whose place a call that was never sent would stand, if a person spoke of it now.
+///
+/// # Errors
+/// Those of the store.
+pub async fn made_by_another(store: &dyn Store, call: &CallRecord) -> Result<Option<MadeBy>, StoreError> {
+    if call.status != CallStatus::Prepared {
+        return Ok(None);
+    }
+    Ok(recall_for(store, call).await?.and_then(|recall| recall.attempts.into_iter().next()?.made_by))
 }
 
 /// Stores what is known of a call beside its database; the call as it is then.

@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
-use ua_store::{AttemptRecord, Correction, Forgotten, Lost, StoreError, rules};
+use ua_store::{AttemptRecord, Correction, Forgotten, KnownBy, Lost, StoreError, rules};
 
 use crate::column::Columns;
 use crate::db::Db;
@@ -26,11 +26,12 @@ fn is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
         return word_is_news(known, db);
     }
     let Some(call) = known.tool_call_id.as_ref().and_then(|call| CallId::parse(call).ok()) else { return Ok(false) };
-    let sql = "SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1";
-    let newest: Option<u32> = db.connection.prepare_cached(sql)?.query_row([call.as_str()], |row| row.get(0))?;
-    let Some(newest) = newest.filter(|newest| *newest >= known.attempt) else { return Ok(true) };
-    if newest > known.attempt {
-        return Ok(false);
+    let attempts = started(db, &call)?;
+    match known.known_by(&attempts) {
+        KnownBy::Nothing => return Ok(true),
+        KnownBy::Another => return Ok(!known.did_nothing()),
+        KnownBy::Attempt(own) if attempts.iter().any(|other| other.attempt > own.attempt) => return Ok(false),
+        KnownBy::Attempt(_) => {}
     }
     // Of the call only what is compared: each line of the log asks.
     let sql = "SELECT tool_call_id, status, correction_json FROM tool_calls WHERE tool_call_id = ?1";
@@ -39,11 +40,30 @@ fn is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
         Ok((column.get::<String>("status")?, column.opt_json::<Correction>("correction_json")?))
     })?;
     let Some((status, correction)) = stored else { return Ok(true) };
-    let is_open = |status: &str| matches!(status, "running" | "unknown");
-    let knows_no_end = is_open(&status) && !is_open(&known.status);
+    let knows_no_end = matches!(status.as_str(), "running" | "unknown") && known.has_ended();
     let word = known.correction.as_ref();
     let lacks_a_word = word.is_some_and(|word| correction.is_none_or(|stored| stored.at < word.at));
     Ok(knows_no_end || lacks_a_word)
+}
+
+/// The attempts of a call, as far as it matters which they are: each line of the log asks.
+fn started(db: &Db<'_>, call: &CallId) -> Result<Vec<AttemptRecord>, DbError> {
+    let sql = "SELECT tool_call_id, attempt, started_at, detail FROM tool_attempts WHERE tool_call_id = ?1";
+    db.rows(sql, [call.as_str()], |row| {
+        let column = Columns::new(row, "attempts of effects.log", "tool_call_id");
+        Ok(AttemptRecord {
+            call_id: call.clone(),
+            attempt: column.int("attempt")?,
+            epoch: 0,
+            server_generation: None,
+            destination: None,
+            started_at: column.at("started_at")?,
+            ended_at: None,
+            outcome: None,
+            detail: column.get("detail")?,
+            handle: None,
+        })
+    })
 }
 
 fn word_is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
@@ -71,7 +91,7 @@ struct Line {
 }
 
 /// What a log says about one database.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Mirror {
     /// The newest line about each attempt and each word.
     newest: BTreeMap<String, Forgotten>,
@@ -156,6 +176,8 @@ impl Mirror {
         let sent_at = before.as_ref().or(done.as_ref()).and_then(|before| before.first_at.clone());
         let is_first = || (line.attempt > 0).then(|| line.at.clone());
         line.answered = line.was_answered() || before.as_ref().or(done.as_ref()).is_some_and(Forgotten::was_answered);
+        let has_start = before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_from_its_start);
+        line.is_from_its_start = begins || has_start;
         line.first_at = sent_at.filter(|_| !begins).or_else(is_first);
         line.correction = line.correction.or(before.and_then(|before| before.correction));
         self.newest.insert(about, line);
@@ -171,29 +193,33 @@ impl Mirror {
         self.done.is_empty() && self.accepted.is_empty()
     }
 
-    /// What was accepted for the family of `run` and the database still lacks, oldest first; not what another call stands in the place of already.
+    /// What was accepted for the family of `run` and the database still lacks, oldest first.
     pub(crate) fn lost_to(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Lost>, DbError> {
         let Some((root, _)) = family_of(db, run.as_str())? else { return Ok(Vec::new()) };
+        let began = family_of(db, &root)?.and_then(|(_, began)| began);
         let Self { newest, done, accepted, .. } = self;
         let for_family = newest.into_iter().filter(|(about, _)| accepted.contains(&(about.clone(), root.clone())));
         let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
         let mut lost = Vec::new();
         for known in for_family.map(|(_, known)| (known, true)).chain(done.into_values().map(|known| (known, false))) {
             let (known, is_for_family) = known;
+            let of_sender = family_of_sender(db, &known)?;
+            // What a run sent that is not there any more may have been sent for what a later one is to do, whoever it was accepted for.
+            let is_of_nobody = of_sender.is_none() && is_later(began, &known);
             let is_its =
-                is_for_family || family_of_sender(db, &known)?.or_else(|| known.root.clone()).as_ref() == Some(&root);
+                is_for_family || is_of_nobody || of_sender.or_else(|| known.root.clone()).as_ref() == Some(&root);
             if known.attempt > 0 && is_its && is_news(&known, db)? && !deleted.exists([&known.run_id])? {
-                lost.push(Lost { known, was_suspected: false });
+                lost.push(Lost { known, was_suspected: false, was_recalled: false });
             }
         }
         if !lost.is_empty() {
-            let stand_ins = stand_ins(db, &root)?;
+            let stand_ins = stand_ins(db)?;
             let is_made_by = |lost: &Lost, in_same_words: bool| {
                 let call = lost.known.tool_call_id.as_deref();
                 stand_ins.iter().any(|(of, same)| Some(of.as_str()) == call && *same == in_same_words)
             };
-            lost.retain(|lost| !is_made_by(lost, true));
             for lost in &mut lost {
+                lost.was_recalled = is_made_by(lost, true);
                 lost.was_suspected = is_made_by(lost, false);
             }
         }
@@ -234,9 +260,7 @@ impl Mirror {
                 continue;
             }
             let known = family_of_sender(db, &attempt)?;
-            let at = Timestamp::parse(&attempt.at);
-            let may_be_repeated =
-                known.is_none() && attempt.attempt > 0 && began.is_some_and(|began| at.is_none_or(|at| at <= began));
+            let may_be_repeated = known.is_none() && attempt.attempt > 0 && is_later(began, &attempt);
             let of = known.or_else(|| attempt.root.clone());
             if of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated {
                 of_family.push(attempt);
@@ -244,6 +268,12 @@ impl Mirror {
         }
         Ok(of_family)
     }
+}
+
+/// Whether a family began behind what the log knows.
+fn is_later(began: Option<Timestamp>, known: &Forgotten) -> bool {
+    let at = Timestamp::parse(&known.at);
+    began.is_some_and(|began| at.is_none_or(|at| at <= began))
 }
 
 /// Writes what the database sent and the log does not know: lines that were cut, or went with a file that somebody deleted.
@@ -277,11 +307,12 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// The calls that the database does not have and in whose place calls of the family stand; and whether those are in the same words.
-fn stand_ins(db: &Db<'_>, root: &str) -> Result<Vec<(String, bool)>, DbError> {
-    let sql = "SELECT tool_call_id FROM tool_calls WHERE root_run_id = ?1 AND attempt > 0";
+/// The calls that the database does not have and in whose place others stand; and whether those are in the same words.
+fn stand_ins(db: &Db<'_>) -> Result<Vec<(String, bool)>, DbError> {
+    let sql = "SELECT DISTINCT tool_call_id FROM tool_attempts WHERE detail LIKE ?1 || '%'";
     let mut statement = db.connection.prepare_cached(sql)?;
-    let calls = statement.query_map([root], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let calls =
+        statement.query_map([rules::RECALLED], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     let mut found = Vec::new();
     for call in calls.iter().filter_map(|id| CallId::parse(id).ok()) {
         let attempts: Vec<AttemptRecord> = db.attempts_of(&call)?;

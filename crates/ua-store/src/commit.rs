@@ -399,7 +399,7 @@ pub struct CorrectCall {
 pub struct RecallCall {
     /// Which call.
     pub call_id: CallId,
-    /// Its attempts by number, lowest first; those that the database has change nothing.
+    /// Its attempts by number, lowest first; those that the database has change nothing, but for the newest where that is under way: it had ended.
     pub attempts: Vec<RecalledAttempt>,
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, Scope, SideEffectClass, Timestamp};
 
 use crate::commit::{MadeBy, RecallCall, RecalledAttempt};
-use crate::record::{CallRecord, Correction};
+use crate::record::{AttemptRecord, CallRecord, Correction};
+use crate::rules::{is_recalled, made_by};
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,10 @@ pub struct Forgotten {
     /// When it was sent, as far as the log has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_at: Option<String>,
+    /// Whether that is from the line that was written when it began, and so tells it from another attempt of the same number, which another copy
+    /// of the database began.
+    #[serde(skip)]
+    pub is_from_its_start: bool,
     /// The first run of its lineage; lines of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
@@ -78,11 +83,57 @@ impl Forgotten {
         self.answered || was.unwrap_or(says)
     }
 
+    /// Whether it provably did nothing, for all that was said since.
+    pub fn did_nothing(&self) -> bool {
+        self.status == CallStatus::FailedDefinite.as_str() && self.correction.is_none()
+    }
+
+    /// Whether what was begun had come to an end.
+    pub fn has_ended(&self) -> bool {
+        ![CallStatus::Running, CallStatus::Unknown].iter().any(|open| open.as_str() == self.status)
+    }
+
+    /// What a database that has these attempts of its call knows of it.
+    pub fn known_by<'a>(&self, attempts: &'a [AttemptRecord]) -> KnownBy<'a> {
+        let sent_at = self.first_at.as_deref().filter(|_| self.is_from_its_start).and_then(Timestamp::parse);
+        let is_itself = |attempt: &&AttemptRecord| {
+            attempt.attempt == self.attempt && sent_at.is_none_or(|sent_at| attempt.started_at == sent_at)
+        };
+        let is_recalled_as = |attempt: &&AttemptRecord| {
+            let at = sent_at.or_else(|| Timestamp::parse(&self.at));
+            is_recalled(attempt)
+                && made_by(attempt).is_none()
+                && (Some(attempt.started_at) == at || self.is_word_of(attempt))
+        };
+        let newest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0);
+        match attempts.iter().rev().find(is_recalled_as).or_else(|| attempts.iter().find(is_itself)) {
+            Some(attempt) => KnownBy::Attempt(attempt),
+            None if self.attempt > newest => KnownBy::Nothing,
+            None => KnownBy::Another,
+        }
+    }
+
+    /// Whether an attempt was recalled for what a person said of this one.
+    fn is_word_of(&self, attempt: &AttemptRecord) -> bool {
+        self.correction.as_ref().is_some_and(|word| word.at == attempt.started_at)
+    }
+
     /// When it was sent, as far as that is known, and when the log has it last.
     fn times(&self) -> Option<(Timestamp, Timestamp)> {
         let at = Timestamp::parse(&self.at)?;
         Some((self.first_at.as_deref().and_then(Timestamp::parse).unwrap_or(at), at))
     }
+}
+
+/// What a database knows of an attempt that the log has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KnownBy<'a> {
+    /// It, or what was recalled of it.
+    Attempt(&'a AttemptRecord),
+    /// Nothing of that number.
+    Nothing,
+    /// One of that number, which another copy of the database began at another time.
+    Another,
 }
 
 /// What was sent, and accepted by a person as forgotten, and is still in no row of the database: whoever is about to do the like may repeat it.
@@ -92,6 +143,15 @@ pub struct Lost {
     pub known: Forgotten,
     /// Whether a person was asked already whether a call in other words is to do the same: nobody is asked that of each.
     pub was_suspected: bool,
+    /// Whether a call in the same words stands in its place already: it puts none in doubt any more, and its key is known all the same.
+    pub was_recalled: bool,
+}
+
+impl Lost {
+    /// The key that it was sent under, where whoever got it answered: nothing is done under it once more.
+    pub fn used_up(&self) -> Option<&str> {
+        self.known.idempotency_key.as_deref().filter(|_| self.known.attempt > 0 && self.known.was_answered())
+    }
 }
 
 /// How much a call is like what was lost; the higher, the more.
@@ -109,7 +169,7 @@ fn likeness(call: &CallRecord, scope: Option<&Scope>, lost: &Lost) -> Option<Lik
     let known = &lost.known;
     let is_refuted = known.correction.as_ref().is_some_and(|word| word.outcome == CorrectedTo::NotHappened);
     let did_nothing = [CallStatus::FailedDefinite, CallStatus::Cancelled].iter().any(|no| no.as_str() == known.status);
-    if known.attempt == 0 || known.tool != call.name.raw || is_refuted || did_nothing {
+    if known.attempt == 0 || known.tool != call.name.raw || is_refuted || did_nothing || lost.was_recalled {
         return None;
     }
     let is_own = known.run_id == call.run_id.as_str();
@@ -156,17 +216,17 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
     if !may_be_sent || !may_be_repeated || !is_effect_of_its_own {
         return None;
     }
-    let own = lost.iter().map(|lost| &lost.known);
-    if let Some(own) = recall_among(call, own) {
+    // Of a call that has attempts it was compared before anybody worked on its run.
+    let own = lost.iter().map(|lost| &lost.known).filter(|_| call.attempt == 0);
+    if let Some(own) = recall_among(call, &[], own) {
         return Some(own);
     }
     // What was sent before has its words, and so has what was lost: one of the same tool in others is another effect.
     let least = if call.attempt > 0 { Likeness::Scope } else { Likeness::Tool };
     let like = lost.iter().rev().filter_map(|lost| Some((likeness(call, scope, lost)?, &lost.known)));
     // A line about the call itself is about an attempt that the database has.
-    let like = like.filter(|(likeness, known)| {
-        *likeness >= least && known.tool_call_id.as_deref() != Some(call.call_id.as_str())
-    });
+    let like = like
+        .filter(|(likeness, known)| *likeness >= least && known.tool_call_id.as_deref() != Some(call.call_id.as_str()));
     let (likeness, known) = like.max_by_key(|(likeness, _)| *likeness)?;
     let (sent_at, at) = known.times()?;
     let key = call.idempotency_key.clone().filter(|_| call.status == CallStatus::Unknown).unwrap_or(key);
@@ -191,20 +251,55 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
     Some(RecallCall { call_id: call.call_id.clone(), attempts: vec![attempt] })
 }
 
-/// What is known of `call` beside its database and not in it; `None` when that is nothing.
-pub fn recall_of(call: &CallRecord, forgotten: &[Forgotten]) -> Option<RecallCall> {
-    recall_among(call, forgotten.iter())
+/// What is known of `call`, which has these attempts, beside its database and not in it; `None` when that is nothing.
+pub fn recall_of(call: &CallRecord, attempts: &[AttemptRecord], forgotten: &[Forgotten]) -> Option<RecallCall> {
+    recall_among(call, attempts, forgotten.iter())
 }
 
-fn recall_among<'f>(call: &CallRecord, known: impl Iterator<Item = &'f Forgotten>) -> Option<RecallCall> {
-    let of_call = |known: &&Forgotten| {
-        known.attempt > call.attempt && known.tool_call_id.as_deref() == Some(call.call_id.as_str())
-    };
-    let mut attempts: Vec<RecalledAttempt> = known.filter(of_call).filter_map(recalled).collect();
-    attempts.sort_by_key(|attempt| attempt.attempt);
-    // What did nothing changes nothing: a call of which no more is known stays as the copy has it, with what was asked about it.
-    attempts.truncate(attempts.iter().rposition(|attempt| !attempt.did_nothing).map_or(0, |last| last + 1));
-    (!attempts.is_empty()).then(|| RecallCall { call_id: call.call_id.clone(), attempts })
+fn recall_among<'f>(
+    call: &CallRecord,
+    attempts: &[AttemptRecord],
+    known: impl Iterator<Item = &'f Forgotten>,
+) -> Option<RecallCall> {
+    let of_call =
+        |known: &&Forgotten| known.attempt > 0 && known.tool_call_id.as_deref() == Some(call.call_id.as_str());
+    let (mut newer, mut others) = (Vec::new(), Vec::new());
+    for line in known.filter(of_call) {
+        let Some(recalled) = recalled(line) else { continue };
+        match line.known_by(attempts) {
+            KnownBy::Nothing => newer.push(recalled),
+            // What the copy has under way had come to an end.
+            KnownBy::Attempt(own) if own.attempt == call.attempt && own.ended_at.is_none() => {
+                if call.status == CallStatus::Running && line.has_ended() {
+                    newer.push(recalled);
+                }
+            }
+            // What nobody knew the end of was answered, or a person said that what did nothing had happened.
+            KnownBy::Attempt(own) if own.attempt == call.attempt && !is_recalled(own) => {
+                let was_learnt = call.status == CallStatus::Unknown && line.was_answered();
+                let word = line.correction.as_ref().filter(|word| {
+                    let is_newer = call.correction.as_ref().is_none_or(|known| known.at < word.at);
+                    let speaks_against_a_repeat = word.outcome != CorrectedTo::NotHappened;
+                    call.status == CallStatus::FailedDefinite && is_newer && speaks_against_a_repeat
+                });
+                let at = word.map(|word| word.at).or_else(|| was_learnt.then_some(recalled.sent_at));
+                others.extend(at.map(|at| RecalledAttempt { sent_at: at, at: recalled.at.max(at), ..recalled }));
+            }
+            KnownBy::Attempt(_) => {}
+            KnownBy::Another => others.extend(Some(recalled).filter(|recalled| !recalled.did_nothing)),
+        }
+    }
+    newer.sort_by_key(|attempt| attempt.attempt);
+    // What did nothing changes nothing: a call of which no more is known stays as the copy has it, with what was asked about it. What the copy has
+    // under way is over.
+    let counts = |attempt: &RecalledAttempt| !attempt.did_nothing || attempt.attempt == call.attempt;
+    newer.truncate(newer.iter().rposition(counts).map_or(0, |last| last + 1));
+    // What has the number of another attempt stands behind all others.
+    others.sort_by_key(|attempt| attempt.sent_at);
+    for (other, number) in others.into_iter().zip(newer.last().map_or(call.attempt, |last| last.attempt) + 1..) {
+        newer.push(RecalledAttempt { attempt: number, ..other });
+    }
+    (!newer.is_empty()).then(|| RecallCall { call_id: call.call_id.clone(), attempts: newer })
 }
 
 /// An attempt as a line has it. That a person says that it did not happen is a word that is lost with its record, and is asked for again.
@@ -218,7 +313,7 @@ fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
         at,
         said: known.status.clone(),
         was_answered: known.was_answered(),
-        did_nothing: known.status == CallStatus::FailedDefinite.as_str() && known.correction.is_none(),
+        did_nothing: known.did_nothing(),
         file_digests: None,
         made_by: None,
     })
@@ -248,8 +343,8 @@ mod tests {
     use ua_core::sha256;
 
     use super::*;
-    use crate::MemStore;
     use crate::conformance::{Scene, samples};
+    use crate::{LedgerStore as _, MemStore};
 
     /// A call that is planned, and a line about one that the database does not have, which agrees with it in everything.
     async fn planned_and_lost() -> (CallRecord, Forgotten) {
@@ -279,7 +374,7 @@ mod tests {
     }
 
     fn lost(known: Forgotten) -> Lost {
-        Lost { known, was_suspected: false }
+        Lost { known, was_suspected: false, was_recalled: false }
     }
 
     /// Over everything that a line may say: a call is put in doubt by one that may have done the same, and by no other.
@@ -307,7 +402,7 @@ mod tests {
                                 let found = recall_lost(
                                     &call,
                                     now.as_ref(),
-                                    &[Lost { known, was_suspected }],
+                                    &[Lost { was_suspected, ..lost(known) }],
                                     samples::key("own"),
                                 );
                                 let is_same = words == Some(call.args_hash);
@@ -378,6 +473,93 @@ mod tests {
         let own = Forgotten { tool_call_id: Some(call.call_id.to_string()), ..known.clone() };
         let found = in_doubt_for(&call, &[lost(known.clone()), lost(own)]).unwrap();
         assert_eq!((found.attempts[0].made_by.as_ref(), found.attempts[0].key.as_str()), (None, "k"));
+    }
+
+    /// Over what a copy may have of a call, and what the log may say of an attempt of it: what may have had an effect puts the call in doubt, what
+    /// was answered is known as that, what did nothing changes nothing, and nothing is learnt twice.
+    #[tokio::test]
+    async fn what_the_log_says_of_an_attempt_is_learnt_once() {
+        let copies = [CallStatus::Prepared, CallStatus::Running, CallStatus::Unknown, CallStatus::FailedDefinite];
+        let starts = ["same", "other", "unsaid"];
+        let words = [None, Some(CorrectedTo::Happened), Some(CorrectedTo::NotHappened), Some(CorrectedTo::Skipped)];
+        let mut learnt = 0;
+        for (place, (copy, said)) in
+            copies.iter().flat_map(|copy| CallStatus::ALL.iter().map(move |said| (copy, said))).enumerate()
+        {
+            if matches!(said, CallStatus::Prepared | CallStatus::Cancelled) {
+                continue;
+            }
+            for which in 0..starts.len() * words.len() * 2 {
+                let (start, word) = (&starts[which % starts.len()], &words[which / starts.len() % words.len()]);
+                let number = if which < starts.len() * words.len() { 1 } else { 2 };
+                let what = format!(
+                    "the copy has it {copy}, the log has attempt {number}, begun at the {start} time, as {said}; {word:?}"
+                );
+                let store = MemStore::new();
+                let scene = Scene::begin(&store, "run_1").await;
+                let call = scene.call_that_is(&format!("call_{place}"), *copy).await;
+                let has =
+                    |attempts: &[AttemptRecord]| attempts.iter().find(|attempt| attempt.attempt == number).cloned();
+                let attempts = store.attempts(&call.call_id).await.unwrap();
+                let own = has(&attempts);
+                let sent_at = match (&own, *start) {
+                    (Some(own), "same") => own.started_at,
+                    _ => samples::at(70),
+                };
+                let correction =
+                    word.map(|outcome| Correction { was: *said, ..samples::correct(&call, outcome, 90).correction });
+                let line = Forgotten {
+                    at: samples::at(if word.is_some() { 90 } else { 75 }).to_string(),
+                    first_at: Some(sent_at.to_string()),
+                    is_from_its_start: *start != "unsaid",
+                    run_id: "run_1".to_owned(),
+                    tool_call_id: Some(call.call_id.to_string()),
+                    attempt: number,
+                    tool: call.name.raw.clone(),
+                    idempotency_key: Some("k".to_owned()),
+                    status: said.as_str().to_owned(),
+                    correction,
+                    ..Forgotten::default()
+                };
+                let line = match &call.idempotency_key {
+                    Some(key) if *copy != CallStatus::FailedDefinite => {
+                        Forgotten { idempotency_key: Some(key.as_str().to_owned()), ..line }
+                    }
+                    Some(_) | None => line,
+                };
+                let knows_it = own.as_ref().is_some_and(|own| *start == "unsaid" || own.started_at == sent_at);
+                let did_nothing = *said == CallStatus::FailedDefinite && word.is_none();
+                let is_open = matches!(said, CallStatus::Running | CallStatus::Unknown);
+                let is_news = match copy {
+                    CallStatus::Running if knows_it => !is_open,
+                    CallStatus::Unknown if knows_it => line.was_answered(),
+                    CallStatus::FailedDefinite if knows_it => {
+                        matches!(word, Some(CorrectedTo::Happened | CorrectedTo::Skipped))
+                    }
+                    _ => !did_nothing,
+                };
+                let Some(recall) = recall_of(&call, &attempts, std::slice::from_ref(&line)) else {
+                    assert!(!is_news, "{what}");
+                    continue;
+                };
+                assert!(is_news, "{what}: {recall:?}");
+                learnt += 1;
+                let after = store.recall_call(recall).await.unwrap();
+                let is_over = knows_it && did_nothing && *copy == CallStatus::Running;
+                let expected = if is_over { CallStatus::FailedDefinite } else { CallStatus::Unknown };
+                assert_eq!(after.status, expected, "{what}");
+                let attempts = store.attempts(&call.call_id).await.unwrap();
+                let last = attempts.last().unwrap();
+                assert!(is_recalled(last), "{what}: {last:?}");
+                assert_eq!(
+                    crate::rules::was_answered_beside(last),
+                    line.was_answered() || line.status == "succeeded" || line.status == "failed_reported",
+                    "{what}"
+                );
+                assert_eq!(recall_of(&after, &attempts, std::slice::from_ref(&line)), None, "{what}: a second time");
+            }
+        }
+        assert!(learnt > 200, "{learnt}");
     }
 
     #[tokio::test]

@@ -390,6 +390,11 @@ impl CallRecord {
 }
 
 impl Correction {
+    /// Whether the call counted as done before, for all that was known: the other side may know its key.
+    pub fn was_done(&self) -> bool {
+        self.was_answered || !matches!(self.was, CallStatus::Unknown | CallStatus::Running)
+    }
+
     /// The correction in one sentence, for people and models. Between two corrections of a call its time tells them apart.
     pub fn sentence(&self) -> String {
         let what = match self.outcome {

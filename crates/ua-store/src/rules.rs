@@ -44,7 +44,7 @@ pub use question::{
     abort_in, is_allowed, is_same_question, question_answered, question_closed, question_for_call, question_raised,
     skipped_by,
 };
-pub use recall::{Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
+pub use recall::{RECALLED, Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
     response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted,

@@ -11,7 +11,7 @@ use crate::Database;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
-use ua_core::{Redactor, RunSpec, Timestamp, Trace};
+use ua_core::{Component, Redactor, RunSpec, Timestamp, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
@@ -197,6 +197,10 @@ impl Driver {
     ) -> Result<Worker, HostError> {
         let Taken { run, lease, past, workspace, acquired_at, page: _ } = taken;
         let (host, launch) = (&self.host, &self.launch);
+        // One that has begun has the rules themselves in its fingerprint. What a person accepted for the run above is not known to a sub-agent's.
+        if run.current_step_id.is_none() && run.task_call_id.is_none() && !launch.accept.contains(&Component::Policy) {
+            launch.check_policies()?;
+        }
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
         let shared = claude_code::shared_runs(self.port.as_ref(), &run).await;

@@ -243,7 +243,7 @@ impl Case {
             OnScopeConflict::Ask => true,
             // Refused, but for whoever was asked before.
             OnScopeConflict::Refuse => self.ordered_repeat(),
-            OnScopeConflict::Allow => false,
+            OnScopeConflict::Allow => matches!(self.beside, Beside::TwinInDoubt | Beside::TwinUnderWay),
         };
         self.is_in_the_way() && may_ask
     }
@@ -461,13 +461,17 @@ const ROWS: &[Row] = &[
     row("deduplicate", "its twin's receipt is its answer", |c| c.beside == Beside::TwinDone),
     row("wait", "its twin's receipt is on the way", |c| c.beside == Beside::TwinUnderWay),
     row("hold", "somebody was asked about the other call", |c| {
-        c.said == PersonAnswer::Nothing && c.is_in_the_way() && c.conflict != OnScopeConflict::Allow && !c.is_news()
+        let is_allowed = c.conflict == OnScopeConflict::Allow && c.beside != Beside::TwinInDoubt;
+        c.said == PersonAnswer::Nothing && c.is_in_the_way() && !is_allowed && !c.is_news()
     }),
     row("cancel: near_duplicate", "another call may have had the effect, and the policy refuses repeats", |c| {
         c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse
     }),
     row("ask: near duplicate", "another call may have had the effect; an approval was not about that", |c| {
         c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
+    }),
+    row("ask: near duplicate", "what is allowed in other words is made once in the same ones", |c| {
+        c.beside == Beside::TwinInDoubt && c.conflict == OnScopeConflict::Allow
     }),
     row("ask: approval", "each of its calls needs a person's approval", Case::lacks_approval),
     row("start", "nothing speaks against it", |_| true),
@@ -749,6 +753,7 @@ impl Case {
             relations,
             forgotten: None,
             lost: None,
+            lost_keys: None,
             twin,
             in_place_of: None,
             known: crate::people::Named::default(),

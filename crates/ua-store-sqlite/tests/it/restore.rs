@@ -357,10 +357,10 @@ async fn what_is_accepted_is_what_was_known_then() {
 async fn lost(store: &SqliteStore, run: &str) -> Vec<(String, String, bool)> {
     let lost = store.lost(&samples::run_id(run)).await.unwrap();
     let told = |lost: ua_store::Lost| {
-        let ua_store::Lost { known, was_suspected } = lost;
+        let ua_store::Lost { known, was_suspected, .. } = lost;
         (known.tool_call_id.unwrap(), known.first_at.unwrap(), was_suspected)
     };
-    lost.into_iter().map(told).collect()
+    lost.into_iter().filter(|lost| !lost.was_recalled).map(told).collect()
 }
 
 async fn accept(store: &SqliteStore, run: &str, seconds: i64) {

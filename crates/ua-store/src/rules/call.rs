@@ -682,10 +682,9 @@ pub fn replay_noted(mut call: CallRecord, status: ReplayStatus, at: Timestamp) -
 /// Whether a call was done, for all that was known, until a person said that it did not happen. Whoever got it may know its key, and would not do
 /// under that key what is to be done instead. The key of a call in doubt stays good: if the person errs it is what keeps it to one.
 pub fn used_up_its_key(call: &CallRecord) -> bool {
-    call.correction.as_ref().is_some_and(|correction| {
-        let was_done = correction.was_answered || !matches!(correction.was, CallStatus::Unknown | CallStatus::Running);
-        correction.outcome == CorrectedTo::NotHappened && was_done
-    })
+    call.correction
+        .as_ref()
+        .is_some_and(|correction| correction.outcome == CorrectedTo::NotHappened && correction.was_done())
 }
 
 /// Whether a call may have had its effect: it is being sent, was sent and not answered (also when a person gave it up), was

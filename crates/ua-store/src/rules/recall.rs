@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord};
 
 /// How the detail of a recalled attempt begins.
-const RECALLED: &str = "effects.log knows of it, and the database did not";
+pub const RECALLED: &str = "effects.log knows of it, and the database did not";
 /// What stands in it, behind what is said of it, of a call that the database does not have.
 const AS_CALL: &str = ", as call ";
 /// Before the run of that call.
@@ -51,13 +51,18 @@ pub fn call_recalled(
 ) -> Result<Recalled, StoreError> {
     let (mut call, mut steps) = (call, Vec::new());
     let known = call.attempt;
-    let Some(last) = recall.attempts.last().filter(|last| last.attempt > known) else { return Ok(Recalled { steps }) };
+    let is_under_way = call.status == CallStatus::Running;
+    let Some(last) = recall.attempts.last().filter(|last| last.attempt + u32::from(is_under_way) > known) else {
+        return Ok(Recalled { steps });
+    };
     if call.deduplicated_from.is_some() {
         return Err(conflict("tool_calls", &call.call_id, "it has the answer of another call"));
     }
-    if call.status == CallStatus::Running {
-        let end = AttemptEnd::Lost { why: "its process ended before an answer was stored".to_owned() };
-        let lost = call_settled(call, current, known, end, u64::MAX, last.at)?;
+    if is_under_way {
+        let own = recall.attempts.iter().find(|line| line.attempt == known);
+        let lost = || AttemptEnd::Lost { why: "its process ended before an answer was stored".to_owned() };
+        let at = own.unwrap_or(last).at.max(call.updated_at);
+        let lost = call_settled(call, current, known, own.map_or_else(lost, ended), u64::MAX, at)?;
         steps.push(RecalledStep { call: lost.call.clone(), attempt: lost.attempt, is_new: false });
         call = lost.call;
     }
@@ -70,8 +75,7 @@ pub fn call_recalled(
         let at = line.at.max(call.updated_at);
         let (running, attempt) = begun(moved(call, CallEvent::Started, at)?, before, false, start, epoch);
         steps.push(RecalledStep { call: running.clone(), attempt: attempt.clone(), is_new: true });
-        let why = if is_its_own { format!("{RECALLED}: {}", noted(line)) } else { RECALLED.to_owned() };
-        let end = if is_its_own && line.did_nothing { AttemptEnd::NotSent { why } } else { AttemptEnd::Lost { why } };
+        let end = if is_its_own { ended(line) } else { AttemptEnd::Lost { why: RECALLED.to_owned() } };
         let ended = call_settled(running, Some(attempt), number, end, u64::MAX, at)?;
         steps.push(RecalledStep { call: ended.call.clone(), attempt: ended.attempt, is_new: false });
         call = ended.call;
@@ -97,6 +101,12 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
         durability: Durability::Synced,
         at: line.sent_at,
     }
+}
+
+/// The end of an attempt of which a line tells.
+fn ended(line: &RecalledAttempt) -> AttemptEnd {
+    let why = format!("{RECALLED}: {}", noted(line));
+    if line.did_nothing { AttemptEnd::NotSent { why } } else { AttemptEnd::Lost { why } }
 }
 
 fn noted(line: &RecalledAttempt) -> String {

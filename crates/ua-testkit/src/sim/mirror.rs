@@ -11,8 +11,8 @@ use std::sync::Mutex;
 
 use ua_core::{CallId, CallStatus, QuestionId, RunId, Timestamp};
 use ua_store::{
-    AttemptRecord, CallRecord, Forgotten, LedgerStore, Lost, QuestionsOf, RunRecord, RunStore, Store, StoreError,
-    rules::made_by, stored_name,
+    AttemptRecord, CallRecord, Forgotten, KnownBy, LedgerStore, Lost, QuestionsOf, RunRecord, RunStore, Store,
+    StoreError, rules::made_by, stored_name,
 };
 
 use super::locked;
@@ -51,6 +51,7 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
     Forgotten {
         at: attempt.ended_at.unwrap_or(attempt.started_at).to_string(),
         first_at: Some(attempt.started_at.to_string()),
+        is_from_its_start: true,
         args_hash: Some(call.args_hash.to_hex()),
         root: Some(call.root_run_id.to_string()),
         run_id: call.run_id.to_string(),
@@ -153,12 +154,13 @@ impl Mirror {
             .collect();
         let mut forgotten = Vec::new();
         for (run, lines) in of_runs {
-            for ((call, number), (had_ended, line)) in lines.attempts {
-                let newest = newest_of(store, &call).await?;
-                let is_known = match newest {
-                    Some(newest) if newest == number => !had_ended || has_ended(&store.call(&call).await?),
-                    Some(newest) => newest > number,
-                    None => false,
+            for ((call, _), (had_ended, line)) in lines.attempts {
+                let attempts = store.attempts(&call).await?;
+                let is_known = match line.known_by(&attempts) {
+                    KnownBy::Nothing => false,
+                    KnownBy::Another => line.did_nothing(),
+                    KnownBy::Attempt(own) if attempts.iter().any(|other| other.attempt > own.attempt) => true,
+                    KnownBy::Attempt(_) => !had_ended || has_ended(&store.call(&call).await?),
                 };
                 if !is_known {
                     forgotten.push(line);
@@ -192,10 +194,10 @@ impl Mirror {
             }
         }
         let mut lost = Vec::new();
-        for ((call, number), known) in accepted.into_iter().filter(|(_, line)| is_of_family(line)) {
+        for ((call, _), known) in accepted.into_iter().filter(|(_, line)| is_of_family(line)) {
             let is_made = |same: bool| stand_ins.iter().any(|by| by.call == call.as_str() && by.in_same_words == same);
-            if newest_of(store, &call).await?.is_none_or(|newest| newest < number) && !is_made(true) {
-                lost.push(Lost { known, was_suspected: is_made(false) });
+            if !matches!(known.known_by(&store.attempts(&call).await?), KnownBy::Attempt(_)) {
+                lost.push(Lost { known, was_suspected: is_made(false), was_recalled: is_made(true) });
             }
         }
         lost.sort_by(|one, other| one.known.at.cmp(&other.known.at));
@@ -231,9 +233,4 @@ impl Mirror {
         self.keep(lines.values().filter(|lines| lines.root.as_ref() == Some(root)));
         lines.retain(|_, lines| lines.root.as_ref() != Some(root));
     }
-}
-
-/// The newest attempt of a call, if the store has one.
-async fn newest_of(store: &dyn Store, call: &CallId) -> Result<Option<u32>, StoreError> {
-    Ok(store.attempts(call).await?.into_iter().map(|attempt| attempt.attempt).max())
 }

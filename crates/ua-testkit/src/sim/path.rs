@@ -186,6 +186,8 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("tool.invoke", Side::Before)) },
                 anywhere(What::Forked),
                 anywhere(What::ForkStarts),
+                // It asks, and is told to.
+                anywhere(What::ForkStarts),
                 Given { what: What::Dies, at: Some(("store.commit_turn", Side::Before)) },
                 anywhere(What::GoneBack),
             ],

@@ -23,7 +23,7 @@ fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
         status: "succeeded".to_owned(),
         ..Forgotten::default()
     };
-    Lost { known, was_suspected: false }
+    Lost { known, was_suspected: false, was_recalled: false }
 }
 
 fn with_lost(mut member: Member, lost: Vec<Lost>) -> Member {
@@ -54,7 +54,8 @@ async fn a_call_that_may_be_what_was_lost_is_asked_about() {
             let call = run.store.call(&id).await.unwrap();
             let first = CallRecord { args_hash: sha256(FIRST.words), ..call.clone() };
             let run = with_lost(run, vec![like(&first, "call_lost", Some(&FIRST))]);
-            let is_free = ask.scope == ELSEWHERE.scope || on_conflict == OnScopeConflict::Allow;
+            let is_allowed = on_conflict == OnScopeConflict::Allow && ask.words != FIRST.words;
+            let is_free = ask.scope == ELSEWHERE.scope || is_allowed;
             if is_free {
                 let admission = run.admit(&id, &ask).await;
                 assert!(matches!(admission, Admission::Ready(_)), "{ask:?}: {admission:?}");
@@ -87,15 +88,12 @@ async fn a_call_that_would_be_sent_once_more_is_asked_about() {
             let run = with_lost(run, vec![like(&lost, "call_lost", Some(&other))]);
             let what = format!("{fate:?}, {other:?}");
             if other.scope != FIRST.scope {
-                let admission = match run.admit(&id, &FIRST).await {
-                    Admission::Unknown(unknown) => {
-                        match run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() {
-                            Recovery::Decided(decided) => *decided,
-                            other => panic!("{what}: {other:?}"),
-                        }
-                    }
-                    admission => admission,
-                };
+                let mut admission = run.admit(&id, &FIRST).await;
+                if let Admission::Unknown(unknown) = &admission {
+                    let recovery = run.ledger.recover(unknown, &FIRST.facts()).await.unwrap();
+                    let Recovery::Decided(decided) = recovery else { panic!("{what}: {recovery:?}") };
+                    admission = *decided;
+                }
                 assert!(matches!(admission, Admission::Ready(_)), "{what}: {admission:?}");
                 continue;
             }
