@@ -43,7 +43,7 @@ pub(super) async fn fits(
     let launch = Launch::of_run(store, run).await?;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
-    if run.fingerprint.is_none() && run.task_call_id.is_none() {
+    if run.current_step_id.is_none() && run.task_call_id.is_none() {
         launch.check_policies()?;
     }
     host.secrets()?;
