@@ -272,6 +272,18 @@ fn a_person_says_of_a_planned_call_that_another_one_did_it() {
     }
 }
 
+/// That a call did not happen which was never sent says nothing of the one that did the same: whoever says so is told of that one.
+#[test]
+fn that_a_planned_call_did_not_happen_is_no_word_about_another_one() {
+    let env = posted_by_another(true);
+    env.run(&["db", "accept", "r"]).code(0);
+    let call = env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'r'");
+    let words = ["calls", "resolve", &call, "--as", "not_happened", "--reason", "undone", "--yes"];
+    env.run(&words).refused(2, &["was never sent itself", "of run f", "ua resume r"]);
+    env.run(&["resume", "r"]).code(75).shows(&["was not sent itself", "of run f"]);
+    is_sound(&env, 1, "not_happened");
+}
+
 /// What the copy does not have is asked about before the like is done, once.
 #[test]
 fn what_another_call_did_is_asked_about_before_it_is_done_again() {

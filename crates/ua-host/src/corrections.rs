@@ -96,7 +96,7 @@ pub async fn correct(
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
     if said.outcome == CorrectedTo::NotHappened
-        && let Some(by) = ua_runner::made_by_another(store, call).await.map_err(|e| recall_failed(&e))?
+        && let Some(by) = ua_runner::made_by_another(store, &call.call_id).await.map_err(|e| recall_failed(&e))?
     {
         let (id, run) = (&call.call_id, &call.run_id);
         return Err(HostError::usage(format!(

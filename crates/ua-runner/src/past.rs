@@ -150,7 +150,8 @@ pub async fn recalled(store: &dyn Store, call: CallRecord) -> Result<CallRecord,
 ///
 /// # Errors
 /// Those of the store.
-pub async fn made_by_another(store: &dyn Store, call: &CallRecord) -> Result<Option<MadeBy>, StoreError> {
+pub async fn made_by_another(store: &dyn Store, call: &CallId) -> Result<Option<MadeBy>, StoreError> {
+    let call = &store.call(call).await?;
     if call.status != CallStatus::Prepared {
         return Ok(None);
     }

@@ -58,7 +58,9 @@ impl Believed {
             Self::Journal => {
                 let mut head = [0; JOURNAL_HEAD];
                 let read = read_at(file, &mut head)?;
-                State::Head(head.iter().take(read).map(|byte| format!("{byte:02x}")).collect())
+                let digits =
+                    |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]));
+                State::Head(head.iter().take(read).flat_map(digits).collect())
             }
         })
     }

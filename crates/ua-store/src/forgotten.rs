@@ -530,13 +530,15 @@ mod tests {
                 let knows_it = own.as_ref().is_some_and(|own| *start == "unsaid" || own.started_at == sent_at);
                 let did_nothing = *said == CallStatus::FailedDefinite && word.is_none();
                 let is_open = matches!(said, CallStatus::Running | CallStatus::Unknown);
-                let is_news = match copy {
-                    CallStatus::Running if knows_it => !is_open,
-                    CallStatus::Unknown if knows_it => line.was_answered(),
-                    CallStatus::FailedDefinite if knows_it => {
-                        matches!(word, Some(CorrectedTo::Happened | CorrectedTo::Skipped))
-                    }
-                    _ => !did_nothing,
+                let speaks_against_a_repeat = matches!(word, Some(CorrectedTo::Happened | CorrectedTo::Skipped));
+                let is_news = if !knows_it {
+                    !did_nothing
+                } else if *copy == CallStatus::Running {
+                    !is_open
+                } else if *copy == CallStatus::Unknown {
+                    line.was_answered()
+                } else {
+                    speaks_against_a_repeat
                 };
                 let Some(recall) = recall_of(&call, &attempts, std::slice::from_ref(&line)) else {
                     assert!(!is_news, "{what}");

@@ -124,13 +124,12 @@ pub(super) fn asks_for_tool(text: &str, offered: &[String]) -> bool {
 
 /// The JSON that a text ends with, on lines of its own, behind a sentence; also where it is shown as code.
 fn last_json(text: &str) -> Option<Value> {
-    let (sentence, json) = match text.strip_suffix("```").and_then(|text| text.rsplit_once("```")) {
-        Some((sentence, code)) => (sentence, code.split_once('\n')?.1),
-        None => {
-            let starts =
-                text.match_indices('\n').find(|(at, _)| text[at + 1..].trim_start().starts_with(['{', '[']))?;
-            text.split_at(starts.0)
-        }
+    let shown = text.strip_suffix("```").and_then(|text| text.rsplit_once("```"));
+    let (sentence, json) = if let Some((sentence, code)) = shown {
+        (sentence, code.split_once('\n')?.1)
+    } else {
+        let starts = text.match_indices('\n').find(|(at, _)| text[at + 1..].trim_start().starts_with(['{', '[']))?;
+        text.split_at(starts.0)
     };
     // What shows more than one piece of code speaks of them.
     let is_sentence = !sentence.contains("```") && sentence.lines().filter(|line| !line.trim().is_empty()).count() <= 3;
