@@ -112,7 +112,7 @@ async fn without_call(store: &dyn Store, lost: Vec<Lost>) -> Result<Vec<Lost>, S
 /// and of its family: a person who speaks of this one may mean that.
 async fn recall_for(store: &dyn Store, call: &CallRecord) -> Result<Option<RecallCall>, StoreError> {
     let forgotten = store.forgotten(&call.run_id).await?;
-    let mut lost: Vec<Lost> = forgotten.into_iter().map(|known| lost_now(known)).collect();
+    let mut lost: Vec<Lost> = forgotten.into_iter().map(lost_now).collect();
     lost.extend(store.lost(&call.run_id).await?);
     let known: Vec<Forgotten> = lost.iter().map(|lost| lost.known.clone()).collect();
     let own = recall_of(call, &store.attempts(&call.call_id).await?, &known);
