@@ -363,7 +363,9 @@ fn digest_of(path: &Path) -> Option<Sha256> {
     let mut hasher = sha2::Sha256::new();
     hasher.update(meta.len().to_be_bytes());
     if meta.len() > MAX_BYTES {
-        state.iter().for_each(|number| hasher.update(number.to_be_bytes()));
+        for number in state {
+            hasher.update(number.to_be_bytes());
+        }
     }
     let mut content = std::io::Read::by_ref(&mut file).take(MAX_BYTES);
     let mut buffer = vec![0; 256 * 1024];
