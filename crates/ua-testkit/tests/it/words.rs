@@ -167,7 +167,7 @@ fn no_page_of_the_library_has_a_private_word() {
         let text = fs::read_to_string(&file).unwrap();
         let is_doc = |line: &&str| line.starts_with("///") || line.starts_with("//!");
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        for block in lines.split(|line| !is_doc(&line)).filter(|block| !block.is_empty()) {
+        for block in lines.split(|line| !is_doc(line)).filter(|block| !block.is_empty()) {
             looked_at += 1;
             let block: Vec<&str> = block.iter().map(|line| line.trim_start_matches(['/', '!'])).collect();
             let block = block.join(" ");
