@@ -107,6 +107,8 @@ fn what_is_said_about_tools_is_judged_once_they_are_there() {
     env.run(&["resume", "r", "--mcp-config", &good]).refused(2, &[&words[..], &["nothing was sent"]].concat());
     assert_eq!(env.comments().len(), 0);
     env.write("work/policy.toml", rule("post_comment"));
-    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    // Nobody but a person corrects the policy of a run that has not begun.
+    env.run(&["resume", "r", "--mcp-config", &good]).refused(75, &["changed since they were named", "--accept policy"]);
+    env.run(&["resume", "r", "--mcp-config", &good, "--accept", "policy"]).code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -260,7 +260,7 @@ fn who_leaves_the_question_of_a_tool_that_waits_is_told_what_becomes_of_it() {
         assert!(text.contains("is left open, and a tool waits for it") && !text.contains("ua resume"), "{text}");
         if in_form {
             terminal.types(&format!("accept{ENTER}"));
-            terminal.shows("size");
+            until("the form", || terminal.text().matches("text: ").count() > 1);
         }
         match signal {
             Some(signal) => terminal.signal(signal),

@@ -52,6 +52,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         temperature_milli: None,
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 

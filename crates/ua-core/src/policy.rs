@@ -275,25 +275,12 @@ const SET_GOING: [&str; 40] = [
 /// What is told by somebody else once it is made: `create_envelope`, `add_to_sequence`.
 const TOLD_LATER: [&str; 4] = ["envelope", "journey", "sequence", "sequences"];
 /// What acts on a page, which does what it likes then, wherever it stands.
-const ON_A_PAGE: [&str; 6] = ["click", "dblclick", "doubleclick", "eval", "evaluate", "tap"];
+const ON_A_PAGE: [&str; 7] = ["act", "click", "dblclick", "doubleclick", "eval", "evaluate", "tap"];
 /// What does so where the tool is one of a browser.
-const IN_A_BROWSER: [&str; 9] = ["dialog", "drag", "drop", "fill", "key", "mouse", "press", "select", "type"];
+const IN_A_BROWSER: [&str; 8] = ["drag", "drop", "fill", "key", "mouse", "press", "select", "type"];
 /// Words of tools of browsers.
-const OF_A_BROWSER: [&str; 13] = [
-    "browser",
-    "button",
-    "dialog",
-    "element",
-    "field",
-    "form",
-    "input",
-    "key",
-    "keys",
-    "page",
-    "playwright",
-    "puppeteer",
-    "selector",
-];
+const OF_A_BROWSER: [&str; 11] =
+    ["browser", "button", "dialog", "element", "field", "form", "input", "page", "playwright", "puppeteer", "selector"];
 
 /// Whether a tool of this name may tell somebody something: it says so, or it sets something going of which only somebody else knows what it does.
 fn may_tell(tool: &str) -> bool {
@@ -303,10 +290,20 @@ fn may_tell(tool: &str) -> bool {
     let says_so = has(&TELLING) || (has(&TOLD) && !has(&ELSE) && (begins || has(&MAKING)));
     let sets_going = (has(&RUNNING) || has(&["use", "call"])) && has(&SET_GOING);
     let is_told_later = has(&TOLD_LATER) && has(&MAKING);
-    let on_a_page = has(&ON_A_PAGE) || (has(&IN_A_BROWSER) && has(&OF_A_BROWSER));
     // The service mails what the person needs then.
     let resets = has(&["reset", "forgot"]) && has(&["password"]);
-    says_so || ((sets_going || is_told_later) && !has(&ELSE)) || on_a_page || resets
+    says_so || ((sets_going || is_told_later) && !has(&ELSE)) || acts_on_a_page(tool) || resets
+}
+
+/// Whether a tool of this name acts on a page, of which only somebody else knows what it does then.
+fn acts_on_a_page(tool: &str) -> bool {
+    let words = words_of(tool);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    has(&ON_A_PAGE)
+        || (has(&IN_A_BROWSER) && has(&OF_A_BROWSER))
+        || (has(&["run"]) && has(&["code"]) && has(&OF_A_BROWSER))
+        || (has(&["press"]) && has(&["key", "keys"]))
+        || (has(&["handle", "accept", "dismiss"]) && has(&["dialog"]))
 }
 
 /// Whether the name of a tool that makes a thing has the object of this effect in it, and the effect is that it is made.
@@ -512,6 +509,8 @@ impl CallPolicy {
             Some(kind) if self.kind_is_guessed => kind.is_like(effect) || tells(),
             Some(_) => false,
             None if self.makes_anew && names_what_is_made(tool, effect) => true,
+            // A pack says of such a tool that it changes something, and cannot say what the page makes of it.
+            None if self.class_source == ClassSource::Shipped && acts_on_a_page(tool) => self.may_make || tells(),
             None => is_unknown || self.may_make || (self.class_source == ClassSource::Name && tells()),
         };
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
@@ -564,6 +563,9 @@ mod tests {
             ("browser_click", None),
             ("browser_type", None),
             ("browser_press_key", None),
+            ("press_key", None),
+            ("dismiss_dialog", None),
+            ("stagehand_act", None),
             ("browser_evaluate", None),
             ("browser_fill_form", None),
             ("browser_handle_dialog", None),
@@ -599,6 +601,11 @@ mod tests {
             ("start_instance", None),
             ("fill_cell", None),
             ("set_password", None),
+            ("create_api_key", Some("api_key.create")),
+            ("delete_key", None),
+            ("add_ssh_key", Some("ssh_key.create")),
+            ("select_key", None),
+            ("create_dialog", Some("dialog.create")),
         ] {
             assert_eq!(named(tool, kind), Makes::No, "{tool}");
         }
@@ -611,7 +618,12 @@ mod tests {
         ] {
             assert_eq!(thing.makes("drive_create_folders", effect), makes, "{effect}");
         }
-        assert_eq!(of(None, false, ClassSource::Shipped).makes("share_document", "email.send"), Makes::No);
+        let shipped = |tool, effect| of(None, false, ClassSource::Shipped).makes(tool, effect);
+        assert_eq!(shipped("share_document", "email.send"), Makes::No);
+        for tool in ["browser_click", "browser_press_key", "browser_run_code_unsafe", "act"] {
+            assert_eq!(shipped(tool, "email.send"), Makes::Perhaps, "{tool}: who knows what the page does");
+            assert_eq!(shipped(tool, "issue.create"), Makes::No, "{tool}");
+        }
         let makes = |kind, guessed, source| of(kind, guessed, source).makes("do_it", "email.send");
         assert_eq!(makes(Some("email.send"), false, ClassSource::Shipped), Makes::Declared);
         assert_eq!(makes(Some("email.send"), true, ClassSource::Name), Makes::Declared);

@@ -12,7 +12,7 @@ use ua_store::{RunRecord, Store, StoreError};
 use crate::budgets::{self, BudgetChange};
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::launch::{Launch, LaunchOptions};
+use crate::launch::{Begun, Launch, LaunchOptions};
 use crate::people::People;
 use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
@@ -58,7 +58,7 @@ impl Fork {
         let before = Launch::of_run(store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         launch.check(host, &spec)?;
-        launch.check_policies()?;
+        launch.check_policies(Begun::Fork)?;
         let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
         let mut plan = plan.map_err(|error| refused(&error))?;
         tell_another_model(&mut plan, &before, &launch);

@@ -31,6 +31,8 @@ use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 use crate::{models, policies, pricing};
 
+pub(crate) use self::named_policies::Begun;
+
 use self::known::KnownServers;
 
 const SYSTEM_PROMPT: &str = "\

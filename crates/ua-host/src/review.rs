@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::text::plain;
 
 use covered::{Covered, covered};
-use kinds::{is_cache, is_map, is_program_file, open};
+use kinds::{has_ending, is_cache, is_map, is_program_file, open};
 use launchers::{assignments, unpinned};
 use variables::LOADERS;
 
@@ -93,14 +93,16 @@ impl ServerReview {
 
     /// The same of a server that a person named, which is started in `base`: of files only those count that are programs, and lie in one of
     /// `folders`, in the checkout of one, or in the folder that the server works in; those that its words name count wherever they are, but in the
-    /// system's folders. What a machine has besides changes with its updates, and what a server keeps beside its script with each call.
+    /// system's folders, and but for data elsewhere. What a machine has besides changes with its updates, and what a server keeps beside its script
+    /// with each call.
     pub(crate) fn of_named(settings: &Settings, base: &Path, folders: &[&Path], server: &str, reach: &Reach) -> Self {
         let (works_in, looked_up) = match reach {
             Reach::Stdio { command, cwd, env, .. } => {
-                let works_in = cwd.as_ref().map(|cwd| base.join(cwd)).filter(|folder| !is_systems(folder));
+                let works_in = cwd.as_ref().and_then(|cwd| base.join(cwd).canonicalize().ok());
+                let works_in = works_in.filter(|folder| !is_systems(folder) && folder.parent().is_some());
                 // A name without a path means the machine's program of that name, wherever that is.
-                let path = env.get("PATH").cloned().or_else(|| settings.var("PATH"));
-                let looked_up = if command.contains('/') { None } else { resolve(command, path, base) };
+                let is_machines = !command.contains('/') && !env.contains_key("PATH");
+                let looked_up = if is_machines { resolve(command, settings.var("PATH"), base) } else { None };
                 (works_in, looked_up)
             }
             Reach::Http { .. } => (None, None),
@@ -114,7 +116,8 @@ impl ServerReview {
             let is_of = |file: &Path, folder: &Path| file.starts_with(folder) && (is_named || !is_built(file, folder));
             let is_theirs = |file: &Path| folders.iter().any(|folder| is_of(file, folder));
             file.canonicalize().is_ok_and(|file| {
-                is_theirs(&file) || (is_named && !is_systems(&file) && Some(&file) != looked_up.as_ref())
+                let is_code = || !is_systems(&file) && !has_ending(&file, &kept::KEPT);
+                is_theirs(&file) || (is_named && is_code() && Some(&file) != looked_up.as_ref())
             })
         };
         let is_program = |file: &Path| is_program_file(file) || is_map(file);

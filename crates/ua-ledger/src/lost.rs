@@ -69,8 +69,11 @@ impl Ledger {
                 Some(scope) => scope.split(' ').next() == Some(kind.as_str()),
                 None => known.tool == call.name.raw,
             };
+            let root = self.lineage.root.as_str();
+            let is_of_family =
+                known.run_id == call.run_id.as_str() || known.root.as_deref().is_none_or(|of| of == root);
             let is_another = known.tool_call_id.as_deref() != Some(call.call_id.as_str());
-            known.attempt > 0 && is_another && is_of_kind && !stands && !is_refuted && !is_none
+            known.attempt > 0 && is_of_family && is_another && is_of_kind && !stands && !is_refuted && !is_none
         };
         let calls: BTreeSet<&str> =
             lost.iter().filter(is_one).filter_map(|it| it.known.tool_call_id.as_deref()).collect();

@@ -329,7 +329,7 @@ impl LlmError {
 
     /// Whether it is a refusal of the form in which a request wants the result of a job: it names that part, or the grammar that is made of it.
     pub fn is_about_output(&self) -> bool {
-        const PARTS: [&str; 10] = [
+        const PARTS: [&str; 9] = [
             "response_format",
             "responseformat",
             "response_schema",
@@ -339,14 +339,14 @@ impl LlmError {
             "output_format",
             "json_schema",
             "structured output",
-            "grammar",
         ];
         let (Self::InvalidRequest { status: 400 | 422, message } | Self::TooLong { status: 400 | 422, message }) = self
         else {
             return false;
         };
         let said = message.to_ascii_lowercase();
-        PARTS.iter().any(|part| said.contains(part))
+        // Of the forms of tools' arguments a server makes a grammar, too.
+        PARTS.iter().any(|part| said.contains(part)) || (said.contains("grammar") && !said.contains("tool"))
     }
 
     /// Whether it is a refusal that may be one of an image: it speaks of one, or of no part of the request. Who knows whether there were any can

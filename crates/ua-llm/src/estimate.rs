@@ -59,6 +59,7 @@ mod tests {
             temperature_milli: None,
             seed: None,
             output_schema: None,
+            wants_form: false,
         }
     }
 

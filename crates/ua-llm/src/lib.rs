@@ -25,6 +25,7 @@
 //!     temperature_milli: None,
 //!     seed: None,
 //!     output_schema: None,
+//!     wants_form: false,
 //! };
 //! let turn = provider.complete(&request, &Silent).await?;
 //! assert_eq!(turn.text(), "Hello from turn 1.");

@@ -190,6 +190,7 @@ mod tests {
             temperature_milli: None,
             seed: None,
             output_schema: None,
+            wants_form: false,
         };
         let of = |fails| RedactingProvider::new(Arc::new(Leaky(fails)), redactor.clone());
         let heard = Heard::default();

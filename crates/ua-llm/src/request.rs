@@ -29,6 +29,10 @@ pub struct ModelRequest {
     /// reply has to be checked all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
+    /// Whether the reply is to be a result in a form of the job's, also where that goes to no wire. It goes to none itself, and makes no other
+    /// request.
+    #[serde(skip)]
+    pub wants_form: bool,
 }
 
 /// What is known of a request before it is sent.
@@ -89,13 +93,23 @@ impl ModelRequest {
             temperature_milli: self.temperature_milli,
             seed: self.seed,
             output_schema: self.output_schema.clone(),
+            wants_form: self.wants_form,
         }
     }
 
     /// Whether what is around the messages is as there.
     pub(crate) fn has_frame(&self, frame: &Self) -> bool {
-        let Self { model, system, messages: _, tools, max_output_tokens, temperature_milli, seed, output_schema } =
-            self;
+        let Self {
+            model,
+            system,
+            messages: _,
+            tools,
+            max_output_tokens,
+            temperature_milli,
+            seed,
+            output_schema,
+            wants_form: _,
+        } = self;
         *max_output_tokens == frame.max_output_tokens
             && *temperature_milli == frame.temperature_milli
             && *seed == frame.seed
@@ -208,6 +222,7 @@ mod tests {
             temperature_milli: Some(700),
             seed: None,
             output_schema: None,
+            wants_form: false,
         }
     }
 

@@ -115,7 +115,7 @@ impl IdsThere {
                 && error.was_refused();
         // `messages.1.content.0.tool_use.id: String should match pattern`, `Invalid 'input[2].call_id': string too long`.
         let said = error.to_string().to_ascii_lowercase();
-        let names_an_id = said.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "id" | "ids"));
+        let names_an_id = names_an_id(&said);
         let names_a_form = FORMS.iter().any(|form| said.contains(form));
         let learns = is_refusal && names_an_id && names_a_form && matches!(self.form.applied(sent), Cow::Owned(_));
         if learns {
@@ -123,6 +123,17 @@ impl IdsThere {
         }
         learns
     }
+}
+
+/// Whether a refusal in small letters speaks of the id of a tool use, and not of that of a request.
+fn names_an_id(said: &str) -> bool {
+    let words = said.split(|c: char| !c.is_ascii_alphanumeric());
+    // `tool_calls[0].id` has a number between.
+    let words = words.filter(|word| !word.is_empty() && !word.bytes().all(|byte| byte.is_ascii_digit()));
+    let words: Vec<&str> = words.collect();
+    words
+        .windows(2)
+        .any(|pair| matches!(pair[1], "id" | "ids") && matches!(pair[0], "call" | "calls" | "use" | "uses" | "tool"))
 }
 
 /// Renames tool uses of `reply` whose id is empty, used twice in it, or used in the history already. A reply that was changed has no
@@ -178,6 +189,27 @@ mod tests {
         let mut fine = reply(&["x", "y"]);
         tell_tool_uses_apart(&mut fine, history);
         assert_eq!(fine, reply(&["x", "y"]));
+    }
+
+    #[test]
+    fn a_refusal_names_an_id_of_a_call_and_none_of_a_request() {
+        for said in [
+            "messages.1.content.0.tool_use.id: string should match pattern",
+            "invalid 'messages[2].tool_calls[0].id': string too long",
+            "invalid 'input[2].call_id': string too long",
+            "tool_call_id has more than 40 characters",
+            "tool call id was functions.t:0 but must be a-z",
+        ] {
+            assert!(names_an_id(said), "{said}");
+        }
+        for said in [
+            "maximum context length is 8192 tokens (request id: 2024)",
+            "id",
+            "the id of the model is too long",
+            "tool_use.name: at most 64 characters",
+        ] {
+            assert!(!names_an_id(said), "{said}");
+        }
     }
 
     #[test]

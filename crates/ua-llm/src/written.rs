@@ -109,6 +109,7 @@ mod tests {
             temperature_milli: None,
             seed: None,
             output_schema: None,
+            wants_form: false,
         }
     }
 

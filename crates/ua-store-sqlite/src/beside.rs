@@ -139,6 +139,12 @@ fn generation(log: &File) -> std::io::Result<Option<u32>> {
     Ok(is_whole.then(|| u32::from_be_bytes(word(16))))
 }
 
+/// Whether a log was never begun again in place.
+fn is_first(log: &File) -> std::io::Result<bool> {
+    let mut bytes = [0; 16];
+    Ok(read_at(log, &mut bytes)? == bytes.len() && bytes[12..] == [0; 4])
+}
+
 /// Reads from the beginning of a file, as far as it goes.
 fn read_at(file: &File, bytes: &mut [u8]) -> std::io::Result<usize> {
     let mut read = 0;
@@ -231,6 +237,8 @@ struct Marked {
     identity: String,
     /// The number that this process noted last.
     noted: Option<u32>,
+    /// Whether this process has written into the log.
+    has_written: bool,
 }
 
 impl OwnLog {
@@ -246,7 +254,7 @@ impl OwnLog {
         let opened = regular(OpenOptions::new().read(true), &Believed::Log.beside(database));
         let marked = opened.and_then(|log| {
             let (database, identity) = (database.to_path_buf(), identity.to_owned());
-            let mut marked = Marked { database, log, identity, noted: None };
+            let mut marked = Marked { database, log, identity, noted: None, has_written: false };
             marked.found().map(|()| marked)
         });
         match marked {
@@ -277,7 +285,10 @@ impl OwnLog {
     ///
     /// As [`of`](Self::of).
     pub(crate) fn after(&mut self) -> Result<(), StoreError> {
-        self.or_unmarked(Marked::note)
+        self.or_unmarked(|marked| {
+            marked.has_written = true;
+            marked.note()
+        })
     }
 
     /// Says that the log is empty, where it is: what was to be written was not, or was carried over. Asked with the right to write.
@@ -312,7 +323,8 @@ impl Marked {
     }
 
     fn before(&mut self) -> std::io::Result<()> {
-        if generation(&self.log)?.is_none() {
+        // Of a log that was never begun again SQLite may not have taken a frame for written, and draws another number then.
+        if generation(&self.log)?.is_none() || (!self.has_written && is_first(&self.log)?) {
             self.say(&State::Beginning)?;
         }
         Ok(())
@@ -328,10 +340,7 @@ impl Marked {
     }
 
     fn nothing_written(&mut self) -> std::io::Result<()> {
-        if generation(&self.log)?.is_none() {
-            self.say(&State::Empty)?;
-        }
-        Ok(())
+        if generation(&self.log)?.is_none() { self.say(&State::Empty) } else { self.note() }
     }
 
     fn say(&mut self, state: &State) -> std::io::Result<()> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use ua_core::{CallId, CallStatus, CorrectedTo, RunId, Timestamp};
 use ua_store::{Forgotten, Lost, StoreError, rules};
 
-use crate::beside::mark_database;
+use crate::beside::{foreign_beside, mark_database};
 use crate::db::Db;
 use crate::departure::Standing;
 use crate::error::{DbError, refused, refused_because, sql_error};
@@ -111,6 +111,9 @@ impl SqliteStore {
         }
         self.read(move |db| {
             let mut found = BTreeMap::new();
+            for lost in log.lost_to_whoever_begins(db)?.into_iter().filter(puts_in_doubt) {
+                found.insert(lost.known.about(), lost.known);
+            }
             for root in lines(db.connection, "SELECT DISTINCT root_run_id FROM runs")? {
                 let Ok(root) = RunId::parse(&root) else { continue };
                 for lost in log.clone().lost_to(db, &root)?.into_iter().filter(puts_in_doubt) {
@@ -251,6 +254,7 @@ impl Restore {
     ///
     /// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing.
     pub fn begin(from: &Path, path: &Path) -> Result<Self, StoreError> {
+        refuse_foreign_log(from)?;
         whole(from)?;
         let migrations = open::migrate_lock(path)?;
         if let (Some(theirs), Some(ours)) = (uuid_of(from), uuid_of(path))
@@ -307,10 +311,27 @@ pub fn uuid_of(path: &Path) -> Option<String> {
     read_uuid(&Source::of(path).connect().ok()?).ok()
 }
 
+/// Refuses a copy with a log beside it that cannot be its own: SQLite would read it all the same. What `ua db backup` wrote never has one.
+fn refuse_foreign_log(from: &Path) -> Result<(), StoreError> {
+    /// Where the header of a database says by which journal it is written, and what that is for a log.
+    const WRITTEN_BY_LOG: (usize, [u8; 2]) = (18, [2, 2]);
+    let log = open::sibling_file(from, "-wal");
+    let mut head = [0; 20];
+    let is_read = open::regular(OpenOptions::new().read(true), from)
+        .and_then(|mut file| io::Read::read_exact(&mut file, &mut head));
+    let has_own = is_read.is_ok() && head.get(WRITTEN_BY_LOG.0..) == Some(&WRITTEN_BY_LOG.1[..]);
+    let has_log = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+    if foreign_beside(from).is_some() || (has_log && !has_own) {
+        return Err(refused(format!("{} does not belong to {}; move it away", log.display(), from.display())));
+    }
+    Ok(())
+}
+
 /// Brings what stands in the log of a whole database into its file, so that the file that is kept has all of it for whoever takes it alone. As well as
 /// that can be done: the log is kept beside it.
 fn fold_in_log(path: &Path) {
-    if !path.exists() || whole(path).is_err() {
+    // What is not its own stays apart.
+    if !path.exists() || foreign_beside(path).is_some() || whole(path).is_err() {
         return;
     }
     let Ok(connection) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else { return };

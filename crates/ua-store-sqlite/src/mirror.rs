@@ -174,6 +174,9 @@ impl Mirror {
         self.accepted.retain(|(of, _)| *of != about);
         let (done, before) = (self.done.remove(&about), self.newest.remove(&about));
         let sent_at = before.as_ref().or(done.as_ref()).and_then(|before| before.first_at.clone());
+        // Another copy of the database began one of the same number: what is known of the earlier one is nothing of this one.
+        let is_another = begins && sent_at.as_ref().is_some_and(|sent_at| *sent_at != line.at);
+        let (done, before) = if is_another { (None, None) } else { (done, before) };
         let is_first = || (line.attempt > 0).then(|| line.at.clone());
         line.answered = line.was_answered() || before.as_ref().or(done.as_ref()).is_some_and(Forgotten::was_answered);
         let has_start = before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_from_its_start);
@@ -227,6 +230,22 @@ impl Mirror {
         Ok(lost)
     }
 
+    /// What was accepted of runs that are not there any more, and no call stands in its place yet: a run that begins later may do it again.
+    pub(crate) fn lost_to_whoever_begins(&self, db: &Db<'_>) -> Result<Vec<Lost>, DbError> {
+        let stand_ins = stand_ins(db)?;
+        let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
+        let mut lost = Vec::new();
+        for known in self.done.values().filter(|known| known.attempt > 0) {
+            let is_made =
+                stand_ins.iter().any(|(of, same)| *same && Some(of.as_str()) == known.tool_call_id.as_deref());
+            let is_of_nobody = family_of_sender(db, known)?.is_none();
+            if is_of_nobody && !is_made && is_news(known, db)? && !deleted.exists([&known.run_id])? {
+                lost.push(Lost { known: known.clone(), was_suspected: false, was_recalled: false });
+            }
+        }
+        Ok(lost)
+    }
+
     /// Whether it speaks of nothing that a database could lack.
     pub(crate) fn knows_nothing(&self) -> bool {
         self.newest.is_empty()
@@ -270,10 +289,10 @@ impl Mirror {
     }
 }
 
-/// Whether a family began behind what the log knows.
+/// Whether a family began behind what the log knows. What the clock has not come to yet was sent before it was set back.
 fn is_later(began: Option<Timestamp>, known: &Forgotten) -> bool {
-    let at = Timestamp::parse(&known.at);
-    began.is_some_and(|began| at.is_none_or(|at| at <= began))
+    let (at, now) = (Timestamp::parse(&known.at), ua_core::system::env().now());
+    began.is_some_and(|began| at.is_none_or(|at| at <= began || at > now))
 }
 
 /// Writes what the database sent and the log does not know: lines that were cut, or went with a file that somebody deleted.

@@ -17,7 +17,7 @@ use crate::consent;
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::host::Host;
-use crate::launch::Launch;
+use crate::launch::{Begun, Launch};
 use crate::people::People;
 
 /// How the run is started here, if it can be.
@@ -44,7 +44,7 @@ pub(super) async fn fits(
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
     if run.current_step_id.is_none() && run.task_call_id.is_none() {
-        launch.check_policies()?;
+        launch.check_policies(Begun::Run(&run.run_id))?;
     }
     host.secrets()?;
     Ok(launch)

@@ -9,7 +9,8 @@
 use std::path::Path;
 
 use sha2::Digest as _;
-use ua_core::Sha256;
+use ua_core::{RunId, Sha256};
+use ua_resume::shell_word;
 
 use super::Launch;
 use crate::error::HostError;
@@ -26,27 +27,39 @@ impl Launch {
         self.known_policies = Some(named.map(|file| (file.clone(), digest_of(file))).collect());
     }
 
-    /// Refuses to begin with named policy files that are not what they were when they were named. A run of an older version has no digests.
+    /// Refuses to begin `what` with named policy files that are not what they were when they were named. A run of an older version has no
+    /// digests.
     ///
     /// # Errors
     /// One is another.
-    pub(crate) fn check_policies(&self) -> Result<(), HostError> {
+    pub(crate) fn check_policies(&self, what: Begun<'_>) -> Result<(), HostError> {
         let Some(known) = &self.known_policies else { return Ok(()) };
         let changed = known.iter().filter(|(file, digest)| self.policies.contains(file) && digest_of(file) != **digest);
-        let changed: Vec<String> = changed.map(|(file, _)| plain(&file.display().to_string())).collect();
+        let changed: Vec<String> = changed.map(|(file, _)| file.display().to_string()).collect();
         if changed.is_empty() {
             return Ok(());
         }
-        let again: Vec<String> = changed.iter().map(|file| format!("--policy {file}")).collect();
-        Err(HostError::waiting(format!(
-            "these policy files changed since they were named for the run: {}",
-            changed.join(", ")
-        ))
-        .hint(format!(
-            "look at what changed, then name them again (`{}`), or resume the run with `--accept policy`; nothing was started",
-            again.join(" ")
-        )))
+        let next = match what {
+            Begun::Fork => {
+                let again: Vec<String> =
+                    changed.iter().map(|file| format!("--policy {}", plain(&shell_word(file)))).collect();
+                format!("name them again (`{}`)", again.join(" "))
+            }
+            Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run anew"),
+        };
+        let shown: Vec<String> = changed.iter().map(|file| plain(file)).collect();
+        let words = format!("these policy files changed since they were named for the run: {}", shown.join(", "));
+        Err(HostError::waiting(words).hint(format!("look at what changed, then {next}; nothing was started")))
     }
+}
+
+/// What begins with the policy files of a launch.
+#[derive(Clone, Copy)]
+pub(crate) enum Begun<'r> {
+    /// A fork, whose command line may name them again.
+    Fork,
+    /// A run that was submitted, or has waited.
+    Run(&'r RunId),
 }
 
 /// The digest of a file's text; empty where it cannot be read.
@@ -67,34 +80,36 @@ mod tests {
         let (file, other) = (dir.path().join("pol.toml"), dir.path().join("other.toml"));
         fs::write(&file, "one").unwrap();
         let settings = Settings::of_process();
+        let run = RunId::parse("run_1").unwrap();
         let mut launch = Launch::for_inspection(dir.path().to_path_buf());
         launch.policies = vec![file.clone(), other.clone()];
         // One of an older version.
-        launch.check_policies().unwrap();
+        launch.check_policies(Begun::Fork).unwrap();
         launch.know_policies(&settings);
         let stored = Launch::from_stored(&launch.to_stored()).unwrap();
-        stored.check_policies().unwrap();
+        stored.check_policies(Begun::Fork).unwrap();
         for (path, text) in [(&file, Some("two")), (&file, None), (&other, Some("there now"))] {
             let before = fs::read(path).ok();
             match text {
                 Some(text) => fs::write(path, text).unwrap(),
                 None => fs::remove_file(path).unwrap(),
             }
-            let refused = stored.check_policies().unwrap_err().to_string();
+            let refused = stored.check_policies(Begun::Fork).unwrap_err().to_string();
             assert!(refused.contains(&path.display().to_string()), "{refused}");
+            assert!(stored.check_policies(Begun::Run(&run)).is_err());
             let mut again = stored.clone();
             again.know_policies(&settings);
-            again.check_policies().unwrap();
+            again.check_policies(Begun::Fork).unwrap();
             match before {
                 Some(before) => fs::write(path, before).unwrap(),
                 None => fs::remove_file(path).unwrap(),
             }
-            stored.check_policies().unwrap();
+            stored.check_policies(Begun::Fork).unwrap();
         }
         // One that is not named any more decides nothing.
         let mut fewer = stored.clone();
         fewer.policies = vec![other];
         fs::write(&file, "two").unwrap();
-        fewer.check_policies().unwrap();
+        fewer.check_policies(Begun::Fork).unwrap();
     }
 }

@@ -146,11 +146,14 @@ pub(super) fn deciding(
     is_worked_on: impl Fn(&Path) -> bool,
 ) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
+    let mut rest: Vec<PathBuf> = Vec::new();
     for project in projects {
         let is_built = |file: &Path| file.ancestors().skip(1).take_while(|above| *above != project).any(is_cache);
         let counts = |file: &Path| is_of_launcher(file) || !(is_kept(project, file) || is_worked_on(file));
         let own = files.iter().filter(|file| file.starts_with(project) && counts(file) && !is_built(file));
-        let mut left: Vec<PathBuf> = own.cloned().collect();
+        let own: Vec<PathBuf> = own.cloned().collect();
+        // In what a program is made of, the words of an include are those of its language.
+        let mut left: Vec<PathBuf> = own.iter().filter(|file| is_of_launcher(file)).cloned().collect();
         let mut included = 0;
         while let Some(file) = left.pop() {
             if !found.insert(file.clone()) || included >= MAX_INCLUDED {
@@ -166,7 +169,9 @@ pub(super) fn deciding(
                 left.extend(new);
             }
         }
+        rest.extend(own);
     }
+    found.extend(rest);
     found
 }
 
@@ -235,5 +240,17 @@ mod tests {
             let wanted = ["Procfile", "one", name, "conf"].map(|file| base.join(file));
             assert_eq!(found, BTreeSet::from(wanted), "{name}: {text}");
         }
+    }
+
+    #[test]
+    fn what_a_program_of_the_project_reads_is_not_included() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        for (file, text) in [("a.rs", "mod x; // the file state\ninclude state\n"), ("state", "x")] {
+            fs::write(base.join(file), text).unwrap();
+        }
+        let files = BTreeSet::from(["a.rs", "state"].map(|file| base.join(file)));
+        let found = deciding(&BTreeSet::from([base.to_path_buf()]), &files, |_| false);
+        assert_eq!(found, BTreeSet::from([base.join("a.rs")]));
     }
 }

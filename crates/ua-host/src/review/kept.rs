@@ -12,7 +12,7 @@ use std::path::Path;
 use super::kinds::{DATA, DATA_OF_PROJECTS, begins_with, has_ending};
 
 /// Endings of what programs write, besides those of data.
-const KEPT: [&str; 116] = [
+pub(super) const KEPT: [&str; 116] = [
     "7z",
     "aac",
     "aof",
@@ -224,7 +224,6 @@ pub(super) fn is_kept(project: &Path, file: &Path) -> bool {
     if file.ancestors().skip(1).take_while(|above| *above != project).any(is_in) {
         return true;
     }
-    let stem = name.split('.').next().unwrap_or_default();
     match file.extension().and_then(OsStr::to_str) {
         // A name that is none in this encoding has an ending that nobody here knows.
         None if file.extension().is_some() => false,
@@ -235,7 +234,7 @@ pub(super) fn is_kept(project: &Path, file: &Path) -> bool {
         Some(ending) => {
             let is_number = ending.bytes().all(|byte| byte.is_ascii_digit());
             let is_data = has_ending(file, &DATA) || has_ending(file, &DATA_OF_PROJECTS) || KEPT.contains(&ending);
-            is_number || is_data || BUILT.contains(&ending) || name.ends_with('~') || is_lock(name) || stem == "core"
+            is_number || is_data || BUILT.contains(&ending) || name.ends_with('~') || is_lock(name)
         }
     }
 }
@@ -303,6 +302,7 @@ mod tests {
         assert!(known < 130, "{known} of {}", endings.len());
         for name in [
             "src/a.hpp",
+            "src/core.hpp",
             "src/a.cxx",
             "src/a.inc",
             "src/a.s",

@@ -315,6 +315,12 @@ fn runs_its_project(name: &str, args: &[String]) -> bool {
             !matches!(word, Some("dlx" | "x" | "exec"))
         }
         "conda" | "mamba" => has(&["task"]),
+        "deno" => {
+            let mut words = args.iter().filter(|arg| !arg.starts_with('-'));
+            let named = words.find(|arg| !matches!(arg.as_str(), "run" | "serve"));
+            let fetched = ["npm:", "jsr:", "http:", "https:"];
+            named.is_none_or(|named| !fetched.iter().any(|scheme| named.starts_with(scheme)))
+        }
         _ => true,
     }
 }
@@ -708,6 +714,8 @@ mod tests {
             ("cargo run --manifest-path d/Cargo.toml", "cargo run --manifest-path d/Cargo.toml", "/b", &["/b/d"]),
             ("sudo env npm start", "npm start", "/b", &["/b"]),
             ("npx -y pkg", "npx -y pkg", "/b", &[]),
+            ("deno run -A npm:@x/mcp", "npm:@x/mcp ", "/b", &[]),
+            ("deno run -A s.ts", "s.ts ", "/b", &["/b"]),
             ("node s.js env x", "node s.js env x", "/b", &[]),
         ] {
             let (found, base, named) = inner(line);

@@ -200,7 +200,10 @@ impl<'v> Case<'v> {
         let in_the_same_words = |other: &Other<'_>| {
             other.call.args_hash == self.call.args_hash && other.call.name.raw == self.call.name.raw
         };
-        self.call.policy.is_by_content() && !self.facts.files.are_all_known() && others.iter().any(in_the_same_words)
+        // Nor does the key tell it where one that was lost had it: the call in that one's place has a key of its own.
+        let is_told_by_no_key = self.view.lost_keys.is_some() && !self.call.policy.kind_is_guessed;
+        let cannot_tell = !self.facts.files.are_all_known() || is_told_by_no_key;
+        self.call.policy.is_by_content() && cannot_tell && others.iter().any(in_the_same_words)
     }
 
     /// Whether its twin has its words, which say what the effect is, and nobody knows yet what came of that one: what a policy allows is made once in

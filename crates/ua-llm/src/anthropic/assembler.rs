@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use crate::ANTHROPIC;
-use crate::chat::as_text::{WRITTEN, is_call_in_text, offered_in};
+use crate::chat::as_text::{Offered, WRITTEN, is_call_in_text, offered_in};
 use crate::chat::names::ANTHROPIC_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
@@ -29,7 +29,7 @@ const CONTEXT_IS_FULL: &str = "model_context_window_exceeded";
 pub(crate) struct Assembler {
     started: Option<Started>,
     /// The tools as they are offered on this wire.
-    offered: Vec<String>,
+    offered: Offered,
     /// Whether it asks for one of them in its text alone.
     is_call_in_text: bool,
     blocks: BTreeMap<u64, Partial>,

@@ -21,6 +21,7 @@ fn request(model: &str, texts: &[&str]) -> ModelRequest {
         temperature_milli: None,
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 

@@ -7,7 +7,7 @@
 //! What is shown as code is not looked at, nor is a mark for a tool that nobody offers.
 
 use serde_json::{Deserializer, Value};
-use ua_core::{Block, StopReason};
+use ua_core::{Block, Message, StopReason};
 
 use super::names::wire_name;
 use crate::request::ModelRequest;
@@ -76,17 +76,69 @@ const NAMING: [&str; 5] = ["name", "tool", "tool_name", "action", "function"];
 /// Those that have its arguments.
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "action_input"];
 
-/// The names under which a request offers its tools on a wire with names of at most `longest` bytes; none where a result in a form of the job's may
-/// well name a tool and its arguments.
-pub(crate) fn offered_in(request: &ModelRequest, longest: usize) -> Vec<String> {
-    if request.output_schema.is_some() {
-        return Vec::new();
+/// What a text may ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Offered {
+    /// The names of the tools on the wire.
+    names: Vec<String>,
+    /// How long those may be there, in bytes.
+    longest: usize,
+    /// The history, with the calls that were made.
+    history: Vec<Message>,
+}
+
+impl Offered {
+    /// Whether a text that names this tool, or that part of its name which its server gave, means an offered one.
+    fn has(&self, name: &str) -> bool {
+        !name.is_empty() && self.names.iter().any(|tool| is_meant(tool, name))
     }
-    request.tools.iter().map(|tool| wire_name(&tool.name, longest)).collect()
+
+    /// Whether JSON that is a call, or calls, says what was called already: it is reported then, and not asked for.
+    fn was_made(&self, call: &Value) -> bool {
+        match call {
+            Value::Array(calls) => calls.iter().all(|call| self.was_made(call)),
+            Value::Object(fields) => {
+                let name = NAMING.iter().find_map(|field| fields.get(*field)?.as_str());
+                match (name, fields.get("function"), fields.get("tool_calls")) {
+                    (Some(name), _, _) => {
+                        let input = ARGUMENTS.iter().find_map(|field| fields.get(*field));
+                        input.is_some_and(|input| self.has_called(name, input))
+                    }
+                    (None, Some(function @ Value::Object(_)), _) => self.was_made(function),
+                    (None, _, Some(calls @ Value::Array(_))) => self.was_made(calls),
+                    (None, _, _) => false,
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+
+    fn has_called(&self, name: &str, input: &Value) -> bool {
+        // Some write the arguments as a text.
+        let read = input.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let input = read.as_ref().unwrap_or(input);
+        let mut made = self.history.iter().flat_map(Message::tool_uses);
+        made.any(|made| made.input == *input && is_meant(&wire_name(&made.name, self.longest), name))
+    }
+}
+
+/// Whether a name is that of a tool, or that part of it which its server gave.
+fn is_meant(tool: &str, name: &str) -> bool {
+    tool == name || tool.strip_suffix(name).is_some_and(|server| server.ends_with("__"))
+}
+
+/// What a request offers on a wire with names of at most `longest` bytes; nothing where a result in a form of the job's may well name a tool and
+/// its arguments.
+pub(crate) fn offered_in(request: &ModelRequest, longest: usize) -> Offered {
+    if request.wants_form || request.output_schema.is_some() {
+        return Offered::default();
+    }
+    let names = request.tools.iter().map(|tool| wire_name(&tool.name, longest)).collect();
+    Offered { names, longest, history: request.messages.clone() }
 }
 
 /// Whether a reply that ended like this has a call of one of the tools that are `offered` in its text, and none beside it.
-pub(crate) fn is_call_in_text(stop_reason: StopReason, blocks: &[Block], offered: &[String]) -> bool {
+pub(crate) fn is_call_in_text(stop_reason: StopReason, blocks: &[Block], offered: &Offered) -> bool {
     let is_last_word = matches!(stop_reason, StopReason::EndTurn | StopReason::StopSequence);
     let texts: Vec<&str> = blocks
         .iter()
@@ -100,16 +152,16 @@ pub(crate) fn is_call_in_text(stop_reason: StopReason, blocks: &[Block], offered
 }
 
 /// Whether a text asks for one of the tools that are `offered`, by its name or by that part of it which its server gave.
-pub(super) fn asks_for_tool(text: &str, offered: &[String]) -> bool {
-    let is_own = |tool: &str, name: &str| tool.strip_suffix(name).is_some_and(|server| server.ends_with("__"));
-    let is_offered = |name: &str| !name.is_empty() && offered.iter().any(|tool| tool == name || is_own(tool, name));
+pub(super) fn asks_for_tool(text: &str, offered: &Offered) -> bool {
+    let is_offered = |name: &str| offered.has(name);
     let text = text.trim();
     let (language, whole) = unfenced(text).unwrap_or(("", text));
     if is_call_as_json(whole, &is_offered) || is_call_as_code(whole, language, &is_offered) {
         return true;
     }
     let spoken = without_code(whole);
-    if last_json(text).is_some_and(|call| is_call(&call, &is_offered)) || is_step(&spoken, &is_offered) {
+    let asks_at_its_end = |call: &Value| is_call(call, &is_offered) && !offered.was_made(call);
+    if last_json(text).is_some_and(|call| asks_at_its_end(&call)) || is_step(&spoken, &is_offered) {
         return true;
     }
     let lower = spoken.to_ascii_lowercase();
@@ -128,8 +180,13 @@ fn last_json(text: &str) -> Option<Value> {
     let (sentence, json) = if let Some((sentence, code)) = shown {
         (sentence, code.split_once('\n')?.1)
     } else {
-        let starts = text.match_indices('\n').find(|(at, _)| text[at + 1..].trim_start().starts_with(['{', '[']))?;
-        text.split_at(starts.0)
+        let mut next = 0;
+        let lines = text.split_inclusive('\n').map(|line| {
+            next += line.len();
+            (next - line.len(), line)
+        });
+        let (start, _) = lines.skip(1).find(|(_, line)| line.trim_start().starts_with(['{', '[']))?;
+        text.split_at(start)
     };
     // What shows more than one piece of code speaks of them.
     let is_sentence = !sentence.contains("```") && sentence.lines().filter(|line| !line.trim().is_empty()).count() <= 3;
@@ -216,6 +273,9 @@ fn is_call(call: &Value, is_offered: &impl Fn(&str) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use ua_core::{Origin, Role, ToolUse};
+
     use super::*;
 
     /// How models write a call of `NAME`.
@@ -252,8 +312,27 @@ mod tests {
         "Action: NAME\nAction Input: {\"title\": \"b\"}",
     ];
 
-    fn offered() -> Vec<String> {
-        ["mcp__t__get_ticket", "mcp__t__create_ticket"].map(str::to_owned).into()
+    fn offered() -> Offered {
+        let names = ["mcp__t__get_ticket", "mcp__t__create_ticket"].map(str::to_owned).into();
+        Offered { names, longest: 64, history: Vec::new() }
+    }
+
+    #[test]
+    fn a_call_at_the_end_that_was_made_already_is_reported_and_not_asked_for() {
+        let call = ToolUse { id: "a".into(), name: "mcp__t__create_ticket".into(), input: json!({"title": "b"}) };
+        let reply = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(call)].into() };
+        let offered = Offered { history: vec![reply], ..offered() };
+        for (call, was_made) in [
+            ("{\"name\": \"mcp__t__create_ticket\", \"arguments\": {\"title\": \"b\"}}", true),
+            ("[{\"name\": \"create_ticket\", \"arguments\": \"{\\\"title\\\": \\\"b\\\"}\"}]", true),
+            ("{\"function\": {\"name\": \"create_ticket\", \"arguments\": {\"title\": \"b\"}}}", true),
+            ("{\"name\": \"mcp__t__create_ticket\", \"arguments\": {\"title\": \"c\"}}", false),
+            ("{\"name\": \"mcp__t__get_ticket\", \"arguments\": {\"title\": \"b\"}}", false),
+        ] {
+            for text in [format!("Done, I called:\n{call}"), format!("Done, I called:\n\n```json\n{call}\n```")] {
+                assert_eq!(!asks_for_tool(&text, &offered), was_made, "{text}");
+            }
+        }
     }
 
     #[test]
@@ -271,7 +350,7 @@ mod tests {
                 for other in ["mcp__t__create", "get_weather", "ticket", "x__create_ticket", "mcp__t__create_ticket2"] {
                     assert!(!asks_for_tool(&text(other), &offered()), "{other} in {form}");
                 }
-                assert!(!asks_for_tool(&text("mcp__t__create_ticket"), &[]), "{form}");
+                assert!(!asks_for_tool(&text("mcp__t__create_ticket"), &Offered::default()), "{form}");
             }
         }
     }

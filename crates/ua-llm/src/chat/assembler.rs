@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
-use super::as_text::{WRITTEN, asks_for_tool, offered_in};
+use super::as_text::{Offered, WRITTEN, asks_for_tool, offered_in};
 use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use super::{OF_CALLS, reasoning};
 use crate::OPENAI_CHAT;
@@ -37,7 +37,7 @@ pub(crate) struct Assembler {
     /// The tools whose names are others on this wire.
     renamed: Vec<(String, String)>,
     /// The tools as they are offered on this wire.
-    offered: Vec<String>,
+    offered: Offered,
     asked_model: String,
     id: Option<String>,
     model: Option<String>,

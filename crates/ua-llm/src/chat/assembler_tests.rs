@@ -22,6 +22,7 @@ fn request() -> ModelRequest {
         temperature_milli: None,
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 

@@ -198,6 +198,7 @@ mod tests {
             temperature_milli: None,
             seed: None,
             output_schema: None,
+            wants_form: false,
         };
         let told = |message: &str| {
             let error = LlmError::InvalidRequest { status: 400, message: message.into() };

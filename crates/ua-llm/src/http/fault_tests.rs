@@ -154,6 +154,7 @@ pub(super) fn request() -> ModelRequest {
         temperature_milli: None,
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 

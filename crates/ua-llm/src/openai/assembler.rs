@@ -12,7 +12,7 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use super::reject;
 use crate::OPENAI;
-use crate::chat::as_text::{WRITTEN, is_call_in_text, offered_in};
+use crate::chat::as_text::{Offered, WRITTEN, is_call_in_text, offered_in};
 use crate::chat::names::OPENAI_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
@@ -32,7 +32,7 @@ const FAILED: &str = "failed";
 pub(crate) struct Assembler {
     is_started: bool,
     /// The tools as they are offered on this wire.
-    offered: Vec<String>,
+    offered: Offered,
     items: BTreeMap<u64, Partial>,
     text_bytes: usize,
     /// Bytes of arguments that have arrived.
@@ -311,15 +311,16 @@ impl Assembler {
         Ok(partial)
     }
 
-    /// The end of the response: as the event is called, and as the response says, the worse of the two.
+    /// The end of the response: as the event is called, unless the response says of itself that it is none. Servers leave there what was so at
+    /// the beginning.
     fn end_as(&mut self, event: &str, mut response: Head) -> Result<Progress, Fault> {
-        let status = response.status.take().filter(|status| !status.is_empty()).unwrap_or_else(|| event.to_owned());
+        let status = response.status.take().unwrap_or_default();
         let has_error = response.error.as_ref().is_some_and(Reported::says_something);
         if event == FAILED || status == FAILED || has_error {
             self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
             return Err(response.error.unwrap_or_default().into_fault());
         }
-        let word = if status == COMPLETED { event } else { &status };
+        let word = if matches!(status.as_str(), "incomplete" | "cancelled") { status.as_str() } else { event };
         self.finish(response, word).map(Progress::Whole)
     }
 
@@ -400,8 +401,9 @@ impl WireUsage {
 impl Reported {
     /// Some servers have an empty error where there is none.
     fn says_something(&self) -> bool {
-        let says = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        says(&self.code) || says(&self.message) || self.error.as_ref().is_some_and(|inner| inner.says_something())
+        self.code.as_deref().is_some_and(|code| !matches!(code, "" | "0"))
+            || self.message.as_deref().is_some_and(|message| !message.is_empty())
+            || self.error.as_ref().is_some_and(|inner| inner.says_something())
     }
 
     fn into_fault(self) -> Fault {

@@ -80,6 +80,7 @@ impl Driver<'_> {
             temperature_milli: self.settings.temperature_milli,
             seed: self.settings.seed,
             output_schema: self.wanted_output().filter(|_| self.settings.structured && !self.without_form).cloned(),
+            wants_form: self.wanted_output().is_some(),
         };
         let measured = self.measurer.measure(&request);
         Ok((request, measured))

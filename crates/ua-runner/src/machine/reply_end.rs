@@ -109,8 +109,8 @@ pub(super) fn is_unread(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || is_unseen(c))
 }
 
-/// Whether a text is no answer, whatever it is shown as: what only its model thought, marks of the end of a text that its server passed on, and signs
-/// without a word say nothing. An empty list may well be a result.
+/// Whether a text is no answer, whatever it is shown as: what only its model thought, marks of the end of a text that its server passed on, and
+/// full stops and lines say nothing. Other signs may be what was asked for (`>=`). An empty list may well be a result.
 fn says_nothing(text: &str) -> bool {
     const MARKS: [&str; 7] = ["</s>", "<s>", "<pad>", "<eos>", "<bos>", "<unk>", "[PAD]"];
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
@@ -122,7 +122,7 @@ fn says_nothing(text: &str) -> bool {
     for mark in MARKS {
         said = said.replace(mark, "");
     }
-    said.chars().all(|c| c.is_whitespace() || is_unseen(c) || c.is_ascii_punctuation() || "…·。、".contains(c))
+    said.chars().all(|c| c.is_whitespace() || is_unseen(c) || ".…!-_*#`".contains(c))
 }
 
 /// A text without what stands between these two marks, or behind the first one where the second is missing.
@@ -156,7 +156,7 @@ mod tests {
         for nothing in ["", "\u{200b}", "\u{2060}\n", " \u{feff} ", "\u{ad}\u{200d}"] {
             assert_eq!(ReplyEnd::of(StopReason::EndTurn, nothing), ReplyEnd::Empty, "{nothing:?}");
         }
-        for result in ["[]", " {}\n", "\"\"", "[[]]"] {
+        for result in ["[]", " {}\n", "\"\"", "[[]]", ">=", "%", "?", ":)"] {
             assert_eq!(ReplyEnd::of(StopReason::EndTurn, result), ReplyEnd::Whole, "{result}");
         }
         // Whatever is put together of what says nothing says nothing, and any word beside it does.

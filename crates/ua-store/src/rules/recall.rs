@@ -52,14 +52,16 @@ pub fn call_recalled(
     let (mut call, mut steps) = (call, Vec::new());
     let known = call.attempt;
     let is_under_way = call.status == CallStatus::Running;
-    let Some(last) = recall.attempts.last().filter(|last| last.attempt + u32::from(is_under_way) > known) else {
+    // What another call made says nothing of an attempt that has begun meanwhile.
+    let ends_it = is_under_way && recall.attempts.iter().any(|line| line.attempt == known && line.made_by.is_none());
+    let Some(last) = recall.attempts.last().filter(|last| last.attempt + u32::from(ends_it) > known) else {
         return Ok(Recalled { steps });
     };
     if call.deduplicated_from.is_some() {
         return Err(conflict("tool_calls", &call.call_id, "it has the answer of another call"));
     }
     if is_under_way {
-        let own = recall.attempts.iter().find(|line| line.attempt == known);
+        let own = recall.attempts.iter().find(|line| line.attempt == known && line.made_by.is_none());
         let lost = || AttemptEnd::Lost { why: "its process ended before an answer was stored".to_owned() };
         let at = own.unwrap_or(last).at.max(call.updated_at);
         let lost = call_settled(call, current, known, own.map_or_else(lost, ended), u64::MAX, at)?;

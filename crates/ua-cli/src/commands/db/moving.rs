@@ -93,7 +93,7 @@ async fn refuse_lost(home: &Home) -> Result<(), HostError> {
         ua_core::counted(lost.len(), "call")
     ))
     .hint(
-        "first let the runs that may do it again continue here (`ua resume RUN`), until they have asked you or ended; if you know that none of it \
+        "first let the runs that may do it again continue here (`ua resume RUN`), until they have asked you; if you know that none of it \
          will be done again, `ua db copy --without-lost` moves the database without it; nothing was changed",
     ))
 }

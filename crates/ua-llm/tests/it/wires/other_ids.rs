@@ -190,6 +190,7 @@ async fn what_is_refused_for_another_reason_is_not_asked_again_for_its_ids() {
         "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after: functions.t:0.",
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
         "No tool output found for function call functions.t:0.",
+        "This model's maximum context length is 8192 tokens, and 9000 were asked for (request id: 2024a-z01).",
     ] {
         let (url, asked) = server((words, |_| false)).await;
         let odd = ["functions.t:0".to_owned(), "functions.t:1".to_owned()];

@@ -90,6 +90,7 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
         temperature_milli: Some(500),
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 

@@ -141,6 +141,7 @@ fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
         temperature_milli: None,
         seed: None,
         output_schema: None,
+        wants_form: false,
     }
 }
 
