@@ -164,9 +164,8 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
     let least = if call.attempt > 0 { Likeness::Scope } else { Likeness::Tool };
     let like = lost.iter().rev().filter_map(|lost| Some((likeness(call, scope, lost)?, &lost.known)));
     // A line about the call itself is about an attempt that the database has.
-    let like = like.filter(|(likeness, known)| {
-        *likeness >= least && known.tool_call_id.as_deref() != Some(call.call_id.as_str())
-    });
+    let like = like
+        .filter(|(likeness, known)| *likeness >= least && known.tool_call_id.as_deref() != Some(call.call_id.as_str()));
     let (likeness, known) = like.max_by_key(|(likeness, _)| *likeness)?;
     let (sent_at, at) = known.times()?;
     let key = call.idempotency_key.clone().filter(|_| call.status == CallStatus::Unknown).unwrap_or(key);

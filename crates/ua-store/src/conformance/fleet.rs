@@ -175,7 +175,8 @@ pub async fn a_run_that_may_be_at_work_keeps_its_seat(store: &dyn FleetStore) {
             release(store, &bob, &first, driven()).await;
             for look in 0..3 {
                 let holds = vec![run_id(&first)];
-                let back = FleetChange::Claim { worker: bob.clone(), holds, most: 9, dead: Vec::new(), at: at(now + 4) };
+                let back =
+                    FleetChange::Claim { worker: bob.clone(), holds, most: 9, dead: Vec::new(), at: at(now + 4) };
                 assert!(store.fleet(back).await.unwrap().entries.is_empty(), "{taken:?}, {look}");
                 release(store, &bob, &first, driven()).await;
                 assert!(claim(store, &bob, 9, now + 4).await.is_empty(), "{taken:?}, {look}");
@@ -337,7 +338,13 @@ pub async fn a_queued_run_is_moved_and_withdrawn(store: &dyn FleetStore) {
     assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
     refused(store.fleet(moved(None, Some(1))).await, "a worker is running it");
     refused(store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await, "a worker is running it");
-    release(store, "ada", "run_1", Release::Ready { run_after: at(50), why: Some("later".to_owned()), is_driven: false }).await;
+    release(
+        store,
+        "ada",
+        "run_1",
+        Release::Ready { run_after: at(50), why: Some("later".to_owned()), is_driven: false },
+    )
+    .await;
     assert!(claim(store, "ada", 1, 2).await.is_empty());
     store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await.unwrap();
     assert_eq!(store.queued(&run_id("run_1")).await.unwrap(), None);

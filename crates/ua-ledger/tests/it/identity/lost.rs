@@ -87,15 +87,12 @@ async fn a_call_that_would_be_sent_once_more_is_asked_about() {
             let run = with_lost(run, vec![like(&lost, "call_lost", Some(&other))]);
             let what = format!("{fate:?}, {other:?}");
             if other.scope != FIRST.scope {
-                let admission = match run.admit(&id, &FIRST).await {
-                    Admission::Unknown(unknown) => {
-                        match run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() {
-                            Recovery::Decided(decided) => *decided,
-                            other => panic!("{what}: {other:?}"),
-                        }
-                    }
-                    admission => admission,
-                };
+                let mut admission = run.admit(&id, &FIRST).await;
+                if let Admission::Unknown(unknown) = &admission {
+                    let recovery = run.ledger.recover(unknown, &FIRST.facts()).await.unwrap();
+                    let Recovery::Decided(decided) = recovery else { panic!("{what}: {recovery:?}") };
+                    admission = *decided;
+                }
                 assert!(matches!(admission, Admission::Ready(_)), "{what}: {admission:?}");
                 continue;
             }
