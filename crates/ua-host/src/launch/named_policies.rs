@@ -45,7 +45,7 @@ impl Launch {
                     changed.iter().map(|file| format!("--policy {}", plain(&shell_word(file)))).collect();
                 format!("name them again (`{}`)", again.join(" "))
             }
-            Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run anew"),
+            Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run again"),
         };
         let shown: Vec<String> = changed.iter().map(|file| plain(file)).collect();
         let words = format!("these policy files changed since they were named for the run: {}", shown.join(", "));
