@@ -86,3 +86,38 @@ fn says(record: &MessageRecord, sentence: &str, id: &str, tool_use: &str) -> boo
         ua_core::Block::ToolUse(_) | ua_core::Block::Opaque { .. } => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ua_store::MemStore;
+    use ua_store::conformance::{Scene, samples};
+    use ua_store::rules::used_up_its_key;
+
+    use super::*;
+
+    /// Over all words in a row about a call that counted as done, and about one that never did: the last word that it did not happen uses its key up
+    /// exactly where something before it says that it was done.
+    #[tokio::test]
+    async fn what_was_done_stays_done_whatever_is_said_of_it_between() {
+        let words = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
+        for was in [CallStatus::Succeeded, CallStatus::FailedReported, CallStatus::Unknown, CallStatus::Running] {
+            for between in words.iter().map(Some).chain([None]) {
+                let store = MemStore::new();
+                let mut call = Scene::begin(&store, "run_1").await.call_that_is("call_1", was).await;
+                let mut is_done = !matches!(was, CallStatus::Unknown | CallStatus::Running);
+                for outcome in between.into_iter().chain([&CorrectedTo::NotHappened]) {
+                    let said = samples::correct(&call, *outcome, 90).correction;
+                    is_done |= !matches!(call.status, CallStatus::Unknown | CallStatus::Running);
+                    let write = correct_call(&call, Correction { was: call.status, ..said }, true);
+                    call.correction = Some(write.correction);
+                    call.status = match outcome {
+                        CorrectedTo::Happened => CallStatus::Succeeded,
+                        CorrectedTo::NotHappened => CallStatus::FailedDefinite,
+                        CorrectedTo::Skipped => CallStatus::Unknown,
+                    };
+                }
+                assert_eq!(used_up_its_key(&call), is_done, "{was}, then {between:?}");
+            }
+        }
+    }
+}

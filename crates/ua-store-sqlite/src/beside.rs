@@ -647,6 +647,28 @@ mod tests {
         assert_eq!(foreign_beside(&path), None, "the database does not say any more that its logs are marked");
     }
 
+    /// Of a log that was never begun again SQLite may take no frame for written, as one that a kill left, and draws another number. Until this process
+    /// has written, any is its own; then the one that it noted.
+    #[test]
+    fn a_log_that_was_never_begun_again_may_get_another_number_at_the_first_write() {
+        let Some((_folder, path)) = place() else { return };
+        let file = Believed::Log.beside(&path);
+        fs::write(&file, log(7)).unwrap();
+        let mut own = OwnLog::of(&path, IDENTITY).unwrap();
+        let drawn = |salt: u32| File::options().write(true).open(&file).unwrap().write_all_at(&log(salt), 0).unwrap();
+        drawn(0x4000_0007);
+        assert_eq!(foreign_beside(&path), Some(file.clone()), "nobody has said that something is written");
+        drawn(7);
+        own.before().unwrap();
+        drawn(0x4000_0007);
+        assert_eq!(foreign_beside(&path), None, "killed before the number is noted");
+        own.after().unwrap();
+        own.before().unwrap();
+        assert_eq!(foreign_beside(&path), None);
+        drawn(7);
+        assert_eq!(foreign_beside(&path), Some(file.clone()), "it has written, and noted its number");
+    }
+
     #[test]
     fn what_is_no_file_is_neither_waited_for_nor_called_foreign() {
         let Some((_folder, path)) = place() else { return };

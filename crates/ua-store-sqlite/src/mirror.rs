@@ -291,7 +291,11 @@ impl Mirror {
 
 /// Whether a family began behind what the log knows. What the clock has not come to yet was sent before it was set back.
 fn is_later(began: Option<Timestamp>, known: &Forgotten) -> bool {
-    let (at, now) = (Timestamp::parse(&known.at), ua_core::system::env().now());
+    is_later_at(ua_core::system::env().now(), began, known)
+}
+
+fn is_later_at(now: Timestamp, began: Option<Timestamp>, known: &Forgotten) -> bool {
+    let at = Timestamp::parse(&known.at);
     began.is_some_and(|began| at.is_none_or(|at| at <= began || at > now))
 }
 
@@ -409,4 +413,49 @@ pub(crate) fn accept(path: &Path, db_uuid: &str, accepted: &Accepted, at: Timest
     }
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_store::conformance::samples::at;
+
+    use super::*;
+
+    /// Over all orders of when it was sent, when a family began and what the clock says: it may have been sent for what a later family is to do where
+    /// that began behind it, or where the clock was set back since.
+    #[test]
+    fn whoever_begins_behind_it_or_behind_a_clock_that_was_set_back_is_later() {
+        for sent in [10, 20, 30] {
+            for began in [None, Some(10), Some(20), Some(30)] {
+                for now in [10, 20, 30] {
+                    let known = Forgotten { at: at(sent).to_string(), ..Forgotten::default() };
+                    let expected = began.is_some_and(|began| began >= sent || now < sent);
+                    assert_eq!(is_later_at(at(now), began.map(at), &known), expected, "{sent} {began:?} {now}");
+                }
+            }
+        }
+        let unread = Forgotten::default();
+        assert!(is_later_at(at(1), Some(at(1)), &unread) && !is_later_at(at(1), None, &unread));
+    }
+
+    /// What is known of an attempt is nothing of another one of the same number, which another copy of the database began.
+    #[test]
+    fn an_attempt_inherits_nothing_from_one_of_its_number() {
+        for is_same in [true, false] {
+            let line = |seconds: i64, status: &str| Forgotten {
+                at: at(seconds).to_string(),
+                tool_call_id: Some("call_1".to_owned()),
+                attempt: 1,
+                status: status.to_owned(),
+                ..Forgotten::default()
+            };
+            let mut mirror = Mirror::default();
+            mirror.learn(line(10, "running"), true);
+            mirror.learn(line(11, "succeeded"), false);
+            mirror.learn(line(if is_same { 10 } else { 20 }, "running"), true);
+            let known = &mirror.newest["call_1/1"];
+            assert_eq!((known.answered, known.is_from_its_start), (is_same, true));
+            assert_eq!(known.first_at, Some(at(if is_same { 10 } else { 20 }).to_string()));
+        }
+    }
 }

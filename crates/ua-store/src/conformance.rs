@@ -165,6 +165,7 @@ macro_rules! conformance_tests {
             corrections::a_correction_closes_the_question,
             recalled::a_call_that_was_sent_is_in_doubt,
             recalled::an_answered_attempt_stays_answered,
+            recalled::an_attempt_that_has_begun_is_not_ended_for_another_call,
             recalled::a_settled_call_is_not_recalled,
             recalled::a_recalled_call_is_asked_about_anew,
             recalled::a_recalled_call_takes_no_key_that_another_holds,

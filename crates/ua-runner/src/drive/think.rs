@@ -121,27 +121,13 @@ impl Driver<'_> {
                 Some(Err(error)) if reserved.request.output_schema.is_some() && error.is_about_output() => {
                     self.without_form = true;
                     (self.ports.watcher)(RunEvent::FormLeftOut { turn, why: error.to_string() });
-                    let failure = ThinkFailure {
-                        asks_for_less: true,
-                        is_too_long: false,
-                        took,
-                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
-                    };
-                    self.close_request(turn, failure.end).await?;
-                    return Ok(Event::Thought(Err(failure)));
+                    return self.ask_for_less(turn, &error, heard, took).await;
                 }
                 Some(Err(error)) if self.shorter_reply(&error, &reserved.request).is_some() => {
                     self.reply_limit = self.shorter_reply(&error, &reserved.request);
                     let tokens = self.reply_limit.unwrap_or_default();
                     (self.ports.watcher)(RunEvent::ReplyShortened { turn, tokens, why: error.to_string() });
-                    let failure = ThinkFailure {
-                        asks_for_less: true,
-                        is_too_long: false,
-                        took,
-                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
-                    };
-                    self.close_request(turn, failure.end).await?;
-                    return Ok(Event::Thought(Err(failure)));
+                    return self.ask_for_less(turn, &error, heard, took).await;
                 }
                 Some(Err(error)) => {
                     let images = error.may_be_about_images().then(|| images_of_results(&reserved.request.messages));
@@ -191,6 +177,21 @@ impl Driver<'_> {
     fn shorter_reply(&self, error: &LlmError, request: &ModelRequest) -> Option<u32> {
         let asked = request.max_output_tokens;
         error.longest_reply(asked).filter(|limit| self.run.spec.model.max_output_tokens.is_none() && *limit < asked)
+    }
+
+    /// The end of a request that was refused for what the next one does not ask for.
+    async fn ask_for_less(
+        &mut self,
+        turn: u32,
+        error: &LlmError,
+        heard: Option<Usage>,
+        took: Duration,
+    ) -> Result<Event, RunError> {
+        let random = self.ports.env.entropy.next_u64();
+        let failure = failure(error, self.ports.llm.name(), heard, random);
+        let failure = ThinkFailure { asks_for_less: true, is_too_long: false, took, ..failure };
+        self.close_request(turn, failure.end).await?;
+        Ok(Event::Thought(Err(failure)))
     }
 
     /// Makes the next request shorter than the reserved one, which was refused for its length, or, if that is not sure, perhaps for it. What takes

@@ -416,6 +416,79 @@ async fn what_another_family_sent_is_lost_to_the_one_that_it_was_accepted_for() 
     assert_eq!(forgotten(&store, "run_third").await, ["run_lost"]);
 }
 
+/// What was accepted by the name of the run that sent it, which is not there any more, is lost to each family that begins later, until a call of one
+/// stands in its place; and to none that was there before.
+#[tokio::test]
+async fn what_a_run_sent_that_is_gone_is_lost_to_whoever_begins_later() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    Scene::begin_with(&store, samples::new_run("run_lost")).await.call_that_is("call_1", CallStatus::Succeeded).await;
+    let store = put_back(&place, store);
+    // Nobody knows the run, so it is accepted by its name before any other begins.
+    accept(&store, "run_lost", 1_000).await;
+    assert_eq!(store.lost_to_families().await.unwrap().len(), 1, "whoever begins on a server would not be asked");
+    for (run, seconds) in [("run_again", 1_001), ("run_third", 1_002)] {
+        store.submit_run(NewRun { created_at: samples::at(seconds), ..samples::new_run(run) }).await.unwrap();
+        assert_eq!((forgotten(&store, run).await, lost(&store, run).await.len()), (Vec::new(), 1), "{run}");
+    }
+    assert_eq!(lost(&store, "run_a").await, [], "it was there before");
+    let again = Scene::take(&store, "run_again").await.call_that_is("call_2", CallStatus::Prepared).await;
+    let of_lost = store.lost(&samples::run_id("run_again")).await.unwrap();
+    store.recall_call(ua_store::recall_lost(&again, None, &of_lost, samples::key("own")).unwrap()).await.unwrap();
+    for run in ["run_again", "run_third"] {
+        assert_eq!(lost(&store, run).await, [], "{run}: it is asked about once");
+    }
+    assert_eq!(store.lost_to_families().await.unwrap(), []);
+}
+
+/// Two copies, one put back by mistake: in the older one the call went out as an attempt of the same number as the one that the newer copy has as
+/// refused. The newer one knows nothing of that.
+#[tokio::test]
+async fn an_attempt_of_the_same_number_that_another_copy_began_is_forgotten() {
+    for end in [CallStatus::Succeeded, CallStatus::FailedDefinite] {
+        let place = Place::new();
+        let store = place.open();
+        Scene::begin(&store, "run_a").await.call_that_is("call_1", CallStatus::Prepared).await;
+        store.close().unwrap();
+        backup(&place.path, &place.copy).unwrap();
+        let newer = place.copy.with_extension("newer");
+        let store = place.open();
+        let lease = scene_lease(&store).await;
+        store.start_attempt(&lease, samples::start("call_1", 1, "key_1")).await.unwrap();
+        store.settle_attempt(&lease, samples::settle("call_1", 1, CallStatus::FailedDefinite)).await.unwrap();
+        store.close().unwrap();
+        backup(&place.path, &newer).unwrap();
+
+        restore(&place.copy, &place.path, samples::at(98)).unwrap();
+        let store = place.open();
+        accept(&store, "run_a", 100).await;
+        let (lease, _) =
+            store.acquire_run(&samples::run_id("run_a"), &samples::owner(102), samples::at(101)).await.unwrap();
+        let mut start = samples::start("call_1", 1, "key_1");
+        start.at = samples::at(102);
+        store.start_attempt(&lease, start).await.unwrap();
+        store.settle_attempt(&lease, samples::settle("call_1", 1, end)).await.unwrap();
+        store.close().unwrap();
+
+        restore(&newer, &place.path, samples::at(110)).unwrap();
+        let store = place.open();
+        let expected: &[&str] = if end == CallStatus::Succeeded { &["succeeded"] } else { &[] };
+        assert_eq!(news(&store, "run_a").await, expected, "{end}");
+        // What is accepted is learnt, once, as a further attempt.
+        let known = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+        let call = store.call(&samples::call_id("call_1")).await.unwrap();
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        let recall = ua_store::recall_of(&call, &attempts, &known);
+        assert_eq!(recall.is_some(), end == CallStatus::Succeeded, "{end}");
+        if let Some(recall) = recall {
+            let recalled = store.recall_call(recall).await.unwrap();
+            assert_eq!((recalled.status, recalled.attempt), (CallStatus::Unknown, 2));
+            let attempts = store.attempts(&call.call_id).await.unwrap();
+            assert_eq!(ua_store::recall_of(&recalled, &attempts, &known), None, "a second time");
+        }
+    }
+}
+
 async fn scene_lease(store: &SqliteStore) -> ua_store::RunLease {
     store.acquire_run(&samples::run_id("run_a"), &samples::owner(101), samples::at(20)).await.unwrap().0
 }

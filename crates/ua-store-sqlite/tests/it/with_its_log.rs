@@ -84,3 +84,19 @@ async fn what_a_restore_keeps_is_whole() {
         }
     }
 }
+
+/// A log that cannot be the copy's own is not read with it, whatever stands in it: what a backup wrote never has one.
+#[tokio::test]
+async fn a_log_that_is_not_of_the_copy_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (killed, older) = killed(folder.path(), 1, 2).await;
+    for log in [fs::read(beside(&killed, "-wal")).unwrap(), b"anything".to_vec()] {
+        fs::write(beside(&older, "-wal"), log).unwrap();
+        let refused = restore(&older, &killed, samples::at(99)).unwrap_err();
+        assert!(refused.to_string().contains("does not belong to"), "{refused}");
+    }
+    assert_eq!(runs(&killed).await, 3, "nothing was changed");
+    fs::remove_file(beside(&older, "-wal")).unwrap();
+    restore(&older, &killed, samples::at(100)).unwrap();
+    assert_eq!(runs(&killed).await, 0);
+}

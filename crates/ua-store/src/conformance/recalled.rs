@@ -121,6 +121,16 @@ pub async fn a_recalled_call_takes_no_key_that_another_holds(store: &dyn Store) 
     assert_eq!(store.call(&call.call_id).await.unwrap(), call);
 }
 
+/// What another call made says nothing of an attempt that has begun since somebody looked: that goes on, and takes its answer.
+pub async fn an_attempt_that_has_begun_is_not_ended_for_another_call(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let call = scene.call_that_is("call_1", CallStatus::Running).await;
+    let made_by = MadeBy { call: "call_lost".to_owned(), run: "run_lost".to_owned(), in_same_words: true };
+    let known = RecalledAttempt { made_by: Some(made_by), ..line(&call, call.attempt, false) };
+    assert_eq!(store.recall_call(recall(&call, vec![known])).await.unwrap(), call);
+    store.settle_attempt(&scene.lease, samples::settle("call_1", call.attempt, CallStatus::Succeeded)).await.unwrap();
+}
+
 /// What was answered stays answered, whatever was noted of it since, and what was not does not become so.
 pub async fn an_answered_attempt_stays_answered(store: &dyn Store) {
     for said in CallStatus::ALL {

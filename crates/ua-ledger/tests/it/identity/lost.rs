@@ -1,15 +1,17 @@
 //! What was sent for a family and is in no row of its database: nobody does the like again before a person was asked, and nobody is asked more often
 //! than something was lost.
 
-use ua_core::{CallStatus, OnScopeConflict, OnUnknown, Outcome, QuestionText, SideEffectClass, sha256};
+use ua_core::{
+    CallId, CallStatus, CorrectedTo, OnScopeConflict, OnUnknown, Outcome, QuestionText, SideEffectClass, sha256,
+};
 use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
-use ua_store::{CallRecord, Choice, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord};
+use ua_store::{CallRecord, Choice, Correction, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord};
 
 use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
-/// A line about a call that is not there and says what this one says.
-fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
+/// A line about a call that is not there, and whose status is `status`.
+pub(crate) fn line(call: &CallRecord, id: &str, scope: Option<&str>, status: CallStatus) -> Lost {
     let known = Forgotten {
         at: samples::at(70).to_string(),
         root: Some(call.root_run_id.to_string()),
@@ -19,11 +21,16 @@ fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
         tool: call.name.raw.clone(),
         args_hash: Some(call.args_hash.to_hex()),
         idempotency_key: Some(format!("key_{id}")),
-        scope: ask.and_then(|ask| ask.facts().scope).map(|scope| scope.as_str().to_owned()),
-        status: "succeeded".to_owned(),
+        scope: scope.map(|scope| format!("email.send {scope}")),
+        status: status.as_str().to_owned(),
         ..Forgotten::default()
     };
     Lost { known, was_suspected: false, was_recalled: false }
+}
+
+/// The same of one that succeeded, about what an ask touches.
+fn like(call: &CallRecord, id: &str, ask: Option<&Ask>) -> Lost {
+    line(call, id, ask.map(|ask| ask.scope), CallStatus::Succeeded)
 }
 
 fn with_lost(mut member: Member, lost: Vec<Lost>) -> Member {
@@ -172,5 +179,36 @@ async fn no_more_is_asked_than_was_lost() {
         }
         let admission = run.ledger.admit(&call.call_id, Facts::default()).await.unwrap();
         assert!(matches!(admission, Admission::Ready(_)), "{lost}: {admission:?}");
+    }
+}
+
+/// The key under which a planned call goes out.
+async fn key_of(run: &Member, id: &CallId) -> String {
+    let Admission::Ready(prepared) = run.admit(id, &FIRST).await else { panic!("not let through") };
+    run.ledger.start(prepared, "1").await.unwrap().unwrap().key().as_str().to_owned()
+}
+
+/// The key under which a lost call was answered is not used once more, also where a person undid since what it did: over what the log says, the call
+/// in the same words goes out under another key exactly where that key was answered.
+#[tokio::test]
+async fn the_key_of_a_lost_call_that_was_answered_is_used_up() {
+    let (run, _) = lineage().await;
+    let key = key_of(&run, &run.plan(&FIRST).await).await;
+    for status in CallStatus::ALL {
+        for is_its_key in [true, false] {
+            let (run, _) = lineage().await;
+            let id = run.plan(&FIRST).await;
+            let call = run.store.call(&id).await.unwrap();
+            let mut lost = line(&call, "call_lost", Some(FIRST.scope), *status);
+            let word = samples::correct(&call, CorrectedTo::NotHappened, 90).correction;
+            lost.known.correction = Some(Correction { was: *status, ..word });
+            if is_its_key {
+                lost.known.idempotency_key = Some(key.clone());
+            }
+            let was_answered = lost.known.was_answered();
+            assert_eq!(was_answered, matches!(status, CallStatus::Succeeded | CallStatus::FailedReported), "{status}");
+            let run = with_lost(run, vec![lost]);
+            assert_eq!(key_of(&run, &id).await != key, was_answered && is_its_key, "{status}, {is_its_key}");
+        }
     }
 }

@@ -7,28 +7,11 @@ use ua_core::{CallStatus, CorrectedTo, OnScopeConflict, RunStatus, sha256};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{
-    CallRecord, Choice, Correction, Forgotten, LedgerStore as _, Lost, NewRun, QuestionKind, RunStore as _, Store as _,
+    CallRecord, Choice, Correction, LedgerStore as _, Lost, NewRun, QuestionKind, RunStore as _, Store as _,
 };
 
+use super::lost::line;
 use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
-
-/// A line about a call that is not there, and whose status is `status`.
-fn line(call: &CallRecord, id: &str, scope: Option<&str>, status: CallStatus) -> Lost {
-    let known = Forgotten {
-        at: samples::at(70).to_string(),
-        root: Some(call.root_run_id.to_string()),
-        run_id: "run_lost".to_owned(),
-        tool_call_id: Some(id.to_owned()),
-        attempt: 1,
-        tool: call.name.raw.clone(),
-        args_hash: Some(call.args_hash.to_hex()),
-        idempotency_key: Some(format!("key_{id}")),
-        scope: scope.map(|scope| format!("email.send {scope}")),
-        status: status.as_str().to_owned(),
-        ..Forgotten::default()
-    };
-    Lost { known, was_suspected: false, was_recalled: false }
-}
 
 /// The same run, whose job allows so many e-mails, with what its family lost.
 async fn allowing(member: Member, max: u32, lost: Vec<Lost>) -> Member {
@@ -63,7 +46,14 @@ async fn what_was_lost_counts_towards_what_a_job_allows() {
     let (mut counted, mut free) = (0, 0);
     for status in CallStatus::ALL {
         for scope in [Some("bob"), None] {
-            for stands in ["nothing", "a call in the same words", "a call in other words", "a word", "another kind"] {
+            for stands in [
+                "nothing",
+                "a call in the same words",
+                "a call in other words",
+                "a word",
+                "another kind",
+                "another job",
+            ] {
                 for max in 0..3 {
                     let (run, _) = lineage().await;
                     let id = run.plan(&ELSEWHERE).await;
@@ -74,6 +64,8 @@ async fn what_was_lost_counts_towards_what_a_job_allows() {
                         "a call in other words" => lost.was_suspected = true,
                         "a word" => refuted(&mut lost),
                         "another kind" => lost.known.scope = Some("parcel.send bob".to_owned()),
+                        // Its lines are known to each that begins later, and what it did is nothing that this job did.
+                        "another job" => lost.known.root = Some("run_of_another_job".to_owned()),
                         _ => {}
                     }
                     // Attempts of one call are one effect.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, Message, Origin, Role, ToolUse};
 use ua_llm::{
@@ -13,7 +12,7 @@ use ua_llm::{
     image_block,
 };
 
-use super::support::{Watch, request};
+use super::support::{Watch, answer, body_of, request};
 
 /// What a server takes as an id, and the words in which it refuses others.
 type Rule = (&'static str, fn(&str) -> bool);
@@ -83,25 +82,10 @@ async fn server((refusal, takes): Rule) -> (String, Asked) {
             let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": refusal}});
             let (status, body) =
                 if is_taken { ("200 OK", reply.to_string()) } else { ("400 Bad Request", error.to_string()) };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
-            let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-            socket.write_all(answer.as_bytes()).await.unwrap();
+            answer(&mut socket, status, &body).await;
         }
     });
     (format!("http://{address}/v1"), asked)
-}
-
-async fn body_of(socket: &mut tokio::net::TcpStream) -> Value {
-    let mut read = Vec::new();
-    loop {
-        let mut piece = [0_u8; 4096];
-        let length = socket.read(&mut piece).await.unwrap();
-        read.extend_from_slice(&piece[..length]);
-        let text = String::from_utf8_lossy(&read);
-        if let Some(body) = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok()) {
-            return body;
-        }
-    }
 }
 
 fn wires(base_url: &str) -> Vec<Box<dyn LlmProvider>> {

@@ -4,13 +4,12 @@
 use std::sync::{Arc, Mutex};
 
 use secrecy::SecretString;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use serde_json::json;
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, Message, Origin, Role, StopReason, ToolUse};
 use ua_llm::{ChatConfig, ChatProvider, LlmProvider as _};
 
-use super::support::{Watch, request};
+use super::support::{Watch, answer, body_of, request};
 
 /// The roles of each request that came.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -30,25 +29,10 @@ async fn strict(refusal: &'static str, status: &'static str) -> (String, Asked) 
             let reply = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop",
                 "message": {"role": "assistant", "content": "done"}}]});
             let (status, body) = if is_refused { (status, refusal.to_owned()) } else { ("200 OK", reply.to_string()) };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
-            let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-            socket.write_all(answer.as_bytes()).await.unwrap();
+            answer(&mut socket, status, &body).await;
         }
     });
     (format!("http://{address}/v1"), asked)
-}
-
-async fn body_of(socket: &mut tokio::net::TcpStream) -> Value {
-    let mut read = Vec::new();
-    loop {
-        let mut piece = [0_u8; 4096];
-        let length = socket.read(&mut piece).await.unwrap();
-        read.extend_from_slice(&piece[..length]);
-        let text = String::from_utf8_lossy(&read);
-        if let Some(body) = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok()) {
-            return body;
-        }
-    }
 }
 
 fn provider(base_url: &str) -> ChatProvider {

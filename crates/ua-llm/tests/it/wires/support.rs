@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use ua_core::{Env, Message, Origin, Usage};
 use ua_llm::{
     AnthropicConfig, AnthropicProvider, KeptReply, KnownPrefix, Measurer, ModelRequest, Script, StreamObserver,
@@ -127,4 +128,25 @@ pub(crate) async fn failing(kind: &FaultKind, times: u64) -> ModelServer {
 /// The HTTP statuses of the server's answers.
 pub(crate) fn statuses(server: &ModelServer) -> Vec<u16> {
     server.log().iter().map(|record| record.status).collect()
+}
+
+/// The body of a request that a test's own server gets.
+pub(crate) async fn body_of(socket: &mut tokio::net::TcpStream) -> Value {
+    let mut read = Vec::new();
+    loop {
+        let mut piece = [0_u8; 4096];
+        let length = socket.read(&mut piece).await.unwrap();
+        read.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&read);
+        if let Some(body) = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok()) {
+            return body;
+        }
+    }
+}
+
+/// Its answer, in JSON.
+pub(crate) async fn answer(socket: &mut tokio::net::TcpStream, status: &str, body: &str) {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    socket.write_all(answer.as_bytes()).await.unwrap();
 }
