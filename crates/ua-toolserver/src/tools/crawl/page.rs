@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use dom_query::Document as Tree;
 use dom_smoothie::Readability;
-use htmd::HtmlToMarkdown;
 use url::Url;
 
 use super::depth::{self, Excess, Limits};
@@ -23,6 +23,8 @@ const READ_FOR: Duration = Duration::from_mins(1);
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 /// How many of them there may be.
 const MOST_GIVEN_UP: usize = 4;
+/// Elements of a page that are not its text.
+const NOT_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "iframe", "svg", "nav", "head"];
 /// The stack of the thread that reads HTML: what reads it recurses, with some kilobytes a level.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -124,26 +126,17 @@ fn readable(source: &Url, html: &str) -> Result<Parts, Failure> {
     };
     let mut reader = Readability::new(html, Some(source.as_str()), None).map_err(|error| unreadable(&error))?;
     let fallback_title = reader.get_article_title().to_string();
-    let convert = |html: &str| {
-        HtmlToMarkdown::builder()
-            // As the depth was measured; otherwise the two would not agree on where a <noscript> ends.
-            .scripting_enabled(false)
-            .skip_tags(vec!["script", "style", "noscript", "template", "iframe", "svg", "nav", "head"])
-            .build()
-            .convert(html)
-            .map(|markdown| markdown.trim().to_owned())
-            .map_err(|error| unreadable(&error))
-    };
+    let markdown_of = |html: &str| Tree::from(html).md(Some(&NOT_TEXT)).trim().to_owned();
     match reader.parse() {
         Ok(article) => {
-            let markdown = convert(&article.content)?;
+            let markdown = markdown_of(&article.content);
             if !markdown.is_empty() {
                 return Ok((article.title, article.byline, article.published_time, markdown));
             }
         }
         Err(error) => tracing::debug!(%source, %error, "no article found, keeping the whole page"),
     }
-    Ok((fallback_title, None, None, convert(html)?))
+    Ok((fallback_title, None, None, markdown_of(html)))
 }
 
 /// The first heading of a Markdown text, else its first line.
@@ -156,6 +149,17 @@ fn heading(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_tables_without_a_heading_and_code_stay_what_they_are_and_navigation_is_left_out() {
+        let html = "<html><body><nav>menu</nav><article><h1>Prices</h1><p>Set order_id, then call <code>pay()</code>.</p>\
+            <ul><li>one</li><li>two</li></ul><table><tr><td>a</td><td>b</td></tr></table><script>no()</script></article></body></html>";
+        let (_, _, _, markdown) = readable(&Url::parse("https://example.org/").unwrap(), html).unwrap();
+        for part in ["Set order\\_id, then call `pay()`.", "- one\n- two", "| a | b |"] {
+            assert!(markdown.contains(part), "{part}: {markdown}");
+        }
+        assert!(!markdown.contains("menu") && !markdown.contains("no()"), "{markdown}");
+    }
 
     /// One test, since what was given up is counted for the whole process.
     #[test]
