@@ -408,6 +408,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
 }
 
 /// Refuses where effects.log knows more than the database: nothing beside a server says so any more.
+#[cfg(feature = "postgres")]
 async fn refuse_older_copy(home: &Home) -> Result<(), HostError> {
     let store = home.open_file()?;
     let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;

@@ -11,7 +11,9 @@ use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
-use ua_store_sqlite::{SqliteConfig, SqliteStore, Standing, Trouble, holds_nothing, refuse_others};
+#[cfg(feature = "postgres")]
+use ua_store_sqlite::Standing;
+use ua_store_sqlite::{SqliteConfig, SqliteStore, Trouble, holds_nothing, refuse_others};
 
 use super::elsewhere::NAME_IT;
 use super::{DATABASE, Home, OWN};
