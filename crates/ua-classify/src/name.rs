@@ -8,6 +8,7 @@
 
 mod begins;
 mod creates;
+mod money;
 mod vocabulary;
 
 use ua_core::{EffectKind, ToolName, ToolNamespace};
@@ -42,7 +43,7 @@ pub(crate) fn vocabulary() -> String {
         vocabulary::SAID_OF_BOTH,
     ];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
-    format!("{}\n{}\n{}", lists.join("\n"), creates::vocabulary(), begins::vocabulary())
+    format!("{}\n{}\n{}\n{}", lists.join("\n"), creates::vocabulary(), begins::vocabulary(), money::vocabulary())
 }
 
 /// What a name says.
@@ -84,6 +85,11 @@ pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
 /// Whether the name of a tool says that it makes a thing of which only its server knows if a second one in the same words is one more.
 pub(crate) fn makes_named(tool: &ToolName) -> bool {
     creates::makes_named(&words(&tool.tool), &words(&tool.server))
+}
+
+/// Whether the name of a tool leaves open if it moves money, and its arguments say that it does.
+pub(crate) fn moves_amount(tool: &ToolName, schema: &serde_json::Value) -> bool {
+    money::moves_amount(&words(&tool.tool), schema)
 }
 
 /// Whether a declared kind, read as a name is, says that each call makes something: verbs are one list for names and kinds.
@@ -190,6 +196,8 @@ fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
         "screenshot" => read(),
         "ping" if rest.len() == 1 => read(),
         "show" if rest.len() == 1 && is_git => read(),
+        // To top up a wallet is no list of the best.
+        _ if rest.len() > 1 && money::is_phrase(&rest[0], &rest[1]) => NameSays::Effect(rest[0].clone()),
         _ if rest.len() > 1 && has(ADJECTIVES, &rest[0]) => NameSays::Read(rest[0].clone()),
         _ => match rest.iter().find(|word| has(SUGGESTS_LOOKING, word)) {
             Some(word) => NameSays::MayRead(word.clone()),

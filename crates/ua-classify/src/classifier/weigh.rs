@@ -13,7 +13,7 @@ use ua_core::{
 use super::Classifier;
 use super::opinion::{Believed, Opinion};
 use crate::job;
-use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word, makes_named};
+use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word, makes_named, moves_amount};
 use crate::rule::{MarkerSetting, Settings};
 
 /// All opinions, and what follows from them.
@@ -234,8 +234,8 @@ impl Picker<'_> {
         Some(kind)
     }
 
-    /// Whether the tool makes a thing of which only its server knows if a second one is one more, as far as anybody says: no rule does, and a
-    /// server that is believed does not say that a repeat changes nothing.
+    /// Whether the tool makes a thing, or moves money, of which only its server knows if a second one is one more, as far as anybody says: no
+    /// rule does, and a server that is believed does not say that a repeat changes nothing.
     fn makes_named(
         &mut self,
         tool: &ToolSpec,
@@ -246,7 +246,8 @@ impl Picker<'_> {
         let says =
             self.opinions.iter().any(|opinion| opinion.settings.as_ref().is_some_and(|own| own.creates.is_some()));
         let is_same = is_believed && tool.annotations.idempotent == Some(true);
-        let makes = !says && !is_same && is_for_its_name(tool, class, decided_by) && makes_named(&tool.name);
+        let by_name = || makes_named(&tool.name) || moves_amount(&tool.name, &tool.input_schema);
+        let makes = !says && !is_same && is_for_its_name(tool, class, decided_by) && by_name();
         if makes {
             self.note_name();
         }

@@ -6,6 +6,7 @@
 use ua_core::EffectKind;
 
 use super::begins::made_by_beginning;
+use super::money::moved_by_part;
 use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH};
 use super::{has, is_looking, is_plural, without_prefix};
 
@@ -168,7 +169,7 @@ pub(super) fn is_said_of(verb: &str) -> bool {
 }
 
 /// What a name says that a call makes.
-enum Made {
+pub(super) enum Made {
     /// One more of this kind each time.
     Anew(EffectKind),
     /// A thing of which many services keep one under each name, and many do not: a second folder of one name is refused, is the same one, or is
@@ -194,7 +195,7 @@ fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made>
     let rest = without_prefix(words, server);
     let leaves_out = rest.iter().any(|word| word == "or" || UNMAKING.contains(&word.as_str()));
     let parts = rest.rsplit(|word| has(JOINS, word)).filter(move |_| !leaves_out);
-    parts.filter_map(|part| made_by_part(part, words))
+    parts.filter_map(|part| made_by_part(part, words).or_else(|| moved_by_part(part)))
 }
 
 /// What one part of a name makes; `words` are those of the whole name.

@@ -184,6 +184,27 @@ fn a_thing_that_may_be_kept_once_under_its_name_is_asked_about() {
     }
 }
 
+/// A payment that is made a second time is one more, whoever wrote the server, and in whatever words it says so.
+#[test]
+fn money_that_moves_twice_is_asked_about_without_a_kind_and_without_a_pack() {
+    for name in
+        ["pay", "charge_card", "transfer", "transfer_usdc", "refund", "payout", "capture", "capture_order", "debit"]
+    {
+        let policy = super::plain().classify(&super::foreign(name), None);
+        assert!(policy.is_by_content() && policy.kind_is_guessed, "{name}");
+        let text = format!("[[rule]]\nid = \"r\"\nname = \"{name}\"\ncreates = false");
+        let said = super::with_policy(&text).classify(&super::foreign(name), None);
+        assert!(!said.is_by_content(), "{name}");
+    }
+    // A verb that leaves it open, and arguments that do not.
+    let checkout = |keys: &[&str]| super::plain().classify(&of("shop", "checkout", keys), None).is_by_content();
+    assert!(checkout(&["amount", "currency"]) && !checkout(&["branch"]));
+    // To top up a card is no list of the best: it was read as one, and a lost call would have been made again.
+    for name in ["top_up", "top_up_wallet", "topUpCard", "reimburse_details", "forget_history", "scrub_metadata"] {
+        assert!(super::plain().classify(&super::foreign(name), None).class.has_effect(), "{name}");
+    }
+}
+
 /// A verb that names of tools are read by protects a kind, too, whatever the tool is called, until the rule says otherwise.
 #[test]
 fn a_verb_that_makes_something_does_so_in_a_name_and_in_a_kind() {
