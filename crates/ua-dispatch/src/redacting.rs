@@ -31,6 +31,7 @@ impl Redacting {
     fn error(&self, mut error: TransportError) -> TransportError {
         match &mut error {
             TransportError::NotStarted { why, .. }
+            | TransportError::Away { why, .. }
             | TransportError::NotListed { why, .. }
             | TransportError::Changed { why, .. }
             | TransportError::NotIdentified { why, .. }

@@ -28,6 +28,14 @@ pub enum TransportError {
         /// login that is refused, is somebody's to correct.
         may_pass: bool,
     },
+    /// It is there, and says that it cannot serve now (HTTP 408, 425, 429, 5xx), or its login cannot be renewed just now.
+    #[error("tool server `{server}` cannot serve now: {why}")]
+    Away {
+        /// The name.
+        server: String,
+        /// What it says.
+        why: String,
+    },
     /// Its tools are not what they were when a person looked at them, or when the step began.
     #[error("the tools of `{server}` cannot be used: {why}")]
     Changed {
@@ -75,7 +83,7 @@ impl TransportError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::NotStarted { may_pass, .. } => *may_pass,
-            Self::NotReached { .. } | Self::NotListed { .. } => true,
+            Self::Away { .. } | Self::NotReached { .. } | Self::NotListed { .. } => true,
             Self::UnknownServer { .. } | Self::Changed { .. } | Self::Elsewhere { .. } | Self::NotIdentified { .. } => {
                 false
             }

@@ -90,6 +90,17 @@ impl Drop for Listening {
     }
 }
 
+/// What there is to hope for where something failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hope {
+    /// Nothing, until somebody corrects something.
+    Correct,
+    /// It may pass by itself.
+    MayPass,
+    /// The server is there, and says that it cannot serve now.
+    Away,
+}
+
 /// What the handshake brought.
 #[derive(Debug, Clone, Default)]
 struct Agreed {
@@ -121,7 +132,7 @@ enum Reply {
 }
 
 impl HttpConnection {
-    /// Finds out how the server wants to be spoken to. The error says what came instead, and whether that may pass by itself.
+    /// Finds out how the server wants to be spoken to. The error says what came instead, and what there is to hope for.
     pub(crate) async fn open(
         host: Arc<Host>,
         server: &str,
@@ -129,17 +140,29 @@ impl HttpConnection {
         address: Address<'_>,
         protocol: &Protocol,
         env: &Env,
-    ) -> Result<Self, (String, bool)> {
-        let connection = Self::to(host, server, info, address, Agreed::default(), env).map_err(|why| (why, false))?;
+    ) -> Result<Self, (String, Hope)> {
+        let connection =
+            Self::to(host, server, info, address, Agreed::default(), env).map_err(|why| (why, Hope::Correct))?;
         match exchange::open(&connection, protocol, info, env).await {
             Ok(()) => {
                 connection.listen();
                 Ok(connection)
             }
             Err(why) => {
+                let hope = connection.hope();
                 connection.close().await; // the server may have made a session already
-                Err((why, !connection.inner.endpoint.is_barred()))
+                Err((why, hope))
             }
+        }
+    }
+
+    /// What there is to hope for after what was posted last failed.
+    pub(crate) fn hope(&self) -> Hope {
+        let endpoint = &self.inner.endpoint;
+        match (endpoint.is_barred(), endpoint.is_away()) {
+            (true, _) => Hope::Correct,
+            (false, true) => Hope::Away,
+            (false, false) => Hope::MayPass,
         }
     }
 

@@ -314,6 +314,13 @@ impl McpTransport {
                 Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, &why)),
                 outcome @ Outcome::Continues(_) => Ok(outcome),
                 Outcome::Raw(RawReply::ToolResult { result }) => done(task_result(result)),
+                // A status is said of this request, and not of the call: that one was taken, and its task says that it has ended.
+                Outcome::Raw(RawReply::HttpStatus { status, body, .. }) => Self::no_state(
+                    server,
+                    connection,
+                    task,
+                    Unanswered::Status(status, format!("HTTP status {status}: {body}")),
+                ),
                 outcome @ Outcome::Raw(_) => done(outcome),
             },
             TaskStands::Asks => {

@@ -17,7 +17,7 @@ use crate::definitions::{LockedServer, as_found, checked, differences, reach_dig
 use crate::dialect::Dialect;
 use crate::foretold::{Expected, Foreteller};
 use crate::host::{Host, ProgressWatcher};
-use crate::http::{Address, Horizon, HttpConnection, ParamHeaders};
+use crate::http::{Address, Hope, Horizon, HttpConnection, ParamHeaders};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
 use crate::locks::LockDir;
 use crate::logins::Logins;
@@ -159,8 +159,20 @@ impl Server {
         self.error(|server, why| TransportError::NotStarted { server, why, may_pass }, why.as_ref())
     }
 
+    fn away(&self, why: impl AsRef<str>) -> TransportError {
+        self.error(|server, why| TransportError::Away { server, why }, why.as_ref())
+    }
+
     pub(crate) fn not_listed(&self, why: impl AsRef<str>) -> TransportError {
         self.error(|server, why| TransportError::NotListed { server, why }, why.as_ref())
+    }
+
+    /// That the tools could not be listed on a connection: its server may be one that cannot serve now.
+    fn unlisted(&self, connection: &Connection, why: impl AsRef<str>) -> TransportError {
+        match connection {
+            Connection::Http(http) if http.hope() == Hope::Away => self.away(why),
+            Connection::Http(_) | Connection::Pipe(_) => self.not_listed(why),
+        }
     }
 
     fn changed(&self, why: &str) -> TransportError {
@@ -207,7 +219,7 @@ impl Server {
     /// Asks a server whose tools were listed without it what it is. One at a time: the caller holds the slot.
     async fn compare(&self, connection: &Connection, shared: &Shared) -> Result<(), TransportError> {
         let Some(expected) = self.expected() else { return Ok(()) };
-        let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
+        let tools = self.tools(connection, shared).await.map_err(|why| self.unlisted(connection, why))?;
         if let Some(why) = expected.differs(&connection.dialect(), &tools) {
             // It stays expected, so that nothing goes there however often somebody asks.
             return Err(self.changed(&why));
@@ -259,7 +271,7 @@ impl Server {
     /// Looks at the tools again when the server says that they changed. The error says what is another one than it was.
     pub(crate) async fn check_change(&self, connection: &Connection, shared: &Shared) -> Result<(), TransportError> {
         let Some(known) = self.known().filter(|_| connection.host().take_change()) else { return Ok(()) };
-        let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
+        let tools = self.tools(connection, shared).await.map_err(|why| self.unlisted(connection, why))?;
         let dialect = connection.dialect();
         let now = as_found(&known.as_found.reach, &dialect.server, &tools, &self.redactor);
         let found = differences(&known.as_found, &now);
@@ -323,9 +335,12 @@ impl Server {
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,
-            () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), true)),
+            () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), Hope::MayPass)),
         };
-        let connection = opened.map_err(|(why, may_pass)| self.not_started(why, may_pass))?;
+        let connection = opened.map_err(|(why, hope)| match hope {
+            Hope::Away => self.away(why),
+            hope => self.not_started(why, hope == Hope::MayPass),
+        })?;
         let generation = Horizon::generation(&shared.locks.unique());
         tracing::info!(server, generation, "connected to a tool server");
         Ok(Running { generation, link: Link::Remote(connection) })
@@ -399,7 +414,7 @@ impl Server {
                     Some(end) => format!("{why}; {end}"),
                     None => why,
                 };
-                return Err(self.not_listed(why));
+                return Err(self.unlisted(&connection, why));
             }
         };
         // Some register tools only once they know what the client can do, and say so a moment later.
@@ -407,7 +422,7 @@ impl Server {
             shared.env.clock.sleep(SETTLE).await;
         }
         if connection.host().take_change() {
-            tools = self.tools(&connection, shared).await.map_err(|why| self.not_listed(why))?;
+            tools = self.tools(&connection, shared).await.map_err(|why| self.unlisted(&connection, why))?;
         }
         self.keep(&tools, &connection.dialect())
     }

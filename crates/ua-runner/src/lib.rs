@@ -25,6 +25,7 @@ mod desk;
 mod drive;
 mod error;
 mod files;
+mod first_tools;
 mod fit;
 mod forced_replay;
 mod fork;

@@ -12,6 +12,7 @@ use crate::cancel::end_marked;
 use crate::desk::{Desk, DeskError, DeskPorts, Opened};
 use crate::drive::drive;
 use crate::error::RunError;
+use crate::first_tools::open_patiently;
 use crate::host::owner_stamp;
 use crate::machine::Conclusion;
 use crate::ports::{Ports, ResultCheck, RunSettings, park_for_orphan, park_for_tool_server, run_end};
@@ -95,7 +96,7 @@ impl Worker {
         let Self { desk, llm, settings, acquired_at, accepts } = self;
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
         let outbox = desk.outbox();
-        let parked = match desk.open(&outbox).await {
+        let parked = match open_patiently(&desk, &outbox, &settings, acquired_at).await {
             Ok(Opened::Ready(dispatcher)) => {
                 let llm = desk.seams.llm(Arc::new(RedactingProvider::new(llm, desk.redactor.clone())));
                 let ports = Ports {

@@ -174,6 +174,10 @@ impl Driver {
     ) -> Watcher {
         let (driver, run) = (self.clone(), run.run_id.clone());
         Arc::new(move |signal| {
+            // What is waited for is told by that, too.
+            if let RunEvent::ToolServerAway { .. } = &signal {
+                slow.abort();
+            }
             if let RunEvent::ToolsListed { tools } = &signal {
                 slow.abort();
                 scrub_logs(&logs, &redactor);

@@ -143,6 +143,8 @@ pub(crate) struct Endpoint {
     is_new: AtomicBool,
     /// Whether the last request was refused for want of a login that lets it in: only a person changes that.
     is_barred: AtomicBool,
+    /// Whether what was posted last was turned away by somebody who cannot serve now.
+    is_away: AtomicBool,
     /// The identity of the login that requests are let in with here; `None` where nobody is logged in. All of them go with the same: a session,
     /// and what was decided about a call that is sent in it, is one account's.
     login: OnceLock<Option<String>>,
@@ -188,8 +190,8 @@ impl Endpoint {
         }
         let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
         let bearer = bearer.filter(|_| !all.contains_key(AUTHORIZATION));
-        let (is_new, is_barred) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { client, url, headers: all, bearer, is_new, is_barred, login: OnceLock::new() })
+        let [is_new, is_barred, is_away] = [(); 3].map(|()| AtomicBool::new(false));
+        Ok(Self { client, url, headers: all, bearer, is_new, is_barred, is_away, login: OnceLock::new() })
     }
 
     /// Where it is, without what an address may hide (a password, a query).
@@ -204,7 +206,12 @@ impl Endpoint {
         let request = self.client.request(Method::POST, self.url.clone());
         let request = request.headers(self.headers.clone()).headers(headers);
         let request = request.header(CONTENT_TYPE, "application/json");
-        self.send(request.header(ACCEPT, "application/json, text/event-stream").body(body)).await
+        self.is_away.store(false, Ordering::Relaxed);
+        let sent = self.send(request.header(ACCEPT, "application/json, text/event-stream").body(body)).await;
+        if let Ok(response) = &sent {
+            self.is_away.fetch_or(cannot_serve(response.status()), Ordering::Relaxed);
+        }
+        sent
     }
 
     /// Asks for a stream of events.
@@ -280,6 +287,7 @@ impl Endpoint {
     fn no_token(&self, error: &LoginError) -> Failure {
         let is_ended = matches!(error, LoginError::Ended(_));
         self.is_barred.store(is_ended, Ordering::Relaxed);
+        self.is_away.store(matches!(error, LoginError::Unreachable(_)), Ordering::Relaxed);
         let hint = if is_ended { "; log in again" } else { "" };
         Failure::NotSent(format!("nothing was sent to {}: {error}{hint}", self.shown()))
     }
@@ -287,6 +295,12 @@ impl Endpoint {
     /// Whether the last request was refused for want of a login that lets it in.
     pub(super) fn is_barred(&self) -> bool {
         self.is_barred.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was posted last was turned away by somebody who cannot serve now, or could not leave for want of a login that is renewed later:
+    /// a server that is being started, a proxy whose server is away, too many requests.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
     }
 
     /// What a refusal for want of a login means; `None` for any other answer. A login that can be renewed is, at once.
@@ -298,6 +312,7 @@ impl Endpoint {
             None => response.status() == StatusCode::FORBIDDEN,
         };
         self.is_barred.store(is_barred, Ordering::Relaxed);
+        self.is_away.fetch_or(matches!(why, Some(NotLetIn::NotRenewable(_))), Ordering::Relaxed);
         why
     }
 
@@ -336,6 +351,15 @@ impl Endpoint {
         } else {
             Failure::Lost(format!("the connection to {} broke: {why}", self.shown()))
         }
+    }
+}
+
+/// Whether a status says that the same may be served in a while.
+fn cannot_serve(status: StatusCode) -> bool {
+    match status.as_u16() {
+        501 | 505 => false,
+        408 | 425 | 429 => true,
+        status => (500..600).contains(&status),
     }
 }
 

@@ -110,7 +110,9 @@ impl Kept {
     }
 
     fn until(&self) -> Option<Timestamp> {
-        let lasts = self.0.credentials.token_received_at.zip(self.tokens()?.expires_in);
+        // Who says that a token ends the moment it is given does not say when it ends: it is used until it is refused, as one of which nothing
+        // is said, and not renewed for each request.
+        let lasts = self.0.credentials.token_received_at.zip(self.tokens()?.expires_in.filter(|lasts| *lasts > 0));
         let until = lasts.map(|(from, lasts)| from.saturating_add(lasts).saturating_mul(1_000));
         until.map(|until| Timestamp::from_millis(i64::try_from(until).unwrap_or(i64::MAX)))
     }
@@ -225,6 +227,28 @@ pub(super) async fn manager(address: &str, private_network: bool) -> Result<Auth
     made.map_err(|error| said(&error))
 }
 
+/// Whether what a token endpoint says of a renewal is said of this client or this login, and so will be said again until a person logs in: only
+/// what is wrong with the endpoint itself passes. The client library takes nothing but `invalid_grant` for that.
+fn is_for_good(why: &str) -> bool {
+    const SAYS: &str = "Server returned error response: ";
+    const CODES: [&str; 7] = [
+        "access_denied",
+        "invalid_client",
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    ];
+    let said = why.strip_prefix(SAYS).unwrap_or_default();
+    CODES.contains(&said.split(':').next().unwrap_or_default().trim())
+}
+
+/// Whether an answer with a token came and could not be read, as the client library says it.
+fn is_unreadable(why: &str) -> bool {
+    ["invalid type", "invalid value", "missing field"].iter().any(|start| why.starts_with(start))
+}
+
 /// What the client library says, as one of ours.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -241,6 +265,11 @@ pub(super) fn said(error: &AuthError) -> LoginError {
         AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) | AuthError::TokenExpired => {
             LoginError::Ended(text)
         }
+        AuthError::TokenRefreshFailed(why) if is_for_good(why) => LoginError::Ended(text),
+        AuthError::TokenExchangeFailed(why) if is_unreadable(why) => LoginError::Refused(format!(
+            "the answer of its authorization server cannot be read ({why}): by OAuth (RFC 6749, 5.1) `access_token` and `token_type` are texts and \
+             `expires_in` is a whole number of seconds, so its operator has to correct it"
+        )),
         AuthError::HttpError(_) | AuthError::DiscoveryRequestFailed { .. } | AuthError::TokenRefreshFailed(_) => {
             LoginError::Unreachable(text)
         }

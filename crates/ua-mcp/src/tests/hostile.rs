@@ -36,6 +36,8 @@ struct State {
     seen: Mutex<Vec<Seen>>,
     /// How many sessions were made, and how many of them are forgotten.
     sessions: Mutex<(u32, u32)>,
+    /// The method that is turned away, and the status that it is answered with.
+    turned_away: Mutex<Option<(String, u16)>>,
 }
 
 impl Hostile {
@@ -51,6 +53,17 @@ impl Hostile {
             }
         });
         Self { url, state }
+    }
+
+    /// One that answers a method with a status.
+    pub(super) async fn turning_away(method: &str, status: u16) -> Self {
+        let this = Self::start().await;
+        *this.state.turned_away.lock().unwrap() = Some((method.to_owned(), status));
+        this
+    }
+
+    pub(super) fn serves_again(&self) {
+        *self.state.turned_away.lock().unwrap() = None;
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
@@ -115,6 +128,10 @@ impl State {
                 return Answer::Whole(response("404 Not Found", "", "no such session"));
             }
         }
+        let turned_away = self.turned_away.lock().unwrap().clone();
+        if let Some((_, status)) = turned_away.filter(|(method, _)| method == seen.method()) {
+            return Answer::Whole(response(&format!("{status} As Asked"), "", "not now"));
+        }
         let id = &seen.body["id"];
         let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
         match (seen.verb.as_str(), seen.method()) {
@@ -143,6 +160,15 @@ impl State {
                 Answer::Whole(json_response(&result(page)))
             }
             (_, "tools/call") => call(seen),
+            (_, "tasks/get") => {
+                let task = &seen.body["params"]["taskId"];
+                Answer::Whole(json_response(&result(json!({"taskId": task, "status": "completed"}))))
+            }
+            (_, "tasks/result") => {
+                let task = seen.body["params"]["taskId"].as_str().unwrap_or_default();
+                let status = task.trim_start_matches("task-");
+                Answer::Whole(response(&format!("{status} As Asked"), "", "as asked"))
+            }
             _ => Answer::Whole(response("202 Accepted", "", "")),
         }
     }
@@ -249,6 +275,11 @@ fn call(seen: &Seen) -> Answer {
         "stream_repeats" => Answer::Cut(stream("id: repeats\nretry: 1\ndata:\n\n")),
         "stream_expired" => Answer::Cut(stream("id: expired\nretry: 1\ndata:\n\n")),
         "stream_forgotten" => Answer::Cut(stream("id: forgotten\nretry: 1\ndata:\n\n")),
+        // Done at once, and its result is answered with the status that its name has.
+        task if task.starts_with("task-") => {
+            let begun = json!({"task": {"taskId": task, "status": "working", "pollInterval": 100}});
+            Answer::Whole(json_response(&json!({"jsonrpc": "2.0", "id": id, "result": begun})))
+        }
         other => panic!("no behaviour is called {other}"),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use ua_core::{Outcome, RawReply, ToolNamespace};
-use ua_dispatch::ToolTransport;
+use ua_dispatch::{ToolTransport, TransportError};
 use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;
@@ -306,6 +306,32 @@ async fn what_may_pass_by_itself_is_told_from_what_somebody_has_to_correct() {
         assert_eq!(error.may_pass(), may_pass, "{error}");
     }
     serving.abort();
+}
+
+/// A server that is being started, or a proxy with nobody behind it, is not one whose address is wrong, whichever question it turns away.
+#[tokio::test]
+async fn a_server_that_cannot_serve_now_is_told_from_one_that_does_not_start() {
+    for (status, is_away) in [
+        (500, true),
+        (502, true),
+        (503, true),
+        (504, true),
+        (429, true),
+        (408, true),
+        (501, false),
+        (404, false),
+        (400, false),
+    ] {
+        for method in ["initialize", "tools/list"] {
+            let hostile = Hostile::turning_away(method, status).await;
+            let world = ServerBed::new(http("own", &hostile.url, &[]));
+            let Err(error) = world.server.list(&world.shared).await else { panic!("{method} {status}") };
+            assert_eq!(matches!(error, TransportError::Away { .. }), is_away, "{method}: {error}");
+            assert!(error.to_string().contains(&format!("HTTP status {status}")), "{error}");
+            hostile.serves_again();
+            assert!(world.server.list(&world.shared).await.is_ok(), "{method} {status}");
+        }
+    }
 }
 
 /// Our own tool server over HTTP, in the folder `w`.

@@ -59,7 +59,9 @@ struct State {
     challenges: Mutex<BTreeMap<String, String>>,
     made: Mutex<u32>,
     /// How long tokens last, in seconds.
-    lasts: Mutex<u64>,
+    lasts: Mutex<Value>,
+    /// What a renewal is answered with instead.
+    renewal: Mutex<Option<&'static str>>,
     /// How many requests for tokens fail from now on, for no reason of theirs.
     failing: Mutex<u32>,
     /// What the metadata of the authorization server says otherwise.
@@ -77,7 +79,7 @@ impl Site {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(State { lasts: Mutex::new(3_600), ..State::default() });
+        let state = Arc::new(State { lasts: Mutex::new(json!(3_600)), ..State::default() });
         base.clone_into(&mut state.base.lock().unwrap());
         let serving = Arc::clone(&state);
         tokio::spawn(async move {
@@ -114,7 +116,7 @@ impl Site {
     }
 
     fn let_tokens_last(&self, seconds: u64) {
-        *self.state.lasts.lock().unwrap() = seconds;
+        *self.state.lasts.lock().unwrap() = json!(seconds);
     }
 
     fn request(&self) -> LoginRequest {
@@ -221,6 +223,9 @@ impl State {
                 }
             }
             Some("refresh_token") => {
+                if let Some(error) = *self.renewal.lock().unwrap() {
+                    return Err(error);
+                }
                 let token = seen.field("refresh_token").ok_or("invalid_request")?;
                 if !self.refresh.lock().unwrap().remove(&token) {
                     return Err("invalid_grant");
@@ -233,7 +238,7 @@ impl State {
         self.tokens.lock().unwrap().insert(token.clone());
         self.refresh.lock().unwrap().insert(refresh.clone());
         Ok(json!({"access_token": token, "token_type": "Bearer", "refresh_token": refresh,
-                  "expires_in": *self.lasts.lock().unwrap()}))
+                  "expires_in": self.lasts.lock().unwrap().clone()}))
     }
 
     /// The tool server.
@@ -678,4 +683,57 @@ async fn a_login_is_renewed_also_while_its_server_fails_for_a_moment() {
     let before = site.seen("/token").len();
     assert!(matches!(logins.token(&site.url).await, Err(LoginError::Ended(_))));
     assert_eq!(site.seen("/token").len() - before, 1);
+}
+
+/// What is said of this client, or of this login, only a person changes: it is no outage, and the person is told at once.
+#[tokio::test]
+async fn a_renewal_that_is_refused_for_good_ends_the_login_and_one_that_may_pass_does_not() {
+    for (error, is_for_good) in [
+        ("invalid_grant", true),
+        ("invalid_client", true),
+        ("unauthorized_client", true),
+        ("unsupported_grant_type", true),
+        ("invalid_scope", true),
+        ("server_error", false),
+        ("temporarily_unavailable", false),
+        ("slow_down", false),
+    ] {
+        let site = Site::start().await;
+        site.let_tokens_last(1);
+        let env = ua_core::Env::simulated(1);
+        let logins = Logins::new(Arc::<Shelves>::default(), env.clone());
+        site.log_in(&logins, site.request()).await.unwrap();
+        env.clock.sleep(Duration::from_hours(100 * 365 * 24)).await;
+        *site.state.renewal.lock().unwrap() = Some(error);
+        let before = site.seen("/token").len();
+        let refused = logins.token(&site.url).await.unwrap_err();
+        assert_eq!(matches!(refused, LoginError::Ended(_)), is_for_good, "{error}: {refused}");
+        assert_eq!(matches!(refused, LoginError::Unreachable(_)), !is_for_good, "{error}: {refused}");
+        assert!(refused.to_string().contains(error), "{refused}");
+        assert_eq!(site.seen("/token").len() - before, if is_for_good { 1 } else { 6 }, "{error}");
+    }
+}
+
+/// How long a token lasts is said in many ways. What says nothing is used until it is refused; what cannot be read is told as that.
+#[tokio::test]
+async fn how_long_a_token_lasts_is_read_as_it_is_said() {
+    for (lasts, is_told) in [(json!(3_600), true), (json!(null), false), (json!(0), false)] {
+        let site = Site::start().await;
+        *site.state.lasts.lock().unwrap() = lasts.clone();
+        let own = logins(&Arc::default());
+        let facts = site.log_in(&own, site.request()).await.unwrap();
+        assert_eq!(facts.until.is_some(), is_told, "{lasts}");
+        for _ in 0..3 {
+            assert_eq!(own.token(&site.url).await.unwrap().as_deref(), Some("at-canary-00000002"), "{lasts}");
+        }
+        assert_eq!(site.seen("/token").len(), 1, "{lasts}: no request is preceded by a renewal");
+    }
+    for lasts in [json!("3600"), json!(3_600.5), json!(-1)] {
+        let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+        *site.state.lasts.lock().unwrap() = lasts.clone();
+        let refused = site.log_in(&logins(&shelves), site.request()).await.unwrap_err().to_string();
+        assert!(refused.contains("cannot be read") && refused.contains("`expires_in`"), "{lasts}: {refused}");
+        assert!(!refused.contains("canary"), "{refused}");
+        assert!(shelves.kept.lock().unwrap().is_empty(), "{lasts}");
+    }
 }

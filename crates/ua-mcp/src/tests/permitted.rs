@@ -11,7 +11,7 @@ use ua_core::{
     Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName, ToolNamespace,
     ToolUse, Trace, Usage, sha256,
 };
-use ua_dispatch::{Fence, Payload, Permit, ToolTransport, verify_key};
+use ua_dispatch::{Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Lineage, Outbox};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
@@ -297,6 +297,33 @@ async fn a_call_whose_server_wants_a_person_at_an_address_is_made_after_that() {
     let Outcome::Raw(RawReply::ToolResult { result }) = done else { panic!("{done:?}") };
     assert_eq!(result["content"][0]["text"], "signed in, true", "it is the call itself, without answers");
     run.transport.shutdown().await;
+}
+
+/// Whatever a status says of the request for a task's result, it says nothing of the call, which was taken: it would be made a second time.
+#[tokio::test]
+async fn a_result_of_a_task_that_cannot_be_had_does_not_mean_that_the_call_did_not_happen() {
+    for status in [400, 401, 403, 404, 405, 410, 413, 429, 500, 503] {
+        let (hostile, tool) = (Hostile::start().await, format!("task-{status}"));
+        let run = Run::with(http("fake", &hostile.url, &[]));
+        let generation = run.transport.ready("fake").await.unwrap();
+        let permit = Box::pin(run.permit(&tool, json!({}), CallPolicy::unclassified(), &generation)).await;
+        let begun = run.transport.invoke(&permit).await;
+        let Outcome::Continues(handle) = begun else { panic!("{begun:?}") };
+        let went = run.transport.go_on(&permit, &handle).await;
+        match &went {
+            Ok(Outcome::Lost { why }) => {
+                assert!([400, 404, 405, 410].contains(&status), "{status}: {why}");
+                assert!(why.contains("no longer knows the task") && why.contains(&status.to_string()), "{why}");
+            }
+            Err(TransportError::NotReached { why, .. }) => {
+                assert!([401, 403, 413, 429, 500, 503].contains(&status), "{status}");
+                assert!(why.contains(&status.to_string()), "{why}");
+            }
+            other => panic!("{status}: {other:?}"),
+        }
+        assert_eq!(hostile.calls(&tool).len(), 1);
+        run.transport.shutdown().await;
+    }
 }
 
 #[tokio::test]

@@ -125,6 +125,36 @@ async fn after_half_an_hour_the_run_stops_and_a_resume_finds_the_server() {
     assert!(shop.orders().len() <= 1);
 }
 
+/// A server that says when a run is taken that it cannot serve yet is waited for; one that cannot be reached then is mostly one whose address is
+/// to be corrected.
+#[tokio::test]
+async fn a_tool_server_that_cannot_serve_yet_is_waited_for_before_the_first_turn() {
+    let of = |unlisted: u32, error: TransportError| {
+        let (mut shop, told) = shop(0, 0, error.clone());
+        let tools = shop.step.agent.tools.clone();
+        let (there, missing) = (AtomicU32::new(0), AtomicU32::new(0));
+        shop.step.agent.tools = Arc::new(Away { tools, there, missing, unlisted: unlisted.into(), error });
+        (shop, told)
+    };
+    let away = || TransportError::Away { server: "shop".into(), why: "HTTP status 503".into() };
+    for unlisted in [2, 10] {
+        let (shop, told) = of(unlisted, away());
+        let outcome = shop.run().await.unwrap();
+        assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{unlisted}: {outcome:?}");
+        assert_eq!((shop.requests(), shop.orders().len()), (3, 1), "{unlisted}");
+        assert_eq!(told.lock().unwrap().len(), unlisted as usize, "each wait is told");
+    }
+    let (shop, told) = of(200, away());
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::ToolServer, detail } = &outcome else { panic!("{outcome:?}") };
+    assert!(detail.contains("HTTP status 503") && detail.ends_with("it was waited for, for 30 min"), "{detail}");
+    assert_eq!(Duration::from_millis(told.lock().unwrap().iter().sum()), Duration::from_mins(30));
+    let (shop, told) = of(9, not_started(true));
+    let outcome = shop.run().await.unwrap();
+    assert!(matches!(&outcome, StepOutcome::Stopped { reason: RunStop::ToolServer, .. }), "{outcome:?}");
+    assert!(told.lock().unwrap().is_empty(), "nobody is kept waiting for an address that is wrong");
+}
+
 /// What only a person changes is said at once.
 #[tokio::test]
 async fn what_does_not_pass_by_itself_is_not_waited_for() {
