@@ -443,6 +443,12 @@ impl LlmError {
             Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
                 "offer fewer tools: only those that are needed, or leave servers out"
             }
+            Self::InvalidRequest { message, .. } if crate::http::reject::names_no_reason(message) => {
+                return Some(format!(
+                    "it gives no reason, so look at what such servers refuse without one: a base URL{url} of another API than the one that is \
+                     spoken, a model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
+                ));
+            }
             Self::InvalidRequest { .. } => {
                 "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
                  history), else before you resume it (the account, a server in between)"

@@ -281,6 +281,44 @@ pub(crate) fn behind_a_router(error: &Value) -> Option<String> {
     Some(format!("{said} ({router}{name})"))
 }
 
+/// What is said of a refusal without a word.
+const NO_REASON: &str = "no explanation was given";
+/// What is said of a refusal with a page instead of the API's words.
+const A_PAGE: &str = "an HTML page instead of a reason";
+
+/// Whether a refusal gives no reason that anybody could correct: it says nothing, repeats its status, or is the page of something in front.
+pub(crate) fn names_no_reason(message: &str) -> bool {
+    let said = message.trim().trim_end_matches('.').to_ascii_lowercase();
+    let is_bare =
+        ["", "{}", "[]", "null", "bad request", "400 bad request", "error", "invalid request", "unprocessable entity"]
+            .contains(&said.as_str());
+    is_bare || message.starts_with(NO_REASON) || message.starts_with(A_PAGE)
+}
+
+/// The words of a page without its tags.
+fn text_of(page: &str) -> String {
+    let mut text = String::new();
+    let mut is_tag = false;
+    for c in page.chars() {
+        match c {
+            '<' => is_tag = true,
+            '>' if is_tag => {
+                is_tag = false;
+                text.push(' ');
+            }
+            c if !is_tag => text.push(c),
+            _ => {}
+        }
+    }
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    // The title is the heading as well.
+    let half = words.len() / 2;
+    if let Some(again) = (1..=half).rev().find(|count| words[..*count] == words[*count..*count * 2]) {
+        words.drain(..again);
+    }
+    words.join(" ")
+}
+
 /// The provider's message; the start of the body when it has another form, as a proxy's page has.
 fn message_in(body: &str) -> String {
     const SHOWN: usize = 300;
@@ -292,7 +330,8 @@ fn message_in(body: &str) -> String {
     match (places.iter().find_map(|place| place.as_str()), read["request_id"].as_str()) {
         (Some(message), Some(id)) => format!("{message} (request {id})"),
         (Some(message), None) => message.to_owned(),
-        (None, _) if body.trim().is_empty() => "no explanation was given".to_owned(),
+        (None, _) if body.trim().is_empty() => NO_REASON.to_owned(),
+        (None, _) if is_page(body) => format!("{A_PAGE}: {}", text_of(body).chars().take(SHOWN).collect::<String>()),
         (None, _) => {
             let words: Vec<&str> = body.split_whitespace().collect();
             words.join(" ").chars().take(SHOWN).collect()
@@ -303,6 +342,26 @@ fn message_in(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_without_a_reason_is_final_and_its_hint_says_where_to_look() {
+        let page = "<html><head><title>400 Bad Request</title></head><body><center><h1>400 Bad Request</h1></center>\
+                    <hr><center>nginx</center></body></html>";
+        for (body, message) in [
+            ("", "no explanation was given"),
+            (page, "an HTML page instead of a reason: 400 Bad Request nginx"),
+            ("{}", "{}"),
+            ("Bad Request", "Bad Request"),
+        ] {
+            let error = by_status(400, None, body, "m");
+            assert!(matches!(&error, LlmError::InvalidRequest { message: said, .. } if said == message), "{error:?}");
+            assert!(error.is_final() && !error.may_retry(), "{error}");
+            let hint = error.hint("openai").unwrap();
+            assert!(hint.contains("gives no reason") && hint.contains("OPENAI_BASE_URL"), "{hint}");
+        }
+        let named = by_status(400, None, r#"{"error":{"message":"temperature: too high"}}"#, "m");
+        assert!(named.hint("openai").unwrap().starts_with("correct what the provider names"));
+    }
 
     #[test]
     fn every_status_has_its_error() {
@@ -473,7 +532,7 @@ mod tests {
         let api =
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
         assert_eq!(message_in(api), "too long (request req_1)");
-        assert_eq!(message_in(" <html>bad gateway</html> "), "<html>bad gateway</html>");
+        assert_eq!(message_in(" <html>bad gateway</html> "), "an HTML page instead of a reason: bad gateway");
         assert_eq!(message_in(""), "no explanation was given");
         let behind = |raw: &str| {
             let metadata = serde_json::json!({"raw": raw, "provider_name": "OpenAI"});
