@@ -157,6 +157,9 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
         let has_options =
             question.detail.get("options").and_then(Value::as_array).is_some_and(|options| !options.is_empty());
         let meaning = match word {
+            "accept" if ua_core::is_by_address(&params(question)) => {
+                "you were at the address; the tool is told that you were"
+            }
             "text" if has_options => "answer in your own words, or with the number of one above",
             _ => meaning(question.kind, *choice, reach),
         };
@@ -424,6 +427,10 @@ mod tests {
             );
         }
         assert_eq!(ways(&elicited, Reach::Run)[0].command, "ua answer q_1 accept");
+        assert!(ways(&elicited, Reach::Run)[0].meaning.contains("values"));
+        let visit = json!({"params": {"mode": "url", "url": "https://a.example/"}});
+        let visited = QuestionRecord { detail: visit, ..elicited.clone() };
+        assert_eq!(ways(&visited, Reach::Run)[0].meaning, "you were at the address; the tool is told that you were");
         let schema = json!({"required": ["size", "gift"], "properties": {"size": {"enum": ["small", "large"]},
             "gift": {"type": "boolean"}, "count": {"type": "integer"}}});
         let elicited = QuestionRecord { detail: json!({"params": {"requestedSchema": schema}}), ..elicited };
