@@ -14,8 +14,8 @@ mod vocabulary;
 use ua_core::{EffectKind, ToolName, ToolNamespace};
 
 use self::vocabulary::{
-    ADJECTIVES, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_READ, MILD_THINGS,
-    PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
+    ADJECTIVES, AGAIN_OR_BACK, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_READ,
+    MILD_THINGS, PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
 };
 
 /// The words this module goes by, for the policy version.
@@ -41,6 +41,7 @@ pub(crate) fn vocabulary() -> String {
         vocabulary::ADDED_ANEW,
         vocabulary::RUNS,
         vocabulary::SAID_OF_BOTH,
+        AGAIN_OR_BACK,
     ];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
     format!("{}\n{}\n{}\n{}", lists.join("\n"), creates::vocabulary(), begins::vocabulary(), money::vocabulary())
@@ -172,17 +173,26 @@ fn effects(words: &[String]) -> impl Iterator<Item = (usize, &String)> {
     words.iter().enumerate().filter(|(at, word)| has(EFFECTS, word) && !is_pull_request(words, *at))
 }
 
+/// Whether a word changes something: it is known to, or it does again or undoes what such a one does (`resubmit`, `unschedule`).
+fn changes(word: &str) -> bool {
+    let again = |syllable: &&str| word.strip_prefix(syllable).is_some_and(|rest| rest.len() > 2 && has(EFFECTS, rest));
+    has(EFFECTS, word) || AGAIN_OR_BACK.iter().any(again)
+}
+
 /// A name without a verb that looks: it asks for a state, is about things as they are, or proves nothing.
 fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
     let [.., last] = rest else { return NameSays::Nothing };
     let read = || NameSays::Read(last.clone());
     let owner = rest.len().checked_sub(2).map(|at| rest[at].as_str());
-    let first_effect = effects(rest).next();
+    // No verb that looks says that such a word is a thing.
+    let first_effect = rest.iter().enumerate().find(|(at, word)| changes(word) && !is_pull_request(rest, *at));
     let is_state = has(STATES, last) && rest.len() <= 4;
     match first_effect {
         None if is_state => return read(),
         // `http_test_details`, and not `test_details`.
-        Some((1.., _)) if is_state && effects(rest).all(|(_, word)| has(MILD_THINGS, word)) => return read(),
+        Some((1.., _)) if is_state && rest.iter().filter(|word| changes(word)).all(|word| has(MILD_THINGS, word)) => {
+            return read();
+        }
         Some(_) if owner == Some("take") && ["screenshot", "snapshot"].contains(&last.as_str()) => return read(),
         Some((_, word)) => return NameSays::Effect(word.clone()),
         None => {}

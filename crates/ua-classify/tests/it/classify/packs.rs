@@ -200,7 +200,18 @@ fn money_that_moves_twice_is_asked_about_without_a_kind_and_without_a_pack() {
     let checkout = |keys: &[&str]| super::plain().classify(&of("shop", "checkout", keys), None).is_by_content();
     assert!(checkout(&["amount", "currency"]) && !checkout(&["branch"]));
     // To top up a card is no list of the best: it was read as one, and a lost call would have been made again.
-    for name in ["top_up", "top_up_wallet", "topUpCard", "reimburse_details", "forget_history", "scrub_metadata"] {
+    for name in [
+        "top_up",
+        "top_up_wallet",
+        "topUpCard",
+        "reimburse_details",
+        "forget_history",
+        "scrub_metadata",
+        "disclose_details",
+        "resubmit_details",
+        "invalidate_metadata",
+        "override_status",
+    ] {
         assert!(super::plain().classify(&super::foreign(name), None).class.has_effect(), "{name}");
     }
 }
