@@ -4,7 +4,7 @@
 //! |---|---|
 //! | an answer of a composite tool | what its one result says; without one, what the whole answer says |
 //! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
-//! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
+//! | `isError: true`, or an envelope with `successful: false`; of an effect, one with `ok` or `success: false` and an error | failed, reported; it may have happened unless a policy says otherwise |
 //! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | a refusal by a tool in this process, before it began | failed, definite |
@@ -176,7 +176,8 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let whole_text = result_text(result);
     let whole = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&whole_text).ok());
     let own = policy.via.as_ref().zip(whole.as_ref()).and_then(|(via, whole)| via.answer(whole)).cloned();
-    let is_error = match result.get("isError") {
+    // Some write the field as their own language does.
+    let is_error = match result.get("isError").or_else(|| result.get("is_error")) {
         Some(Value::Bool(is_error)) => *is_error,
         // What is not said is said by no word.
         None | Some(Value::Null) => false,
@@ -196,7 +197,9 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let text = own.as_ref().map_or(whole_text, |own| own.as_str().map_or_else(|| own.to_string(), str::to_owned));
     let is_action = own.is_some();
     let structured = own.or(whole);
-    let envelope_failed = structured.as_ref().is_some_and(|envelope| says_failed(envelope, is_action));
+    let envelope_failed = structured.as_ref().is_some_and(|envelope| {
+        says_failed(envelope, is_action) || (policy.class.has_effect() && names_error(envelope))
+    });
     if is_error || envelope_failed {
         let effect = possible_effect(policy, &text);
         let names_changed = result.get("_meta").and_then(|meta| meta.get(CHANGED_FILES)).is_some_and(Value::is_array);
@@ -239,6 +242,19 @@ fn says_failed(envelope: &Value, is_action: bool) -> bool {
         Some(successful) => *successful == Value::Bool(false),
         None => is_action && envelope.get("error").and_then(Value::as_str).is_some_and(|error| !error.is_empty()),
     }
+}
+
+/// Whether an envelope says of an effect that it was not made, and why: `{"ok": false, "error": "channel_not_found"}`, as services answer and
+/// servers pass on without `isError`. What a read finds may be of this shape, and so may a mere result (`{"success": false, "failures": 3}`).
+fn names_error(envelope: &Value) -> bool {
+    let is_no = ["ok", "success"].iter().any(|field| envelope.get(*field) == Some(&Value::Bool(false)));
+    let says = |field: &&str| match envelope.get(*field) {
+        Some(Value::String(text)) => !text.trim().is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => false,
+    };
+    is_no && ["error", "errors", "error_message"].iter().any(says)
 }
 
 /// Reads and calls that a policy clears had no effect; every other reported failure may have had one.
@@ -369,6 +385,52 @@ mod tests {
 
     fn policy(on_unknown: OnUnknown) -> CallPolicy {
         CallPolicy { on_unknown, ..CallPolicy::unclassified() }
+    }
+
+    /// What services answer, and servers hand on as a result like any other: it counted as done.
+    #[test]
+    fn an_effect_that_a_service_refused_in_its_own_envelope_failed() {
+        let refusals = [
+            json!({"ok": false, "error": "channel_not_found"}),
+            json!({"success": false, "error": {"code": 402, "message": "card declined"}}),
+            json!({"success": false, "errors": ["no such project"]}),
+        ];
+        let no_refusals = [
+            json!({"ok": true, "error": "none"}),
+            json!({"ok": false, "error": null}),
+            json!({"success": false, "failures": 3}),
+            json!({"success": "false", "error": "x"}),
+            json!({"error": "in the log", "lines": 3}),
+            json!([{"ok": false, "error": "x"}]),
+        ];
+        let means = |envelope: &Value, class: SideEffectClass| {
+            let policy = CallPolicy { class, ..policy(OnUnknown::Hold) };
+            let text = json!({"content": [{"type": "text", "text": envelope.to_string()}]});
+            let structured = json!({"content": [], "structuredContent": envelope});
+            let both = [text, structured].map(|result| interpret(&RawReply::ToolResult { result }, &policy));
+            assert_eq!(both[0].status, both[1].status, "{envelope}");
+            let [settled, _] = both;
+            settled
+        };
+        for envelope in &refusals {
+            let settled = means(envelope, SideEffectClass::External);
+            assert_eq!(settled.status, CallStatus::FailedReported, "{envelope}");
+            assert_eq!(settled.possible_effect, Some(PossibleEffect::Maybe), "it proves nothing: {envelope}");
+            assert!(settled.content.unwrap().is_error);
+            assert_eq!(
+                means(envelope, SideEffectClass::ReadOnly).status,
+                CallStatus::Succeeded,
+                "that is what was found"
+            );
+        }
+        for envelope in &no_refusals {
+            assert_eq!(means(envelope, SideEffectClass::External).status, CallStatus::Succeeded, "{envelope}");
+        }
+        let spelt = |said: Value| RawReply::ToolResult { result: json!({"content": [], "is_error": said}) };
+        let external = CallPolicy { class: SideEffectClass::External, ..policy(OnUnknown::Hold) };
+        assert_eq!(interpret(&spelt(json!(true)), &external).status, CallStatus::FailedReported);
+        assert_eq!(interpret(&spelt(json!(false)), &external).status, CallStatus::Succeeded);
+        assert_eq!(interpret(&spelt(json!("yes")), &external).status, CallStatus::Unknown);
     }
 
     #[test]
