@@ -209,7 +209,7 @@ async fn life(
     if run.lease_epoch == 0 && run.spec.artifacts.workspace_dir.is_some() {
         home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
     }
-    home.refuse_copies(&run)?;
+    home.refuse_copies(store.as_ref(), &run).await?;
     let is_taken_again = run.lease_epoch > 0;
     let workspace = home.make_workspace(&run)?;
     let acquired_at = env.now();

@@ -16,7 +16,7 @@ use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
 use ua_store::{
     Answer, Forgotten, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _,
-    Store,
+    Store, StoreError,
 };
 
 use crate::error::Error;
@@ -41,7 +41,25 @@ pub struct Runs {
     stop: StopSignal,
     /// They were opened to be looked at.
     is_read_only: bool,
+    kept: Kept,
 }
+
+/// Where the records of runs are, as far as a copy of them can be told from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// In the folder's own database.
+    #[cfg(feature = "sqlite")]
+    Here,
+    /// On a server, which knows the folder by its name.
+    #[cfg(feature = "postgres")]
+    OnServer,
+    /// In a store of the program's.
+    Elsewhere,
+}
+
+/// The folder's own database.
+#[cfg(feature = "sqlite")]
+const DATABASE: &str = "runtime_state.db";
 
 impl Runs {
     /// The runs in `folder`, which is made when it is not there. Several processes may have it open; one at a time drives a run.
@@ -53,11 +71,11 @@ impl Runs {
     #[cfg(feature = "sqlite")]
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = made(folder.as_ref())?;
-        let path = folder.join("runtime_state.db");
+        let path = folder.join(DATABASE);
         let expected_existing = folder.join("workspaces").is_dir();
         let config = ua_store_sqlite::SqliteConfig { expected_existing, ..ua_store_sqlite::SqliteConfig::new(path) };
         let store = ua_store_sqlite::SqliteStore::open(config).map_err(Error::store("open the runs"))?;
-        Ok(Self::with(folder, Arc::new(store)))
+        Ok(Self { kept: Kept::Here, ..Self::with(folder, Arc::new(store)) })
     }
 
     /// The runs in `folder`, to be looked at: nothing is made or changed there, so a folder that cannot be written will do. What would write is
@@ -68,7 +86,7 @@ impl Runs {
     #[cfg(feature = "sqlite")]
     pub fn open_read_only(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = absolute(folder.as_ref())?;
-        let store = ua_store_sqlite::SqliteStore::open_read_only(folder.join("runtime_state.db"));
+        let store = ua_store_sqlite::SqliteStore::open_read_only(folder.join(DATABASE));
         let runs = Self::with(folder, Arc::new(store.map_err(Error::store("open the runs"))?));
         Ok(Self { is_read_only: true, ..runs })
     }
@@ -81,6 +99,53 @@ impl Runs {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses to drive a run of which there is another copy that is used, or that has its turns from one.
+    async fn refuse_copies(&self, run: &RunId) -> Result<(), Error> {
+        let mut next = Some(run.clone());
+        while let Some(run) = next {
+            let record = match self.store.run(&run).await {
+                Ok(record) => record,
+                // It does not exist yet, or was deleted.
+                Err(StoreError::NotFound { .. }) => break,
+                Err(source) => return Err(Error::store("look for another copy of the run")(source)),
+            };
+            // The folder of runs in which this one was begun.
+            let begun_in = Path::new(&record.workspace_dir).parent().and_then(Path::parent);
+            if let Some((ours, theirs)) = begun_in.and_then(|folder| self.other_copy(folder)) {
+                return Err(Error::Refused(format!(
+                    "run {run} is in two copies of one database, and what is sent by one of them the other does not know: {} is open, and {} \
+                     lies where the run was begun; nothing was sent; open that one, or move it away if this one is newer",
+                    ours.display(),
+                    theirs.display()
+                )));
+            }
+            next = record.parent_run_id;
+        }
+        Ok(())
+    }
+
+    /// What is used here, and what is a copy of it in `folder`.
+    fn other_copy(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
+        match self.kept {
+            #[cfg(feature = "sqlite")]
+            Kept::Here => {
+                use ua_store_sqlite::{AnotherCopy, another_copy};
+                let ours = self.folder.join(DATABASE);
+                let (AnotherCopy::Here(theirs) | AnotherCopy::Moved(theirs)) =
+                    another_copy(&ours, &folder.join(DATABASE))?;
+                Some((ours, theirs))
+            }
+            #[cfg(feature = "postgres")]
+            Kept::OnServer => {
+                let is_one = std::fs::canonicalize(folder).ok()? == std::fs::canonicalize(&self.folder).ok()?;
+                let of = |folder: &Path| ua_store_postgres::Place::known(folder, &folder.join("locks"));
+                let is_copy = of(folder)?.id == of(&self.folder)?.id;
+                (is_copy && !is_one).then(|| (self.folder.clone(), folder.to_path_buf()))
+            }
+            Kept::Elsewhere => None,
+        }
     }
 
     /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
@@ -96,7 +161,7 @@ impl Runs {
         let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());
         config.place = Some(place.map_err(|source| Error::Folder { path: folder.clone(), source })?);
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
-        Ok(Self::with(folder, Arc::new(store)))
+        Ok(Self { kept: Kept::OnServer, ..Self::with(folder, Arc::new(store)) })
     }
 
     /// Runs in any store, with workspaces and locks in `folder`.
@@ -110,7 +175,7 @@ impl Runs {
     fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
         let (env, redactor) = (ua_core::system::env(), Redactor::default());
         let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
-        Self { folder, store, env, redactor, watcher, stop, is_read_only: false }
+        Self { folder, store, env, redactor, watcher, stop, is_read_only: false, kept: Kept::Elsewhere }
     }
 
     /// The same, telling `watcher` what happens.
@@ -275,6 +340,7 @@ impl Runs {
     async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
         self.may_be_driven()?;
         let run = run_id(id)?;
+        self.refuse_copies(&run).await?;
         if let Some(model) = &step.model {
             self.redactor.learn(model.secrets.clone());
         }
@@ -322,6 +388,7 @@ impl Runs {
     pub async fn fork(&self, step: &Step, id: &str, parent: &str, at_turn: Option<u32>) -> Result<RunRecord, Error> {
         self.may_be_driven()?;
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
+        self.refuse_copies(&parent).await?;
         let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
         // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
         #[cfg(feature = "mcp")]

@@ -3,28 +3,48 @@
 //! A copy that is driven does not know what the other one sends. What lies beside a database (`effects.log`, the locks of its runs) speaks of
 //! that database alone, and all copies work in the same folder of the run; so whoever drives a run looks into the root that has its folder.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use ua_store::RunRecord;
+use ua_store::{RunRecord, Store, StoreError};
 #[cfg(feature = "postgres")]
 use ua_store_postgres::Place;
+use ua_store_sqlite::{AnotherCopy, another_copy};
 
 #[cfg(feature = "postgres")]
 use super::LOCKS;
-use super::elsewhere::{is_copy, left_of, was_moved};
+use super::elsewhere::was_moved;
 use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
 
 impl Home {
+    /// Refuses to drive a run that is in two copies of its database, or has its turns from one that is.
+    ///
+    /// # Errors
+    /// The refusal, with both places; a database that cannot be read.
+    pub(crate) async fn refuse_copies(&self, store: &dyn Store, run: &RunRecord) -> Result<(), HostError> {
+        self.refuse_a_copy(run)?;
+        let mut parent = run.parent_run_id.clone();
+        while let Some(above) = parent {
+            match store.run(&above).await {
+                Ok(above) => {
+                    self.refuse_a_copy(&above)?;
+                    parent = above.parent_run_id;
+                }
+                // It was deleted.
+                Err(StoreError::NotFound { .. }) => break,
+                Err(error) => return Err(HostError::store("read the run that this one is from", &error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to drive a run whose folder is in a root with another copy of the database that is used, or, where the database is on a server,
     /// in a root of which this one is a copy.
     ///
     /// # Errors
     /// The refusal, with both places.
-    pub(crate) fn refuse_copies(&self, run: &RunRecord) -> Result<(), HostError> {
+    fn refuse_a_copy(&self, run: &RunRecord) -> Result<(), HostError> {
         let Some((root, _)) = self.place_of(Path::new(&run.workspace_dir)) else { return Ok(()) };
         let (ours, theirs) = if self.is_on_a_server() {
             if !self.is_copy_of(&root) {
@@ -32,14 +52,11 @@ impl Home {
             }
             (self.root.clone(), root.clone())
         } else {
-            if let Some(left) = left_of(&root, DATABASE).find(|left| is_copy(&self.database, left)) {
-                return Err(was_moved(&self.database, &left));
+            match another_copy(&self.database, &root.join(DATABASE)) {
+                None => return Ok(()),
+                Some(AnotherCopy::Moved(left)) => return Err(was_moved(&self.database, &left)),
+                Some(AnotherCopy::Here(there)) => (self.database.clone(), there),
             }
-            let there = root.join(DATABASE);
-            if !is_another_copy(&self.database, &there) {
-                return Ok(());
-            }
-            (self.database.clone(), there)
         };
         Err(HostError::storage(format!(
             "run {} is in two copies of one database, and what is sent by one of them the other does not know: {} is used, and {} lies where the \
@@ -59,22 +76,11 @@ impl Home {
     fn is_copy_of(&self, root: &Path) -> bool {
         let of = |root: &Path, locks: &Path| Place::known(root, locks).map(|place| place.id);
         let theirs = of(root, &root.join(LOCKS));
-        !is_one(root, &self.root) && theirs.is_some() && theirs == of(&self.root, &self.locks())
+        !ua_store_sqlite::is_one(root, &self.root) && theirs.is_some() && theirs == of(&self.root, &self.locks())
     }
 
     #[cfg(not(feature = "postgres"))]
     fn is_copy_of(&self, _root: &Path) -> bool {
         false
     }
-}
-
-/// Whether two files are databases of one identity, and not one file.
-fn is_another_copy(ours: &Path, theirs: &Path) -> bool {
-    theirs.is_file() && !is_one(ours, theirs) && is_copy(ours, theirs)
-}
-
-/// Whether two paths lead to one thing.
-fn is_one(ours: &Path, theirs: &Path) -> bool {
-    let of = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    of(ours).is_some_and(|ours| of(theirs) == Some(ours))
 }

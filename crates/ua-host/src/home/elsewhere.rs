@@ -4,9 +4,9 @@
 //! of what this one sends. What a move leaves under another name says so, and so does the name that a root has for a server.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ua_store_sqlite::{SqliteStore, holds_nothing};
+use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 
 use super::Home;
 use crate::error::HostError;
@@ -26,8 +26,7 @@ impl Home {
             let is_elsewhere = self.was_served() && !self.has_effects() && !self.was_moved();
             return if is_elsewhere { Err(self.only_on_a_server()) } else { Ok(()) };
         }
-        let folder = self.database.parent().unwrap_or(&self.root);
-        match left_of(folder, &file_name(&self.database)).find(|left| is_copy(&self.database, left)) {
+        match left_of(&self.database).find(|left| is_copy(&self.database, left)) {
             // What was moved itself and has its old name again says so, with what is done about it.
             Some(left) => Err(SqliteStore::open_read_only(&self.database)
                 .map_or_else(|error| self.cannot_open(&error), |_| was_moved(&self.database, &left))),
@@ -50,8 +49,7 @@ impl Home {
 
     /// Whether the database was moved to a server, by what is kept of it.
     pub(super) fn was_moved(&self) -> bool {
-        let folder = self.database.parent().unwrap_or(&self.root);
-        left_of(folder, &file_name(&self.database)).next().is_some()
+        left_of(&self.database).next().is_some()
     }
 
     /// Whether a database on a server was used from here.
@@ -72,22 +70,6 @@ pub(super) fn was_moved(copy: &Path, left: &Path) -> HostError {
         left.display()
     ))
     .field("kind", TWO_COPIES)
-}
-
-/// What lies in a folder of databases of a name that were moved to servers.
-pub(super) fn left_of(folder: &Path, name: &str) -> impl Iterator<Item = PathBuf> + use<> {
-    let kept = format!("{name}.moved-");
-    let is_one = move |path: &PathBuf| file_name(path).starts_with(&kept);
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Whether two files are databases of one identity.
-pub(super) fn is_copy(ours: &Path, theirs: &Path) -> bool {
-    ua_store_sqlite::identity_of(theirs).is_some_and(|id| ua_store_sqlite::identity_of(ours) == Some(id))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use ua_sdk::crates::ua_store::RunStore as _;
 use ua_sdk::prelude::*;
 
 mod changed;
+mod copied;
 mod refused;
 mod resumed;
 mod words;
