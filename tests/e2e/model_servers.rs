@@ -31,14 +31,25 @@ impl Drop for Served {
     }
 }
 
+/// Where a program of one of Python's packages is: one of npm's has the same name.
+fn installed(program: &str) -> PathBuf {
+    third_party().python().join("bin").join(program)
+}
+
 /// Starts an installed program that takes `--port`.
 fn serve(program: &str, check: &str, args: &[&str]) -> Option<Served> {
-    let program = third_party().find_or_say(program, check)?;
+    if !installed(program).is_file() {
+        eprintln!("skipped: {check}: {program} is not installed (`cargo xtask third-party` does that)");
+        return None;
+    }
+    let program = installed(program);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(program);
     command.args(args).args(["--host", "127.0.0.1", "--port", &port.to_string()]);
     // What such programs fetch by themselves (prices, versions) is not there.
     command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("NO_PROXY", "127.0.0.1");
+    // Without a key of its own a proxy on this machine refuses to start.
+    command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until("the server of others listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     Some(Served { child, url: format!("http://127.0.0.1:{port}") })
@@ -71,7 +82,10 @@ fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
     ];
     let Some(served) = serve("llmock", "a mock that breaks on purpose", &chaos) else { return };
     for (number, wire) in WIRES.iter().cycle().take(6).enumerate() {
-        let env = reaching(&served.url);
+        // Its door for this API has a name of its own.
+        let env = reaching(&served.url).with_env("ANTHROPIC_BASE_URL", &format!("{}/anthropic", served.url));
+        // It fills in every argument that a tool offers, also one that has it fail.
+        env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--takes", "text"])}));
         let fields = json!({"objective": "Post a comment that says hello.", "tools": {"builtin": false}});
         let job = env.job(&fields, &json!([]));
         let run = format!("r{number}");
@@ -84,8 +98,7 @@ fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
             "{wire}"
         );
     }
-    let report =
-        Command::new(third_party().find("llmock").unwrap()).args(["report", "--url", &served.url]).output().unwrap();
+    let report = Command::new(installed("llmock")).args(["report", "--url", &served.url]).output().unwrap();
     assert!(
         report.status.success(),
         "{}{}",
@@ -120,7 +133,8 @@ fn a_proxy_in_front_of_a_provider_that_stumbles_is_as_good_as_the_provider() {
         env.run(&["job", &job, "--provider", wire, "--model", "a-model", "--run-id", "r"])
             .code(0)
             .shows(&["succeeded"]);
-        assert_eq!(env.comments(), ["first", "second"], "{wire}");
+        let posted = ["first", "second"].map(|text| json!({"text": text}).to_string());
+        assert_eq!(env.comments(), posted, "{wire}");
         assert!(model.requests() >= 5, "{wire}: {} requests", model.requests());
     }
 }

@@ -7,7 +7,7 @@
 //! call (elicitation), and answer with what it was told; `--form JSON` gives it another form.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
-//! `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
+//! `--takes NAME` has the tools say that they take that argument and no other, `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -27,6 +27,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut leak = String::new();
     let mut claimed = "post_comment".to_owned();
     let mut claims = false;
+    let mut takes: Option<String> = None;
     let mut ask: Option<String> = None;
     let mut form = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
     let mut args = std::env::args().skip(1);
@@ -43,6 +44,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 writeln!(io::stderr(), "started with {leak}")?;
             }
             "--without" => tools.retain(|(name, _)| *name != value),
+            "--takes" => takes = Some(value),
             "--with" => tools.push((value, "A further tool.".to_owned())),
             "--claim" => (claimed, claims) = (value, true),
             "--ask" => ask = Some(value),
@@ -67,6 +69,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Some("ping") => json!({"result": {}}),
             Some("tools/list") => {
                 let mut tools: Vec<Value> = tools.iter().map(|(name, description)| tool(name, description)).collect();
+                for tool in &mut tools {
+                    if let (Some(only), Some(fields)) = (&takes, tool["inputSchema"]["properties"].as_object_mut()) {
+                        fields.retain(|field, _| field == only);
+                    }
+                }
                 for tool in tools.iter_mut().filter(|tool| claims && tool["name"] == claimed.as_str()) {
                     tool["annotations"] =
                         json!({"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false});
