@@ -177,10 +177,16 @@ fn unclosed(message: &str) -> &'static str {
     }
 }
 
-/// What stands at a place where a parser of JSON gave up; its column is the last character that it took, which may be the one before.
+/// What stands at a place where a parser of JSON gave up; its column is the last character that it took, which may be the one before, and within
+/// a word that began like `null` or `true`.
 fn rest_at(text: &str, line: usize, column: usize) -> &str {
     let line = text.split('\n').nth(line.saturating_sub(1)).unwrap_or_default();
-    line.get(column.saturating_sub(1)..).unwrap_or_default().trim_start()
+    let at = column.saturating_sub(1).min(line.len());
+    let begun = line.as_bytes()[..at].iter().rev().take_while(|byte| byte.is_ascii_lowercase()).count();
+    let begun = line.get(at - begun..at).unwrap_or_default();
+    let is_of_a_word = !begun.is_empty() && ["null", "true", "false"].iter().any(|word| word.starts_with(begun));
+    let at = if is_of_a_word { at - begun.len() } else { at };
+    line.get(at..).unwrap_or_default().trim_start()
 }
 
 fn syntax(message: &str, rest: &str) -> String {
@@ -226,6 +232,8 @@ mod tests {
     fn every_mistake_in_json_is_said_in_the_words_of_the_one_who_wrote_it() {
         for (text, wanted) in [
             ("", "it is empty"),
+            ("no", "no is not a value; strings need double quotes, and true, false and null are lower case"),
+            ("[1, trust]", "trust is not a value; strings need double quotes, and true, false and null are lower case"),
             ("hello", "hello is not a value; strings need double quotes, and true, false and null are lower case"),
             (
                 "{\"a\": True}",

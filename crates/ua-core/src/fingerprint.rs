@@ -22,6 +22,8 @@ const VERSION: u32 = 1;
 
 /// How much of a long value is shown beside its digest.
 const SHOWN_CHARS: usize = 48;
+/// How much of the words of a tool is kept beside their digests.
+const WORDS_CHARS: usize = 100;
 
 text_enum! {
     /// A part of what shapes a step.
@@ -135,6 +137,39 @@ pub struct ToolPin {
     /// which the policy says it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub declared: BTreeMap<String, Value>,
+    /// The beginning of its description, its arguments and its annotations, to be shown beside those of another time. Empty in pins from before
+    /// they were kept; the digests decide.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<String, String>,
+}
+
+/// The parts of a tool that a pin tells apart, by what people call them.
+const DESCRIPTION: &str = "description";
+const SCHEMA: &str = "schema";
+const ANNOTATIONS: &str = "annotations";
+
+/// The beginning of a text, on one line.
+fn begin_of(text: &str) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if flat.chars().count() <= WORDS_CHARS {
+        return flat;
+    }
+    let begin: String = flat.chars().take(WORDS_CHARS).collect();
+    format!("{begin}…")
+}
+
+/// The arguments of a tool with their types, those that may be left out with a question mark.
+fn arguments_of(schema: &Value) -> String {
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let one = |(name, property): (&String, &Value)| {
+        let left_out = if required.contains(&name.as_str()) { "" } else { "?" };
+        match property["type"].as_str() {
+            Some(kind) => format!("{name}{left_out}: {kind}"),
+            None => format!("{name}{left_out}"),
+        }
+    };
+    properties.map(one).collect::<Vec<_>>().join(", ")
 }
 
 impl ToolPin {
@@ -148,6 +183,13 @@ impl ToolPin {
             annotations: Pin::of_json(&annotations).digest,
             class,
             declared: BTreeMap::new(),
+            words: [
+                (DESCRIPTION, begin_of(&spec.description)),
+                (SCHEMA, begin_of(&arguments_of(&spec.input_schema))),
+                (ANNOTATIONS, begin_of(&annotations.to_string())),
+            ]
+            .map(|(part, words)| (part.to_owned(), words))
+            .into(),
         }
     }
 
@@ -171,6 +213,10 @@ impl ToolPin {
         let side = |of: &Self| {
             let said = |name: &&String| match of.declared.get(*name) {
                 Some(Value::String(text)) => format!("{name} {text}"),
+                Some(value @ Value::Object(_)) => match serde_json::from_value(value.clone()) {
+                    Ok(span) => format!("{name} {}", crate::span_in_words(span)),
+                    Err(_) => format!("{name} {value}"),
+                },
                 Some(value) => format!("{name} {value}"),
                 None => format!("{name} not set"),
             };
@@ -197,18 +243,25 @@ impl ToolPin {
             return None;
         }
         let parts = [
-            ("description", self.description, now.description),
-            ("schema", self.schema, now.schema),
-            ("annotations", self.annotations, now.annotations),
+            (DESCRIPTION, self.description, now.description),
+            (SCHEMA, self.schema, now.schema),
+            (ANNOTATIONS, self.annotations, now.annotations),
         ];
         let changed: Vec<_> = parts.into_iter().filter(|(_, before, after)| before != after).collect();
-        let side = |pick: fn(&(&str, Sha256, Sha256)) -> Sha256, whole: Sha256| {
-            if changed.is_empty() {
-                return format!("definition {}", short(whole));
-            }
-            changed.iter().map(|part| format!("{} {}", part.0, short(pick(part)))).collect::<Vec<_>>().join(", ")
+        if changed.is_empty() {
+            return Some((format!("definition {}", short(self.digest)), format!("definition {}", short(now.digest))));
+        }
+        // Words that are the same on both sides differ behind what is kept of them.
+        let side = |of: &Self, other: &Self, pick: fn(&(&str, Sha256, Sha256)) -> Sha256| {
+            let told = |part: &(&str, Sha256, Sha256)| match of.words.get(part.0) {
+                Some(words) if other.words.get(part.0).is_some_and(|others| others != words) => {
+                    format!("{} \"{words}\"", part.0)
+                }
+                _ => format!("{} {}", part.0, short(pick(part))),
+            };
+            changed.iter().map(told).collect::<Vec<_>>().join(", ")
         };
-        Some((side(|part| part.1, self.digest), side(|part| part.2, now.digest)))
+        Some((side(self, now, |part| part.1), side(now, self, |part| part.2)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a job wants its result to be, and whether what a model said last is that.
 
 use serde_json::Value;
+use ua_core::{CanonicalError, parse_strict};
 
 use crate::plan::violation;
 use crate::schema::{Checker, Unusable};
@@ -29,13 +30,20 @@ impl OutputSchema {
     /// # Errors
     /// What the model is told: the message has no JSON value, or one that does not fit.
     pub fn read(&self, message: &str) -> Result<Value, String> {
-        let value = serde_json::from_str(message.trim()).or_else(|why| {
-            let inner = only_block(message).ok_or(why)?;
-            serde_json::from_str(inner)
-        });
-        let value: Value = value.map_err(|why| {
-            format!("The result is missing: your last message is not a JSON value ({}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.", ua_core::json_fault(message, &why))
+        let message = message.trim();
+        let (text, read) = match (serde_json::from_str(message), only_block(message)) {
+            (Err(_), Some(inner)) => (inner, serde_json::from_str(inner)),
+            (read, _) => (message, read),
+        };
+        let value: Value = read.map_err(|why| {
+            format!("The result is missing: your last message is not a JSON value ({}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.", ua_core::json_fault(text, &why))
         })?;
+        // What can be read only as long as nobody looks twice: which of two values of one name was meant, nobody can know.
+        if let Err(CanonicalError::Syntax(why)) = parse_strict(text) {
+            return Err(format!(
+                "The result cannot be used: {why}. Give the whole result again, with each name once: one JSON value, and nothing beside it."
+            ));
+        }
         match self.checker.violations(&value) {
             Ok(None) => Ok(value),
             Err(why) => Err(format!(
@@ -99,6 +107,7 @@ mod tests {
             ("{\"cents\": \"nine\"}", "/cents"),
             ("{\"cents\": -1}", "/cents"),
             ("{}", "cents"),
+            ("{\"cents\": 1, \"cents\": 2}", "\"cents\" appears twice"),
         ] {
             let told = schema().read(message).unwrap_err();
             assert!(told.contains(words) && told.ends_with("nothing beside it."), "{message:?}: {told}");

@@ -339,7 +339,7 @@ impl Server {
         };
         let connection = opened.map_err(|(why, hope)| match hope {
             Hope::Away => self.away(why),
-            hope => self.not_started(why, hope == Hope::MayPass),
+            hope @ (Hope::Correct | Hope::MayPass) => self.not_started(why, hope == Hope::MayPass),
         })?;
         let generation = Horizon::generation(&shared.locks.unique());
         tracing::info!(server, generation, "connected to a tool server");

@@ -286,7 +286,8 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
         (true, Audience::Program) => {
             let names: Vec<String> = components.iter().map(|component| format!("Component::{component:?}")).collect();
             format!(
-                ", or accept it: `Runs::run_accepting` (of a typed result `Runs::run_for_accepting`) with {}.",
+                ", or accept it: `Runs::run_accepting` (of a typed result `Runs::run_for_accepting`) with {}; all that changed is accepted in one \
+                 call.",
                 names.join(", ")
             )
         }

@@ -139,7 +139,7 @@ impl From<StepError> for Error {
         let why = chain(&error);
         match error {
             StepError::Definition(spec) => Self::Step(ua_runner::words_of_a_step(&spec)),
-            StepError::AnotherDefinition { run, differs } => Self::AnotherDefinition { run, differs, why },
+            StepError::AnotherDefinition { run, differs, .. } => Self::AnotherDefinition { run, differs, why },
             StepError::AnotherEntrypoint { .. } | StepError::Fork(ForkError::NotCommitted { .. }) => Self::Refused(why),
             StepError::Lock(LockError::Held { run, .. })
             | StepError::Fork(ForkError::Locked(LockError::Held { run, .. }))

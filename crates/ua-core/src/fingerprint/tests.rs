@@ -130,8 +130,32 @@ fn a_difference_names_the_part_of_a_tool_that_changed() {
     let pinned = taken(&job(), |_| {});
     let now = taken(&job(), |input| input.tools = tools(&[("post", "Posts twice."), ("read", "Reads.")]));
     let text = pinned.diff(&now).to_string();
-    assert!(text.starts_with("tools mcp__forum__post: description "), "{text}");
-    assert!(!text.contains("schema"), "{text}");
+    assert_eq!(text, "tools mcp__forum__post: description \"Posts.\" → description \"Posts twice.\"");
+    // What differs behind what is kept, and a pin from before words were kept.
+    let long =
+        |end: &str| taken(&job(), |input| input.tools = tools(&[("post", &format!("{} {end}", "Posts. ".repeat(30)))]));
+    let text = long("A").diff(&long("B")).to_string();
+    assert!(text.starts_with("tools mcp__forum__post: description ") && !text.contains("Posts"), "{text}");
+    let mut old = pinned.to_stored();
+    old["tools"]["mcp__forum__post"].as_object_mut().unwrap().remove("words").unwrap();
+    let text = Fingerprint::from_stored(&old).unwrap().diff(&now).to_string();
+    assert!(text.starts_with("tools mcp__forum__post: description ") && !text.contains("Posts"), "{text}");
+}
+
+#[test]
+fn changed_arguments_are_said_by_name_and_type() {
+    let schema =
+        |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let pin = |schema: Value| {
+        let spec = ToolSpec { input_schema: schema, ..tool("post", "Posts.").1 };
+        taken(&job(), |input| {
+            input.tools = [("mcp__forum__post".to_owned(), ToolPin::of(&spec, SideEffectClass::External))].into()
+        })
+    };
+    let before = pin(schema(json!({"text": {"type": "string"}}), json!(["text"])));
+    let after = pin(schema(json!({"text": {"type": "string"}, "to": {}}), json!(["text"])));
+    let text = before.diff(&after).to_string();
+    assert_eq!(text, "tools mcp__forum__post: schema \"text: string\" → schema \"text: string, to?\"");
 }
 
 #[test]

@@ -110,14 +110,20 @@ impl fmt::Display for Differs {
 }
 
 /// What helps against a difference, in the words of the library.
-pub(super) fn what_helps(differs: &[Differs]) -> String {
+pub(super) fn what_helps(differs: &[Differs], has_ended: bool) -> String {
     let is_budget = |part: &str| part == "max_turns" || part.starts_with("budgets.");
     let mut ways = Vec::new();
-    if differs.iter().any(|other| is_budget(&other.part)) {
+    if has_ended {
+        ways.push("it has ended, and nothing about it changes any more");
+    } else if differs.iter().any(|other| is_budget(&other.part)) {
         ways.push("`Runs::set_budget` changes a budget of a run that exists, whose step keeps the old one");
     }
-    if differs.iter().any(|other| other.part == super::run::THRESHOLD) {
-        ways.push("`Runs::run_accepting` with `Component::BlobThreshold` accepts another threshold");
+    if !has_ended && differs.iter().any(|other| other.part == super::run::THRESHOLD) {
+        ways.push(
+            "`Runs::run_accepting` with `Component::BlobThreshold` accepts another threshold, and the run keeps the one that it was started \
+             with; tools, prices or policies that changed as well are accepted in the same call (`Component::Tools`, `Component::Pricing`, \
+             `Component::Policy`)",
+        );
     }
     let is_place = differs.iter().any(|other| other.part == "workspace");
     if is_place {
@@ -130,7 +136,11 @@ pub(super) fn what_helps(differs: &[Differs]) -> String {
         );
     }
     if !is_place {
-        ways.push("the old values resume it; under another id, everything is done again");
+        ways.push(if has_ended {
+            "the old values return its result; under another id, everything is done again"
+        } else {
+            "the old values resume it; under another id, everything is done again"
+        });
     }
     ways.join("; ")
 }
@@ -238,8 +248,9 @@ mod tests {
 
     #[test]
     fn each_difference_is_told_with_what_helps() {
-        let of =
-            |part: &str| what_helps(&[Differs { part: part.to_owned(), stored: String::new(), now: String::new() }]);
+        let of = |part: &str, has_ended| {
+            what_helps(&[Differs { part: part.to_owned(), stored: String::new(), now: String::new() }], has_ended)
+        };
         for (part, helps, does_not) in [
             ("max_turns", "set_budget", "fork"),
             ("budgets.max_tokens", "set_budget", "fork"),
@@ -248,8 +259,13 @@ mod tests {
             ("blob_threshold_bytes", "run_accepting", "fork"),
             ("workspace", "folder", "fork"),
         ] {
-            let told = of(part);
+            let told = of(part, false);
             assert!(told.contains(helps) && !told.contains(does_not), "{part}: {told}");
+            let told = of(part, true);
+            assert!(
+                told.contains("has ended") && !told.contains("set_budget") && !told.contains("run_accepting"),
+                "{part}: {told}"
+            );
         }
     }
 }

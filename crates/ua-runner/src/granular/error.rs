@@ -21,12 +21,14 @@ pub enum StepError {
     #[error("the step is not well defined: {}", words_of_a_step(.0))]
     Definition(SpecError),
     /// The run of that id was started with another definition, which never changes. A budget is changed beside it, anything else is a fork.
-    #[error("run {run} was started with another {}; {}", told(differs), what_helps(differs))]
+    #[error("run {run} was started with another {}; {}", told(differs), what_helps(differs, *has_ended))]
     AnotherDefinition {
         /// The run.
         run: RunId,
         /// The parts that differ.
         differs: Vec<Differs>,
+        /// It has ended, so nothing about it changes any more.
+        has_ended: bool,
     },
     /// The run was started by something else, for example by `ua job`.
     #[error(

@@ -239,7 +239,8 @@ impl GranularStep {
             differs.push(Differs { part: "workspace".to_owned(), stored, now: workspace_dir.clone() });
         }
         if !differs.is_empty() {
-            return Err(StepError::AnotherDefinition { run: found.run_id, differs });
+            let has_ended = found.status.is_terminal();
+            return Err(StepError::AnotherDefinition { run: found.run_id, differs, has_ended });
         }
         Ok((RunRecord { workspace_dir, ..found }, also))
     }

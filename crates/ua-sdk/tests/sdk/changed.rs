@@ -83,7 +83,7 @@ async fn what_a_program_says_of_its_tools_is_accepted_as_its_tools() {
     let plain = || tool("send_invoice", "Sends it.", async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order));
     let look = || tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("nothing")).reads();
     let changes: [(&str, Vec<Tool>, &str); 7] = [
-        ("timeout", vec![send("Sends it.").timeout(Duration::from_secs(9)), look()], "timeout"),
+        ("timeout", vec![send("Sends it.").timeout(Duration::from_secs(9)), look()], "timeout not set → timeout 9 s"),
         ("kind", vec![plain().external("invoice.issue").keyed(), look()], "invoice.issue"),
         ("key", vec![plain().external("invoice.send"), look()], "key_channel"),
         ("class", vec![plain().local(), look()], "side_effect_class"),
@@ -99,7 +99,7 @@ async fn what_a_program_says_of_its_tools_is_accepted_as_its_tools() {
         let changed = step_of(tools);
         let stopped = runs.run(&changed, id).await.unwrap().to_string();
         assert!(stopped.contains(told) && stopped.contains("mcp__program__"), "{id}: {stopped}");
-        assert!(stopped.contains("with Component::Tools.") && !stopped.contains("digest"), "{id}: {stopped}");
+        assert!(stopped.contains("with Component::Tools; ") && !stopped.contains("digest"), "{id}: {stopped}");
         let outcome = runs.run_accepting(&changed, id, &[Component::Tools]).await.unwrap();
         assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
     }
