@@ -149,7 +149,7 @@ fn changed_arguments_are_said_by_name_and_type() {
     let pin = |schema: Value| {
         let spec = ToolSpec { input_schema: schema, ..tool("post", "Posts.").1 };
         taken(&job(), |input| {
-            input.tools = [("mcp__forum__post".to_owned(), ToolPin::of(&spec, SideEffectClass::External))].into()
+            input.tools = [("mcp__forum__post".to_owned(), ToolPin::of(&spec, SideEffectClass::External))].into();
         })
     };
     let before = pin(schema(json!({"text": {"type": "string"}}), json!(["text"])));
