@@ -1,6 +1,7 @@
 //! The pages that people look at, in a real browser: on a desktop, on a phone, and in the dark. What must hold everywhere is measured;
 //! what they look like is compared with the pictures in `tests/pictures` where `UA_PICTURES=compare` says so, since fonts differ from
-//! machine to machine. `UA_PICTURES=write` takes the pictures anew; look at them before they are committed.
+//! machine to machine. `UA_PICTURES=write` takes the pictures anew; look at them before they are committed. docs/testing.md has what
+//! the comparison sees and what it does not.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use image::GrayImage;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{GrayImage, RgbImage};
 use serde_json::Value;
 use ua_core::Timestamp;
 use ua_e2e::{Browser, Screen, TestEnv};
@@ -29,6 +31,8 @@ const SAMPLE: u32 = 12;
 const SEEN: u32 = 28;
 /// Of the samples of a picture, one in so many may differ.
 const MAY_DIFFER: u32 = 40;
+/// A sample is looked for this many samples around its place: another browser draws a line of text a little higher or wider.
+const NEAR: u32 = 1;
 
 /// The browser of this machine. Where there is none the test says so and shows nothing.
 fn browser(env: &TestEnv) -> Option<Browser> {
@@ -104,6 +108,10 @@ const WHAT_IS_CUT: &str = "
       text.selectNodeContents(node);
       if (new Set([...text.getClientRects()].map((line) => Math.round(line.top))).size > 1) wrong.push('broken: ' + node.textContent);
     }
+    const labels = [...page.querySelectorAll('.gap span')].map((node) => node.getBoundingClientRect());
+    if (labels.some((a, i) => labels.some((b, k) => k > i && a.right > b.left && b.right > a.left))) wrong.push('lengths of waits lie on each other');
+    const [search, chips] = [page.querySelector('.bar input'), page.querySelector('.chips')];
+    if (search && chips && chips.getBoundingClientRect().top < search.getBoundingClientRect().bottom + 4) wrong.push('the filters touch the search');
     return wrong.join('; ') || 'nothing';";
 
 fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
@@ -112,13 +120,10 @@ fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
             assert_eq!(browser.measure(page, screen, WHAT_IS_CUT), "nothing", "{name} on a {kind}");
         }
         let drawn = env.path(&format!("home/{name}-{kind}.png"));
-        browser.picture(page, screen, &drawn);
+        draw(browser, page, screen, &drawn);
         let wanted = workspace_root().join(format!("tests/pictures/{name}-{kind}.png"));
         match wanted_of_pictures().as_deref() {
-            Some("write") => {
-                fs::create_dir_all(wanted.parent().unwrap()).unwrap();
-                fs::copy(&drawn, &wanted).map(drop).unwrap();
-            }
+            Some("write") => keep(&drawn, &wanted),
             Some("compare") => {
                 let differing = difference(&samples(&drawn), &samples(&wanted));
                 assert!(
@@ -133,6 +138,27 @@ fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
             }
         }
     }
+}
+
+/// Draws a page and nothing of the window around it.
+fn draw(browser: &Browser, page: &Path, screen: Screen, to: &Path) {
+    browser.picture(page, screen, to);
+    let picture = image::open(to).unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+    picture.crop_imm(0, 0, screen.width, screen.height).into_rgb8().save(to).unwrap();
+}
+
+/// Keeps a picture in as few shades as it takes to see what is on it, so that it is small.
+fn keep(drawn: &Path, wanted: &Path) {
+    let mut picture: RgbImage = image::open(drawn).unwrap().into_rgb8();
+    for pixel in picture.pixels_mut() {
+        // The nearest of sixteen shades of a colour, black and white among them.
+        pixel.0 = pixel.0.map(|shade| shade.saturating_add(8) / 17 * 17);
+    }
+    fs::create_dir_all(wanted.parent().unwrap()).unwrap();
+    let file = fs::File::create(wanted).unwrap();
+    picture
+        .write_with_encoder(PngEncoder::new_with_quality(file, CompressionType::Best, FilterType::NoFilter))
+        .unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "whoever starts the tests says what is done with pictures")]
@@ -156,9 +182,20 @@ fn difference(one: &GrayImage, other: &GrayImage) -> f64 {
     if one.dimensions() != other.dimensions() {
         return 1.0;
     }
-    let differing = one.pixels().zip(other.pixels()).filter(|(a, b)| u32::from(a.0[0].abs_diff(b.0[0])) >= SEEN);
-    let all = u32::try_from(one.pixels().len()).unwrap();
-    f64::from(u32::try_from(differing.count()).unwrap()) / f64::from(all)
+    missing_in(one, other).max(missing_in(other, one))
+}
+
+/// The part of the samples of `one` that are nowhere near their place in `other`.
+fn missing_in(one: &GrayImage, other: &GrayImage) -> f64 {
+    let (columns, lines) = one.dimensions();
+    let missing = one.enumerate_pixels().filter(|(column, line, sample)| {
+        let around = (line.saturating_sub(NEAR)..=(line + NEAR).min(lines - 1))
+            .flat_map(|y| (column.saturating_sub(NEAR)..=(column + NEAR).min(columns - 1)).map(move |x| (x, y)))
+            .map(|(x, y)| other.get_pixel(x, y).0[0]);
+        let (least, most) = around.fold((u8::MAX, 0), |(least, most), shade| (least.min(shade), most.max(shade)));
+        u32::from(sample.0[0]) + SEEN <= u32::from(least) || u32::from(sample.0[0]) >= u32::from(most) + SEEN
+    });
+    f64::from(u32::try_from(missing.count()).unwrap()) / f64::from(columns * lines)
 }
 
 #[test]
@@ -176,8 +213,45 @@ fn a_report_is_whole_on_a_desktop_and_on_a_phone_and_looks_as_it_did() {
 }
 
 #[test]
+fn a_broken_page_is_another_picture_and_one_in_another_font_is_not() {
+    let env = env();
+    let Some(browser) = browser(&env) else { return };
+    let page = timeline(&env);
+    let whole = fs::read_to_string(&page).unwrap();
+    let picture_of = |more: &str, screen: Screen| {
+        let (file, to) = (env.path("home/changed.html"), env.path("home/changed.png"));
+        // The page allows no style but its own, so its own is changed and the rule about it is left out.
+        let page =
+            whole.replacen("</style>", &format!("{more}</style>"), 1).replacen("Content-Security-Policy", "x-none", 1);
+        fs::write(&file, page).unwrap();
+        draw(&browser, &file, screen, &to);
+        samples(&to)
+    };
+    for screen in [DESKTOP, PHONE, DARK] {
+        let good = picture_of("", screen);
+        let seen = |style: &str| difference(&good, &picture_of(style, screen)) * f64::from(MAY_DIFFER);
+        for broken in [
+            ".tiles { display: none !important; }",
+            ".chart { display: none !important; }",
+            ".card { background: #888 !important; }",
+            "body, h1, h2, p, dd, td { font-size: 2rem !important; }",
+            ":root { --ink: var(--card) !important; --soft: var(--card) !important; --faint: var(--card) !important; }",
+        ] {
+            assert!(seen(broken) > 1.0, "{broken} on {screen:?} is not seen: {}", seen(broken));
+        }
+        let font = "* { letter-spacing: .002em !important; -webkit-font-smoothing: none; text-rendering: geometricPrecision; }";
+        assert!(seen(font) < 1.0, "another way to draw letters on {screen:?} is told apart: {}", seen(font));
+    }
+}
+
+#[test]
 fn a_picture_of_another_page_is_seen_and_a_shade_is_not() {
-    let page = |bar: u8| GrayImage::from_fn(40, 40, |x, _| image::Luma([if x < 4 { bar } else { 240 }]));
+    let at = |left: u32, bar: u8| {
+        GrayImage::from_fn(40, 40, move |x, _| image::Luma([if (left..left + 4).contains(&x) { bar } else { 240 }]))
+    };
+    let page = |bar: u8| at(0, bar);
+    assert!(difference(&at(8, 60), &at(9, 60)) < 1.0 / f64::from(MAY_DIFFER), "a sample beside its place");
+    assert!(difference(&at(8, 60), &at(12, 60)) > 1.0 / f64::from(MAY_DIFFER), "elsewhere");
     assert!(difference(&page(240), &page(60)) > 1.0 / f64::from(MAY_DIFFER));
     assert!(difference(&page(240), &page(230)) < 1.0 / f64::from(MAY_DIFFER));
     assert!((difference(&page(0), &GrayImage::new(2, 2)) - 1.0).abs() < f64::EPSILON);

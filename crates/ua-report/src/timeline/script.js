@@ -19,6 +19,10 @@ const isGateway = run.mode === 'gateway';
 const $ = (id) => document.getElementById(id);
 
 // Foreign text only ever becomes a text node.
+// A path breaks behind a slash before it breaks inside a name.
+function breakable(path) {
+  return path.split(/(?<=\/)/).flatMap((part, i) => i ? [document.createElement('wbr'), part] : [part]);
+}
 function el(name, options, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(options || {})) {
@@ -300,11 +304,15 @@ function overview() {
   }
   chart.append(el('span', { class: 'name' }), ticks);
   const over = el('div', { class: 'over' });
+  let labelled = -1;
   for (const [t0, t1, x0, x1] of axis.folds) {
     const a = inView(x0), b = inView(x1);
     if (b < 0 || a > 1) continue;
     const middle = (a + b) / 2;
-    over.append(el('div', { class: 'gap' + (middle < 0.05 ? ' left' : middle > 0.95 ? ' right' : ''), title: 'no process for ' + span(t1 - t0), css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) } }, el('span', null, span(t1 - t0))));
+    // Two lengths that lie on each other say neither; what has no room is told by its title.
+    const hasRoom = labelled < 0 || (middle - labelled) * box.clientWidth > 84;
+    if (hasRoom) labelled = middle;
+    over.append(el('div', { class: 'gap' + (middle < 0.05 ? ' left' : middle > 0.95 ? ' right' : ''), title: 'no process for ' + span(t1 - t0), css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) } }, hasRoom ? el('span', null, span(t1 - t0)) : null));
   }
   const brush = el('div', { class: 'brush', hidden: true });
   over.append(brush);
@@ -367,7 +375,7 @@ function outcome() {
   if (data.artifacts) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Files'), data.artifacts.length ? el('table', null,
       el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'path'), el('th', { scope: 'col' }, 'sha256'), el('th', { class: 'num', scope: 'col' }, 'size'))),
-      el('tbody', null, data.artifacts.map((file) => el('tr', null, el('td', null, file.path === run.main_artifact ? el('b', null, file.path) : file.path), el('td', { class: 'digest' }, el('code', { title: file.sha256 }, file.sha256.slice(0, 12))), el('td', { class: 'num' }, bytes(file.bytes)))))) : el('p', { class: 'sub' }, 'No tool made a file.'),
+      el('tbody', null, data.artifacts.map((file) => el('tr', null, el('td', null, el(file.path === run.main_artifact ? 'b' : 'span', null, breakable(file.path))), el('td', { class: 'digest' }, el('code', { title: file.sha256 }, file.sha256.slice(0, 12))), el('td', { class: 'num' }, bytes(file.bytes)))))) : el('p', { class: 'sub' }, 'No tool made a file.'),
       data.left_out.files ? el('p', { class: 'notice' }, many(data.left_out.files, 'more file') + ' left out.') : null));
   }
   const effects = data.calls.filter((call) => isEffect(call) && call.class !== 'read_only');
