@@ -307,6 +307,28 @@ fn an_answer_that_the_database_does_not_take_settles_its_call() {
     }
 }
 
+/// A person was asked before the answer was found, and the run ends with what they said: what was answered is stored all the same, since nobody looks
+/// for it behind that.
+#[test]
+fn an_answer_beside_the_database_is_stored_where_a_persons_word_ends_the_run() {
+    for word in ["abort", "skip", "retry"] {
+        let env = env().with_forum();
+        answered_beside_the_database(&env);
+        let (kept, away) = (env.root().join("late_replies.log"), env.root().join("away.log"));
+        fs::rename(&kept, &away).unwrap();
+        env.run(&["resume", "r"]).code(75);
+        fs::rename(&away, &kept).unwrap();
+        let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+        env.run(&["answer", &question, word]).code(0);
+        if word != "abort" {
+            env.run(&["runs", "cancel", "r"]).code(0);
+        }
+        assert_eq!(env.value("SELECT status FROM tool_calls"), "succeeded", "{word}");
+        assert_eq!(env.value("SELECT status FROM runs"), if word == "abort" { "failed" } else { "cancelled" });
+        assert_eq!(env.comments().len(), 1, "{word}");
+    }
+}
+
 /// Blocks of a file that are enough for what a command says, and not for what SQLite has to write before it reads.
 const TOO_FEW: u32 = 40;
 

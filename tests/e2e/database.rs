@@ -122,7 +122,7 @@ fn a_copy_is_put_back_and_what_was_there_is_kept() {
     env.run(&["db", "backup", &env.arg("copy.db")]).code(0).shows(&["copy.db"]);
     env.run(&["db", "backup", &env.arg("copy.db")]).refused(2, &["exists already", "nothing is overwritten"]);
     let now = fs::read(env.database_path()).unwrap();
-    env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&["kept as"]);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&["kept as", "does not count for their budgets"]);
     let kept = fs::read_dir(env.root()).unwrap().flatten().map(|entry| entry.path());
     let kept: Vec<_> = kept
         .filter(|path| {

@@ -103,9 +103,7 @@ pub async fn correct(
             "call {id} was never sent itself; what effects.log knows is call {} of run {}, which this database does not have",
             by.call, by.run
         ))
-        .hint(format!(
-            "`ua resume {run}` asks whether that one did what this call is to do; if it did, `--as happened` records it here"
-        )));
+        .hint(not_sent_itself(store, run).await?));
     }
     // Whatever is decided here, that it was sent is true.
     let call = &ua_runner::recall_one(store, &call.call_id).await.map_err(|e| recall_failed(&e))?;
@@ -154,7 +152,13 @@ pub async fn correct(
         was_answered,
     };
     let write = ua_ledger::correct_call(call, correction, lock.is_some());
-    let corrected = store.correct_call(write).await.map_err(|error| refused(call, &top, &error))?;
+    let corrected = match store.correct_call(write).await {
+        Ok(corrected) => corrected,
+        Err(error) => {
+            let how = if is_open { Some(crate::restart::how_to_resume(store, &top).await?) } else { None };
+            return Err(refused(&call.call_id, how.as_deref(), &error));
+        }
+    };
     rewrite(host, store, &run, lock.is_some()).await?;
     drop(lock);
     let then = if is_open {
@@ -321,16 +325,34 @@ fn may_still_begin(call: &CallRecord, until: ua_core::Timestamp) -> HostError {
         .hint("check again after that time; until then it cannot be ruled out")
 }
 
-fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostError {
+/// What a person does about a call that was never sent itself, whose like is in effects.log.
+async fn not_sent_itself(store: &Database, run: &ua_core::RunId) -> Result<String, HostError> {
+    let top = tree::top(store, run).await?;
+    let ended = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?.status.is_terminal();
+    let asks = if ended {
+        // Nothing is sent for it any more, so there is nothing to be asked.
+        "this call is not sent any more, since its run has ended".to_owned()
+    } else {
+        let how = crate::restart::how_to_resume(store, &top).await?;
+        format!("{how}: then you are asked whether that one did what this call is to do")
+    };
+    Ok(format!("{asks}; if that one did it, `--as happened` records it here"))
+}
+
+/// `how` says who resumes the run, if that is open.
+fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> HostError {
     match error {
         StoreError::KeyTaken { by, status, .. } => HostError::usage(format!(
-            "call {} cannot be recorded as that: call {by} has the same idempotency key and is {status}, and one key stands for one effect",
-            call.call_id
+            "call {call} cannot be recorded as that: call {by} has the same idempotency key and is {status}, and one key stands for one effect"
         ))
         .hint(format!("if that one is wrong, correct it first: {}", ua_resume::correct_by_hand(by.as_str()))),
         StoreError::Conflict { why, .. } => {
-            HostError::usage(format!("call {} cannot be corrected: {why}", call.call_id))
-                .hint(format!("`ua calls show {}` shows its record; `ua resume {top}` finds out what came of it", call.call_id))
+            let shows = format!("`ua calls show {call}` shows its record");
+            let then = match how {
+                Some(how) => format!("{how}: it finds out what came of it"),
+                None => "its run has ended, so say it again of the record as it is now".to_owned(),
+            };
+            HostError::usage(format!("call {call} cannot be corrected: {why}")).hint(format!("{shows}; {then}"))
         }
         StoreError::NotFound { .. }
         | StoreError::Exists { .. }
@@ -365,4 +387,25 @@ pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_id
     }
     restart::write(host.home(), store).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_store::RowRef;
+
+    use super::*;
+
+    /// Nobody is sent to a command that has nothing to do any more.
+    #[test]
+    fn a_run_that_has_ended_is_not_to_be_resumed() {
+        let call = ua_core::CallId::parse("call_1").unwrap();
+        let error = StoreError::Conflict { row: RowRef::new("tool_calls", &call), why: "it changed".to_owned() };
+        for how in [Some("`ua resume run_1`"), None] {
+            let refused = refused(&call, how, &error);
+            let hint = refused.hint_text().unwrap();
+            assert!(hint.contains("ua calls show call_1"), "{hint}");
+            assert_eq!(hint.contains("ua resume run_1"), how.is_some(), "{hint}");
+            assert_eq!(hint.contains("its run has ended"), how.is_none(), "{hint}");
+        }
+    }
 }

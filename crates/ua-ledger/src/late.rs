@@ -10,8 +10,8 @@ use std::fmt::Debug;
 use serde_json::Value;
 use ua_core::{CallId, CallStatus, PossibleEffect, QuestionId, RawReply, Resolution, RunId, Settlement, Timestamp};
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallRecord, Durability, LateReply, LedgerStore as _, QuestionStatus, RunLease,
-    RunStore as _, SettleAttempt, Store, StoreError, UnknownResolution,
+    AttemptEnd, AttemptRecord, CallRecord, Choice, Durability, LateReply, LedgerStore as _, RunLease, RunStore as _,
+    SettleAttempt, Store, StoreError, UnknownResolution,
 };
 
 use crate::interpret::{interpret, result_text};
@@ -112,8 +112,7 @@ pub(crate) async fn settle_late(
 }
 
 /// Settles those of these calls of the run that are in doubt and have their answer beside the database: for whoever has just taken a run and
-/// decides about none of its calls before somebody asks, or ends it, so that nobody decides about them behind that. Returns these calls as they
-/// are then.
+/// decides about none of its calls before somebody asks. Returns these calls as they are then.
 ///
 /// # Errors
 /// Those of the store.
@@ -123,6 +122,32 @@ pub async fn settle_by_late_replies(
     lease: &RunLease,
     calls: &[CallRecord],
     at: Timestamp,
+) -> Result<Vec<CallRecord>, StoreError> {
+    // What a person has said about a call is for whoever decides about it.
+    settle_unless(store, kept, (lease, at), calls, |_| true).await
+}
+
+/// The same for whoever ends the run: nobody decides about its calls behind that, so of what persons said only that a call happened, which is
+/// applied as it was said, counts more than the call's own answer.
+///
+/// # Errors
+/// Those of the store.
+pub async fn settle_what_ends_by_late_replies(
+    store: &dyn Store,
+    kept: &dyn LateReplies,
+    lease: &RunLease,
+    calls: &[CallRecord],
+    at: Timestamp,
+) -> Result<Vec<CallRecord>, StoreError> {
+    settle_unless(store, kept, (lease, at), calls, |said| said == Choice::Happened).await
+}
+
+async fn settle_unless(
+    store: &dyn Store,
+    kept: &dyn LateReplies,
+    (lease, at): (&RunLease, Timestamp),
+    calls: &[CallRecord],
+    is_left: impl Fn(Choice) -> bool + Send + Sync,
 ) -> Result<Vec<CallRecord>, StoreError> {
     let mut settled = Vec::new();
     for call in calls.iter().filter(|call| call.status == CallStatus::Unknown) {
@@ -134,8 +159,7 @@ pub async fn settle_by_late_replies(
         let Some(late) = answer_beside(call, &attempts, &late) else { continue };
         let questions = store.open_questions(Some(&call.run_id)).await?;
         let about = questions.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
-        // What a person has said about it is for whoever decides about the call.
-        if about.is_some_and(|question| question.status == QuestionStatus::Answered) {
+        if about.and_then(|question| question.answer.as_ref()).is_some_and(|answer| is_left(answer.choice)) {
             continue;
         }
         let (means, about) = (interpret(&late.reply, &call.policy), about.map(|question| &question.question_id));

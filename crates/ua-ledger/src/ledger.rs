@@ -21,7 +21,7 @@ use crate::error::LedgerError;
 use crate::events;
 use crate::exits::{Addresses, Heard};
 use crate::forgotten::Forgotten;
-use crate::late::settle_by_late_replies;
+use crate::late::settle_what_ends_by_late_replies;
 use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again};
 use crate::people::{PeopleRules, words_beside};
@@ -619,7 +619,7 @@ impl Ledger {
         }
         let Some(first) = open.first() else { return Ok(()) };
         let (store, now) = (self.store.as_ref(), self.env.now());
-        let settled = settle_by_late_replies(store, store.late(), &self.lease, &open, now).await;
+        let settled = settle_what_ends_by_late_replies(store, store.late(), &self.lease, &open, now).await;
         for settled in settled.map_err(LedgerError::at("store the answer of", &first.call_id))? {
             self.add_taint(Taint::of(&settled.policy));
         }

@@ -89,7 +89,10 @@ pub use error::LedgerError;
 pub use give_answer::{MAX_ANSWER, NotTaken, give_answer};
 pub use handle::{CANCEL, Continued, Elicited, check_elicited};
 pub use interpret::interpret;
-pub use late::{LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies};
+pub use late::{
+    LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies,
+    settle_what_ends_by_late_replies,
+};
 pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};

@@ -8,7 +8,7 @@
 use serde_json::json;
 use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, StepStatus, Timestamp};
 use ua_dispatch::is_task_under_way;
-use ua_ledger::{LateReplies, interpret, is_left_open, settle_by_late_replies};
+use ua_ledger::{LateReplies, interpret, is_left_open, settle_what_ends_by_late_replies};
 use ua_store::{
     AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RowRef,
     RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, StoreError, UnknownResolution,
@@ -153,7 +153,7 @@ async fn end_one(
         *call = store.settle_attempt(lease, settle).await.map_err(RunError::at("give up what a tool still does"))?;
     }
     // Nobody looks for an answer behind this.
-    let settled = settle_by_late_replies(store, late, lease, &records.calls, now).await;
+    let settled = settle_what_ends_by_late_replies(store, late, lease, &records.calls, now).await;
     if !settled.map_err(RunError::at("store what was answered before"))?.is_empty() {
         records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
     }

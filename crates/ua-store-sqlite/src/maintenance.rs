@@ -104,19 +104,21 @@ impl SqliteStore {
     /// # Errors
     ///
     /// `Unavailable` when the database or the log cannot be read.
-    pub async fn lost_to_families(&self) -> Result<Vec<Forgotten>, StoreError> {
+    pub async fn lost_to_families(&self, now: Timestamp) -> Result<Vec<Forgotten>, StoreError> {
         let log = mirror::read(&self.effects_log(), self.db_uuid())?;
         if log.has_lost_nothing() {
             return Ok(Vec::new());
         }
         self.read(move |db| {
+            // The log is compared with the database once, however many families there are.
+            let all = log.lost(db)?;
             let mut found = BTreeMap::new();
-            for lost in log.lost_to_whoever_begins(db)?.into_iter().filter(puts_in_doubt) {
+            for lost in all.to_whoever_begins().into_iter().filter(puts_in_doubt) {
                 found.insert(lost.known.about(), lost.known);
             }
             for root in lines(db.connection, "SELECT DISTINCT root_run_id FROM runs")? {
                 let Ok(root) = RunId::parse(&root) else { continue };
-                for lost in log.clone().lost_to(db, &root)?.into_iter().filter(puts_in_doubt) {
+                for lost in all.to(db, &root, now)?.into_iter().filter(puts_in_doubt) {
                     if !is_known(db, &lost.known)? {
                         found.insert(lost.known.about(), lost.known);
                     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
-use ua_core::{CallId, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, RunId, Timestamp};
 use ua_store::{AttemptRecord, Correction, Forgotten, KnownBy, Lost, StoreError, rules};
 
 use crate::column::Columns;
@@ -196,54 +196,26 @@ impl Mirror {
         self.done.is_empty() && self.accepted.is_empty()
     }
 
-    /// What was accepted for the family of `run` and the database still lacks, oldest first.
-    pub(crate) fn lost_to(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Lost>, DbError> {
-        let Some((root, _)) = family_of(db, run.as_str())? else { return Ok(Vec::new()) };
-        let began = family_of(db, &root)?.and_then(|(_, began)| began);
+    /// What was accepted and the database still lacks, whosever it is. Looked up once, and then asked of by family.
+    pub(crate) fn lost(self, db: &Db<'_>) -> Result<AllLost, DbError> {
         let Self { newest, done, accepted, .. } = self;
-        let for_family = newest.into_iter().filter(|(about, _)| accepted.contains(&(about.clone(), root.clone())));
+        let mut families: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (about, family) in accepted {
+            families.entry(about).or_default().insert(family);
+        }
+        let for_families = newest.into_iter().filter_map(|(about, known)| Some((known, families.remove(&about)?)));
+        let for_all = done.into_values().map(|known| (known, BTreeSet::new()));
         let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
-        let mut lost = Vec::new();
-        for known in for_family.map(|(_, known)| (known, true)).chain(done.into_values().map(|known| (known, false))) {
-            let (known, is_for_family) = known;
-            let of_sender = family_of_sender(db, &known)?;
-            // What a run sent that is not there any more may have been sent for what a later one is to do, whoever it was accepted for.
-            let is_of_nobody = of_sender.is_none() && is_later(began, &known);
-            let is_its =
-                is_for_family || is_of_nobody || of_sender.or_else(|| known.root.clone()).as_ref() == Some(&root);
-            if known.attempt > 0 && is_its && is_news(&known, db)? && !deleted.exists([&known.run_id])? {
-                lost.push(Lost { known, was_suspected: false, was_recalled: false });
+        let mut all = Vec::new();
+        for (known, families) in for_families.collect::<Vec<_>>().into_iter().chain(for_all) {
+            if known.attempt > 0 && is_news(&known, db)? && !deleted.exists([&known.run_id])? {
+                let sender = family_of_sender(db, &known)?;
+                all.push(AcceptedLine { known, families, sender });
             }
         }
-        if !lost.is_empty() {
-            let stand_ins = stand_ins(db)?;
-            let is_made_by = |lost: &Lost, in_same_words: bool| {
-                let call = lost.known.tool_call_id.as_deref();
-                stand_ins.iter().any(|(of, same)| Some(of.as_str()) == call && *same == in_same_words)
-            };
-            for lost in &mut lost {
-                lost.was_recalled = is_made_by(lost, true);
-                lost.was_suspected = is_made_by(lost, false);
-            }
-        }
-        lost.sort_by(|one, other| one.known.at.cmp(&other.known.at));
-        Ok(lost)
-    }
-
-    /// What was accepted of runs that are not there any more, and no call stands in its place yet: a run that begins later may do it again.
-    pub(crate) fn lost_to_whoever_begins(&self, db: &Db<'_>) -> Result<Vec<Lost>, DbError> {
-        let stand_ins = stand_ins(db)?;
-        let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
-        let mut lost = Vec::new();
-        for known in self.done.values().filter(|known| known.attempt > 0) {
-            let is_made =
-                stand_ins.iter().any(|(of, same)| *same && Some(of.as_str()) == known.tool_call_id.as_deref());
-            let is_of_nobody = family_of_sender(db, known)?.is_none();
-            if is_of_nobody && !is_made && is_news(known, db)? && !deleted.exists([&known.run_id])? {
-                lost.push(Lost { known: known.clone(), was_suspected: false, was_recalled: false });
-            }
-        }
-        Ok(lost)
+        all.sort_by(|one, other| one.known.at.cmp(&other.known.at));
+        let stand_ins = if all.is_empty() { Vec::new() } else { stand_ins(db)? };
+        Ok(AllLost { all, stand_ins })
     }
 
     /// Whether it speaks of nothing that a database could lack.
@@ -268,7 +240,12 @@ impl Mirror {
     /// Those of them that speak against driving `run` on: what its family sent; what a run sent of which nobody knows any more whose
     /// family it is of; and, where the family began later than that, what was sent by a run that is not there any more: it may have been made
     /// for the same purpose, under a name of its own.
-    pub(crate) fn unknown_to_family(mut self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
+    pub(crate) fn unknown_to_family(
+        mut self,
+        db: &Db<'_>,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<Vec<Forgotten>, DbError> {
         let accepted = std::mem::take(&mut self.accepted);
         let mut forgotten = self.unknown_to(db)?;
         let root = family_of(db, run.as_str())?.map(|(root, _)| root);
@@ -279,7 +256,7 @@ impl Mirror {
                 continue;
             }
             let known = family_of_sender(db, &attempt)?;
-            let may_be_repeated = known.is_none() && attempt.attempt > 0 && is_later(began, &attempt);
+            let may_be_repeated = known.is_none() && attempt.attempt > 0 && is_later(now, began, &attempt);
             let of = known.or_else(|| attempt.root.clone());
             if of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated {
                 of_family.push(attempt);
@@ -289,12 +266,56 @@ impl Mirror {
     }
 }
 
-/// Whether a family began behind what the log knows. What the clock has not come to yet was sent before it was set back.
-fn is_later(began: Option<Timestamp>, known: &Forgotten) -> bool {
-    is_later_at(ua_core::system::env().now(), began, known)
+/// What was accepted and the database lacks.
+pub(crate) struct AllLost {
+    /// Oldest first.
+    all: Vec<AcceptedLine>,
+    stand_ins: Vec<(String, bool)>,
 }
 
-fn is_later_at(now: Timestamp, began: Option<Timestamp>, known: &Forgotten) -> bool {
+struct AcceptedLine {
+    known: Forgotten,
+    /// The families that it was accepted for; none where it was accepted for whoever it may concern.
+    families: BTreeSet<String>,
+    /// The family of the run that sent it, if the database still has that one.
+    sender: Option<String>,
+}
+
+impl AllLost {
+    /// What of it is lost to the family of `run`, oldest first.
+    pub(crate) fn to(&self, db: &Db<'_>, run: &RunId, now: Timestamp) -> Result<Vec<Lost>, DbError> {
+        let Some((root, _)) = family_of(db, run.as_str())? else { return Ok(Vec::new()) };
+        let began = family_of(db, &root)?.and_then(|(_, began)| began);
+        let is_its = |accepted: &&AcceptedLine| {
+            let AcceptedLine { known, families, sender } = accepted;
+            if !families.is_empty() {
+                return families.contains(&root);
+            }
+            // What a run sent that is not there any more may have been sent for what a later one is to do, whoever it was accepted for.
+            let is_of_nobody = sender.is_none() && is_later(now, began, known);
+            is_of_nobody || sender.as_ref().or(known.root.as_ref()) == Some(&root)
+        };
+        Ok(self.all.iter().filter(is_its).map(|accepted| self.lost(accepted)).collect())
+    }
+
+    /// What of it is of runs that are not there any more, and no call stands in its place yet: a run that begins later may do it again.
+    pub(crate) fn to_whoever_begins(&self) -> Vec<Lost> {
+        let is_of_nobody = |accepted: &&AcceptedLine| accepted.families.is_empty() && accepted.sender.is_none();
+        let all = self.all.iter().filter(is_of_nobody).map(|accepted| self.lost(accepted));
+        all.filter(|lost| !lost.was_recalled).collect()
+    }
+
+    fn lost(&self, accepted: &AcceptedLine) -> Lost {
+        let call = accepted.known.tool_call_id.as_deref();
+        let is_made = |in_same_words: bool| {
+            self.stand_ins.iter().any(|(of, same)| Some(of.as_str()) == call && *same == in_same_words)
+        };
+        Lost { known: accepted.known.clone(), was_suspected: is_made(false), was_recalled: is_made(true) }
+    }
+}
+
+/// Whether a family began behind what the log knows. What the clock has not come to yet was sent before it was set back.
+fn is_later(now: Timestamp, began: Option<Timestamp>, known: &Forgotten) -> bool {
     let at = Timestamp::parse(&known.at);
     began.is_some_and(|began| at.is_none_or(|at| at <= began || at > now))
 }
@@ -311,8 +332,14 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
         let call = db.call(&id)?;
         let logged = log.newest.get(&format!("{id}/{}", call.attempt));
         let word = call.correction.as_ref().map(|correction| correction.at);
-        let is_known = logged.is_some_and(|logged| logged.correction.as_ref().map(|word| word.at) >= word);
-        if call.policy.is_kept_outside() && !is_known {
+        let has_ended = !matches!(call.status, CallStatus::Running | CallStatus::Unknown);
+        // How an attempt ended says nothing about one of its number that another copy of the database began.
+        let lacks_end = match logged.filter(|logged| has_ended && !logged.has_ended()) {
+            Some(logged) => matches!(logged.known_by(&started(db, &id)?), KnownBy::Attempt(_)),
+            None => false,
+        };
+        let lacks_word = logged.is_none_or(|logged| logged.correction.as_ref().map(|word| word.at) < word);
+        if call.policy.is_kept_outside() && (lacks_end || lacks_word) {
             let line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at)?;
             text.push_str(&line.text(db_uuid));
         }
@@ -430,12 +457,12 @@ mod tests {
                 for now in [10, 20, 30] {
                     let known = Forgotten { at: at(sent).to_string(), ..Forgotten::default() };
                     let expected = began.is_some_and(|began| began >= sent || now < sent);
-                    assert_eq!(is_later_at(at(now), began.map(at), &known), expected, "{sent} {began:?} {now}");
+                    assert_eq!(is_later(at(now), began.map(at), &known), expected, "{sent} {began:?} {now}");
                 }
             }
         }
         let unread = Forgotten::default();
-        assert!(is_later_at(at(1), Some(at(1)), &unread) && !is_later_at(at(1), None, &unread));
+        assert!(is_later(at(1), Some(at(1)), &unread) && !is_later(at(1), None, &unread));
     }
 
     /// What is known of an attempt is nothing of another one of the same number, which another copy of the database began.

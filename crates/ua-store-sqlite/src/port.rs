@@ -164,8 +164,8 @@ impl PastStore for SqliteStore {
         if log.knows_nothing() {
             return Ok(Vec::new());
         }
-        let run = run.clone();
-        self.read(move |db| log.unknown_to_family(db, &run)).await
+        let (run, now) = (run.clone(), ua_core::system::env().now());
+        self.read(move |db| log.unknown_to_family(db, &run, now)).await
     }
 
     async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
@@ -173,8 +173,8 @@ impl PastStore for SqliteStore {
         if log.has_lost_nothing() {
             return Ok(Vec::new());
         }
-        let run = run.clone();
-        self.read(move |db| log.lost_to(db, &run)).await
+        let (run, now) = (run.clone(), ua_core::system::env().now());
+        self.read(move |db| log.lost(db)?.to(db, &run, now)).await
     }
 
     async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {

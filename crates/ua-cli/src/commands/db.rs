@@ -403,6 +403,9 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     for attempt in &health.forgotten {
         tell(format!("after the copy was made: {attempt}"));
     }
+    tell(
+        "what runs have used since the copy was made (tokens, money, time) is not in it, and does not count for their budgets",
+    );
     refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)
 }

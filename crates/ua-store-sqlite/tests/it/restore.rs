@@ -263,6 +263,36 @@ async fn a_log_that_was_deleted_or_cut_is_made_whole_before_its_database_goes() 
     }
 }
 
+/// A line that is missing of an attempt that has another one: the log says that the call was sent, and the database knows that it was answered.
+#[tokio::test]
+async fn an_answer_whose_line_was_cut_is_noted_before_its_database_goes() {
+    for (end, noted) in [(CallStatus::Succeeded, "succeeded"), (CallStatus::FailedDefinite, "failed_definite")] {
+        for is_another in [false, true] {
+            let place = Place::new();
+            let store = copied(&place).await;
+            let scene = Scene::begin_with(&store, samples::child_run("run_fork", "run_a")).await;
+            let call = scene.call_that_is("call_1", end).await;
+            let log = fs::read_to_string(place.log()).unwrap();
+            let mut kept: String = log.split_inclusive('\n').filter(|line| !line.contains(noted)).collect();
+            assert!(kept.contains("\"running\"") && kept != log, "{log}");
+            if is_another {
+                // Another copy of the database began one of that number, at another time: how this one ended says nothing of it.
+                let sent_at = store.attempts(&call.call_id).await.unwrap()[0].started_at.to_string();
+                kept = kept.replace(&sent_at, &samples::at(97).to_string());
+            }
+            fs::write(place.log(), &kept).unwrap();
+            let store = put_back(&place, store);
+            assert_eq!(news(&store, "run_a").await, [if is_another { "running" } else { noted }], "{is_another}");
+            // What is there is not noted once more.
+            let lines = || fs::read_to_string(place.log()).unwrap().lines().count();
+            let before = lines();
+            store.close().unwrap();
+            restore(&place.copy, &place.path, samples::at(120)).unwrap();
+            assert_eq!(lines(), before);
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_a_person_said_about_a_call_since_the_copy_was_made_is_not_lost_without_a_word() {
     let place = Place::new();
@@ -426,7 +456,11 @@ async fn what_a_run_sent_that_is_gone_is_lost_to_whoever_begins_later() {
     let store = put_back(&place, store);
     // Nobody knows the run, so it is accepted by its name before any other begins.
     accept(&store, "run_lost", 1_000).await;
-    assert_eq!(store.lost_to_families().await.unwrap().len(), 1, "whoever begins on a server would not be asked");
+    assert_eq!(
+        store.lost_to_families(samples::at(2_000)).await.unwrap().len(),
+        1,
+        "whoever begins on a server would not be asked"
+    );
     for (run, seconds) in [("run_again", 1_001), ("run_third", 1_002)] {
         store.submit_run(NewRun { created_at: samples::at(seconds), ..samples::new_run(run) }).await.unwrap();
         assert_eq!((forgotten(&store, run).await, lost(&store, run).await.len()), (Vec::new(), 1), "{run}");
@@ -438,7 +472,7 @@ async fn what_a_run_sent_that_is_gone_is_lost_to_whoever_begins_later() {
     for run in ["run_again", "run_third"] {
         assert_eq!(lost(&store, run).await, [], "{run}: it is asked about once");
     }
-    assert_eq!(store.lost_to_families().await.unwrap(), []);
+    assert_eq!(store.lost_to_families(samples::at(2_000)).await.unwrap(), []);
 }
 
 /// Two copies, one put back by mistake: in the older one the call went out as an attempt of the same number as the one that the newer copy has as

@@ -79,7 +79,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
 
 /// Refuses where calls were accepted of which the database has nothing: what knows of them stays behind.
 async fn refuse_lost(home: &Home) -> Result<(), HostError> {
-    let lost = home.open_file()?.lost_to_families().await;
+    let lost = home.open_file()?.lost_to_families(ua_core::system::env().now()).await;
     let lost = lost.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
     if lost.is_empty() {
         return Ok(());

@@ -10,11 +10,11 @@ use ua_core::{
 };
 use ua_ledger::{
     Admission, Facts, LateReplies, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Recovery, Tries,
-    settle_by_late_replies,
+    settle_by_late_replies, settle_what_ends_by_late_replies,
 };
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
-use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, StoreError};
+use ua_store::{CallRecord, Choice, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, StoreError};
 
 use super::member::{FIRST, Member, OTHER_WORDS, in_database};
 
@@ -257,6 +257,35 @@ async fn a_question_that_has_its_answer_beside_it_is_closed_by_that() {
         }
         assert_eq!(member.store.call(&call).await.unwrap().status, CallStatus::Succeeded);
         assert_eq!(member.store.question(&asked.question_id).await.unwrap().status, QuestionStatus::Closed);
+    }
+}
+
+/// Whoever ends a run stores what was answered, whatever a person said about the call meanwhile: nobody looks for the answer behind that. That it
+/// happened is applied as it was said. Whoever only takes the run leaves each word to whoever decides.
+#[tokio::test]
+async fn an_answer_counts_at_the_end_of_a_run_whatever_a_person_said() {
+    let content = json!({"content": [{"type": "text", "text": "done"}], "isError": false});
+    for choice in [Choice::Abort, Choice::Execute, Choice::Skip, Choice::Happened] {
+        for ends in [true, false] {
+            let (member, call, kept) = lost_beside(RawReply::ToolResult { result: content.clone() }).await;
+            let Admission::Held(asked) = admitted_next(&member, &call, Arc::default()).await else {
+                panic!("not held")
+            };
+            member.answer(&asked, choice).await;
+            let (owner, run) = (samples::owner(103), &member.lease.run_id);
+            let (lease, _) = member.store.acquire_run(run, &owner, samples::at(90)).await.unwrap();
+            let calls = member.store.calls(run, None).await.unwrap();
+            let (store, kept, at) = (member.store.as_ref(), kept.as_ref(), samples::at(91));
+            let settled = if ends {
+                settle_what_ends_by_late_replies(store, kept, &lease, &calls, at).await
+            } else {
+                settle_by_late_replies(store, kept, &lease, &calls, at).await
+            };
+            let is_settled = ends && choice != Choice::Happened;
+            assert_eq!(settled.unwrap().len(), usize::from(is_settled), "{choice:?}, ends: {ends}");
+            let expected = if is_settled { CallStatus::Succeeded } else { CallStatus::Unknown };
+            assert_eq!(member.store.call(&call).await.unwrap().status, expected, "{choice:?}, ends: {ends}");
+        }
     }
 }
 
