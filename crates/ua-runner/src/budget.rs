@@ -229,7 +229,7 @@ impl Limits {
     /// The budget of time, if it is used up.
     pub(crate) fn out_of_time(&self, held_millis: u64) -> Option<BudgetStop> {
         let max = self.max_held_millis.filter(|max| held_millis >= *max)?;
-        let detail = format!("processes held the run for {} seconds", held_millis / 1_000);
+        let detail = format!("the run was active for {} seconds", held_millis / 1_000);
         Some(reached("max_wallclock_minutes", None, &(max / 60_000), detail))
     }
 

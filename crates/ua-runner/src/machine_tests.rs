@@ -662,7 +662,7 @@ fn the_time_is_up_between_calls_and_what_was_sent_stays() {
     let Some(Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail })) = commands.last() else {
         panic!("{commands:?}")
     };
-    assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: processes held the run for 61 seconds");
+    assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: the run was active for 61 seconds");
 }
 
 #[test]

@@ -168,7 +168,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Path,
         Some("pricing.toml beside the user's config.toml, if there is one"),
         None,
-        "File with what tokens cost",
+        "Price table (TOML or JSON)",
     ),
     setting(
         "allow_private_addresses",

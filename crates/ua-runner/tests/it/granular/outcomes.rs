@@ -241,7 +241,7 @@ async fn the_time_being_up_cuts_no_call_and_starts_none() {
     for _ in 0..2 {
         let outcome = shop.run().await.unwrap();
         let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else { panic!("{outcome:?}") };
-        assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: processes held the run for 120 seconds");
+        assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: the run was active for 120 seconds");
         let statuses: Vec<CallStatus> = shop.records().await.calls.iter().map(|call| call.status).collect();
         assert_eq!(statuses, [CallStatus::Succeeded, CallStatus::Prepared]);
     }
