@@ -596,19 +596,17 @@ impl Dispatcher {
                 .is_by_content()
                 .then(|| Scope::of_whole_call(effect, &words().unwrap_or(call.args_hash), files.into_values()))
         });
-        let since_planned = match call.status {
-            CallStatus::Prepared | CallStatus::FailedDefinite => {
+        let (since_planned, has_effect_now) = match call.status {
+            // One that was sent is sent again only under what then and now allow.
+            CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Running | CallStatus::Unknown => {
                 self.planner().since_planned(&call.name, &call.arguments, &call.policy)
             }
-            // It was sent, or never will be.
-            CallStatus::Running
-            | CallStatus::Unknown
-            | CallStatus::Succeeded
-            | CallStatus::FailedReported
-            | CallStatus::Cancelled => SincePlanned::Same,
+            CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
+                (SincePlanned::Same, call.policy.class.has_effect())
+            }
         };
         let destination = self.transport.destination(call.called_tool(), &call.arguments)?;
-        Ok(Facts { scope, files: looked.files, since_planned, destination, has_waited: false })
+        Ok(Facts { scope, files: looked.files, since_planned, has_effect_now, destination, has_waited: false })
     }
 
     /// The files of a call. The tools of the built-in server know no folder but the workspace.

@@ -102,24 +102,31 @@ impl Planner<'_> {
         }
     }
 
-    /// What the policies say now of a call that is not sent yet; whoever accepts other ones for a run wants them to hold for what is planned, too,
-    /// as far as they are stricter.
-    pub(crate) fn since_planned(&self, name: &ToolName, arguments: &Value, planned: &CallPolicy) -> SincePlanned {
+    /// What the policies and the tool's definition say now of a call, and whether it has an effect by them; whoever accepts other ones for a run wants
+    /// them to hold for what is planned and for what is in doubt, too, as far as they are stricter.
+    pub(crate) fn since_planned(
+        &self,
+        name: &ToolName,
+        arguments: &Value,
+        planned: &CallPolicy,
+    ) -> (SincePlanned, bool) {
         let entry = self.catalog.get(&name.raw);
         let now = match (&planned.via, entry) {
             (Some(_), _) => self.policy_of_action(entry, name, arguments).into(),
             (None, Some(entry)) => self.policy_of(entry, arguments),
             // There is no such tool any more, which says enough.
-            (None, None) => return SincePlanned::Same,
+            (None, None) => return (SincePlanned::Same, planned.class.has_effect()),
         };
+        let has_effect = now.class.has_effect();
         if *now == *planned {
-            return SincePlanned::Same;
+            return (SincePlanned::Same, has_effect);
         }
         let denied = entry.is_some_and(|entry| entry.denied.is_some()) || self.rules.denies(name, &now).is_some();
         if denied || is_more_careful(&now, planned) {
-            return SincePlanned::Stricter;
+            return (SincePlanned::Stricter, has_effect);
         }
-        if now.needs_approval && !planned.needs_approval { SincePlanned::Asks } else { SincePlanned::Same }
+        let asks = now.needs_approval && !planned.needs_approval;
+        (if asks { SincePlanned::Asks } else { SincePlanned::Same }, has_effect)
     }
 
     /// The policy of a call, as the job bends it.
@@ -463,7 +470,7 @@ mod tests {
             ("on_scope_conflict = \"allow\"", SincePlanned::Same),
         ] {
             let found = with(said, &|planner| {
-                let since = |call: &PlannedCall| planner.since_planned(&call.name, &call.arguments, &call.policy);
+                let since = |call: &PlannedCall| planner.since_planned(&call.name, &call.arguments, &call.policy).0;
                 planned.iter().map(since).collect()
             });
             assert_eq!(found, [since, since], "{said}");

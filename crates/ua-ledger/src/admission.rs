@@ -21,14 +21,17 @@ pub struct Facts {
     pub files: SentFiles,
     /// What the policies say of it now.
     pub since_planned: SincePlanned,
+    /// Whether it has an effect by what they say now; what its plan says counts as well.
+    pub has_effect_now: bool,
     /// Where it would go now and as whom; `None` where nobody can say.
     pub destination: Option<Destination>,
     /// Whether it was waited for a twin of which nobody knows what came as long as is worth it.
     pub has_waited: bool,
 }
 
-/// How the policies that hold now stand to those that a call was planned under. They differ only after a person accepted other ones, and what
-/// was planned and not sent follows those that are stricter, never those that are laxer.
+/// How the policies that hold now stand to those that a call was planned under. They differ only after a person accepted other ones, or another
+/// program. What was planned follows those that are stricter, never those that are laxer: what is not sent is asked about or planned anew, and
+/// what is in doubt is not sent again by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SincePlanned {
     /// They ask for nothing more.

@@ -2,7 +2,8 @@
 //!
 //! An iteration begins with an empty context ([ADR 17](../../../docs/adr/0017-an-iteration-is-a-step.md)). Within one context a model that makes
 //! the same call twice means it; one that has forgotten the first call decides nothing about it, no more than a model beside it does that knows
-//! nothing of it ([`related`](crate::related)). Declared effects are known by their content, whatever a model remembers.
+//! nothing of it ([`related`](crate::related)). Declared effects are known by their content, whatever a model remembers, as long as the tool is
+//! declared as the same thing: where a person accepted other tools or policies for the run, what it did before is looked at as well.
 //!
 //! Proved by: `identity::forgotten`, the end-to-end tests `harness`.
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use ua_core::{ArgsHash, CallId};
-use ua_store::{CallRecord, LedgerStore as _, Related, rules};
+use ua_store::{CallRecord, LedgerStore as _, Related, is_declared_otherwise, rules};
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
@@ -20,6 +21,8 @@ use crate::ledger::Ledger;
 pub(crate) struct Forgotten {
     /// The first turn that the model's context holds.
     first_turn: u32,
+    /// From which turn on its tools are declared as they are now; before, something else may have been said of them. 0 where nothing was.
+    declared_from: u32,
     calls: Option<HashMap<(String, ArgsHash), Vec<CallId>>>,
 }
 
@@ -28,22 +31,36 @@ impl Ledger {
     pub fn context_begins(&self, turn: u32) {
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         if forgotten.first_turn != turn {
-            *forgotten = Forgotten { first_turn: turn, calls: None };
+            *forgotten = Forgotten { first_turn: turn, calls: None, ..*forgotten };
         }
     }
 
-    /// Whether the model of a call has lost sight of a part of its run, in which it may have asked for the same.
-    pub(crate) fn may_have_forgotten(&self, call: &CallRecord) -> bool {
-        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        call.policy.class.has_effect() && forgotten.first_turn > 1 && call.position.turn >= forgotten.first_turn
+    /// What the run did before this turn, or what it shares with the run that it is a fork of, may have been done by tools that were declared as
+    /// something else.
+    pub fn declared_from(&self, turn: u32) {
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        if forgotten.declared_from != turn {
+            *forgotten = Forgotten { declared_from: turn, calls: None, ..*forgotten };
+        }
     }
 
-    /// The calls of the run in the same words that its model has forgotten, and that may have happened: the newest, and how many they are.
+    /// Whether the model of a call has lost sight of a part of its run, in which it may have asked for the same, or the same may have been done when
+    /// its tool was declared as something else.
+    pub(crate) fn may_have_forgotten(&self, call: &CallRecord) -> bool {
+        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        // An effect of a fork is looked at in the write that starts it.
+        let has_effect = call.policy.class.has_effect();
+        forgotten.declared_from > u32::from(has_effect) || (has_effect && forgotten.has_forgotten_before(call))
+    }
+
+    /// The calls of the run in the same words that its model has forgotten, or whose tool was declared as something else, and that may have
+    /// happened: the newest, and how many they are. Those that no key tells come first.
     pub(crate) async fn forgotten_like(&self, call: &CallRecord) -> Result<Option<Related>, LedgerError> {
         let failed = || LedgerError::at("look for what was asked for before", &call.call_id);
         let known = {
             let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-            if forgotten.first_turn <= 1 || call.position.turn < forgotten.first_turn {
+            let has_forgotten = call.policy.class.has_effect() && forgotten.has_forgotten_before(call);
+            if forgotten.declared_from <= 1 && !has_forgotten {
                 return Ok(None);
             }
             forgotten.calls.as_ref().map(|calls| like(calls, call))
@@ -53,22 +70,40 @@ impl Ledger {
         } else {
             let all = self.store.calls(&call.run_id, None).await.map_err(failed())?;
             let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-            let first_turn = forgotten.first_turn;
+            let upto = forgotten.first_turn.max(forgotten.declared_from);
             let mut calls: HashMap<_, Vec<CallId>> = HashMap::new();
-            for call in all.into_iter().filter(|call| call.position.turn < first_turn && call.attempt > 0) {
+            for call in all.into_iter().filter(|call| call.position.turn < upto && call.attempt > 0) {
                 calls.entry((call.name.raw, call.args_hash)).or_default().push(call.call_id);
             }
             like(forgotten.calls.insert(calls), call)
         };
-        let mut found: Option<Related> = None;
-        for id in ids {
+        let first_turn = {
+            let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            if forgotten.has_forgotten_before(call) { forgotten.first_turn } else { 0 }
+        };
+        let (mut found, mut declared_otherwise): (Option<Related>, Option<Related>) = (None, None);
+        for id in ids.into_iter().filter(|id| *id != call.call_id) {
             let earlier = self.store.call(&id).await.map_err(failed())?;
-            if rules::is_effect_elsewhere(&earlier) {
-                let count = found.map_or(0, |found| found.count) + 1;
-                found = Some(Related { newest: earlier, count });
+            if !rules::is_effect_elsewhere(&earlier) {
+                continue;
             }
+            let list = if is_declared_otherwise(call, &earlier) {
+                &mut declared_otherwise
+            } else if earlier.position.turn < first_turn {
+                &mut found
+            } else {
+                continue;
+            };
+            let count = list.as_ref().map_or(0, |found| found.count) + 1;
+            *list = Some(Related { newest: earlier, count });
         }
-        Ok(found)
+        Ok(declared_otherwise.or(found))
+    }
+}
+
+impl Forgotten {
+    fn has_forgotten_before(&self, call: &CallRecord) -> bool {
+        self.first_turn > 1 && call.position.turn >= self.first_turn
     }
 }
 

@@ -9,8 +9,8 @@
 
 use std::cmp::Reverse;
 
-use ua_core::{CallStatus, OnScopeConflict, OnUnknown, SideEffectClass, Timestamp};
-use ua_store::{CallRecord, Related, Relations};
+use ua_core::{CallStatus, OnScopeConflict, OnUnknown, Timestamp};
+use ua_store::{CallRecord, Kin, Related, Relations, is_declared_otherwise, reaches_others};
 
 use crate::admission::Facts;
 use crate::ledger::LedgerConfig;
@@ -22,7 +22,7 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) relations: &'a Relations,
     pub(crate) config: &'a LedgerConfig,
-    /// The same call of a context that its model does not have any more.
+    /// The same call of a context that its model does not have any more, or of a time when its tool was declared as something else.
     pub(crate) forgotten: Option<&'a Related>,
     /// When it was sent last, by which time everything that stands in the relations from before was known.
     pub(crate) sent: Option<Timestamp>,
@@ -44,11 +44,11 @@ impl<'a> From<&'a Related> for Other<'a> {
 impl<'a> RelatedCalls<'a> {
     /// The calls that may have had this one's effect, so that it is not sent without a person's word.
     pub(crate) fn in_the_way(&self) -> Vec<Other<'a>> {
-        if !self.call.policy.class.has_effect() {
-            return Vec::new();
-        }
+        // A read repeats nothing, but what was an effect when it was made.
+        let has_effect = self.call.policy.class.has_effect();
         let mut found: Vec<Other<'a>> = Vec::new();
-        for other in self.rivals().chain(self.open_doubts()).chain(self.kin()) {
+        let beside = self.rivals().chain(self.open_doubts()).filter(|_| has_effect);
+        for other in beside.chain(self.kin()) {
             if !found.iter().any(|known| known.call.call_id == other.newest.call_id) {
                 found.push(other.into());
             }
@@ -81,13 +81,22 @@ impl<'a> RelatedCalls<'a> {
     }
 
     /// Calls of another tree that may have done already what this one is about to do, the newest first: the same call, or one in doubt of
-    /// which nothing says that it is another effect. And the same call of this run, where its model has forgotten that it made it.
+    /// which nothing says that it is another effect. And the same call of this run, where its model has forgotten that it made it. What the tool
+    /// was declared as when the same call was made only adds to these: no key tells that the two are one.
     fn kin(self) -> impl Iterator<Item = &'a Related> {
+        let call = self.call;
         let once = self.config.no_duplicate_external_actions;
-        let is_other_effect = !self.reaches_others() || (self.facts.are_by_content(self.call) && once);
-        let same = self.relations.kin.same.iter().rev().filter(move |_| once);
+        let is_other_effect = !reaches_others(call) || (self.facts.are_by_content(call) && once);
+        let was_another = move |other: &&Related| {
+            is_declared_otherwise(call, &other.newest) && (reaches_others(call) || reaches_others(&other.newest))
+        };
+        let Kin { same, declared_otherwise, open } = &self.relations.kin;
+        let same = same.iter().rev().filter(move |_| once);
+        let declared_otherwise = declared_otherwise.iter().rev().filter(move |_| once);
         let forgotten = self.forgotten.into_iter().filter(move |_| once);
-        self.relations.kin.open.iter().rev().chain(same).chain(forgotten).filter(move |_| !is_other_effect)
+        let of_its_kind = open.iter().rev().chain(same).filter(move |_| !is_other_effect);
+        let earlier = forgotten.filter(move |other| !is_other_effect || was_another(other));
+        of_its_kind.chain(earlier).chain(declared_otherwise)
     }
 
     /// Calls that were decided after this one was, or were sent or ended after it was sent, and may have had its effect: of another tree, or
@@ -96,11 +105,12 @@ impl<'a> RelatedCalls<'a> {
     /// When a call was planned says nothing about when it had its effect: one that a person lets go out later overtakes those that were
     /// planned behind it.
     pub(crate) fn overtaken_by(&self) -> Vec<Other<'a>> {
-        if !self.reaches_others() {
+        if !reaches_others(self.call) {
             return Vec::new();
         }
         let Relations { rivals, since, kin, .. } = self.relations;
-        let moved = rivals.iter().chain(&kin.same).filter(|other| self.moved_since(&other.newest));
+        let moved = rivals.iter().chain(&kin.same).chain(&kin.declared_otherwise);
+        let moved = moved.filter(|other| self.moved_since(&other.newest));
         let mut found: Vec<&Related> = Vec::new();
         for other in since.iter().chain(moved) {
             if !found.iter().any(|known| known.newest.call_id == other.newest.call_id) {
@@ -116,11 +126,6 @@ impl<'a> RelatedCalls<'a> {
         let is_elsewhere = other.run_id != self.call.run_id;
         self.sent.is_some_and(|sent| other.updated_at > sent || (is_elsewhere && other.updated_at == sent))
     }
-
-    /// Whether another tree could have had the effect at all: files of the workspace are each run's own.
-    fn reaches_others(&self) -> bool {
-        matches!(self.call.policy.class, SideEffectClass::External | SideEffectClass::Memory)
-    }
 }
 
 /// Whether the policy lets a call go out although another one may have had its effect.
@@ -130,9 +135,9 @@ pub(crate) fn lets_pass(call: &CallRecord) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ua_core::{RunId, Scope};
+    use ua_core::{RunId, Scope, SideEffectClass};
+    use ua_store::LedgerStore as _;
     use ua_store::conformance::samples;
-    use ua_store::{Kin, LedgerStore as _};
 
     use super::*;
 
@@ -163,7 +168,7 @@ mod tests {
                         let relations = if is_rival {
                             Relations { rivals: found, ..Relations::default() }
                         } else {
-                            Relations { kin: Kin { same: found, open: Vec::new() }, ..Relations::default() }
+                            Relations { kin: Kin { same: found, ..Kin::default() }, ..Relations::default() }
                         };
                         let related = |sent| RelatedCalls {
                             call: &call,

@@ -38,7 +38,8 @@ pub(crate) struct View {
     pub(crate) late: Vec<LateReply>,
     /// What it might repeat; of calls that are about to be sent.
     pub(crate) relations: Relations,
-    /// The same call, made before by this run, which its model has forgotten; of calls that are about to be sent for the first time.
+    /// The same call, made before by this run, which its model has forgotten or which was declared as something else; of calls that are about to be
+    /// sent for the first time.
     pub(crate) forgotten: Option<Related>,
     /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that may be sent.
     pub(crate) lost: Option<RecallCall>,
@@ -177,9 +178,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
-                if view.call.policy.class.has_effect() {
-                    view.forgotten = self.forgotten_like(&view.call).await?;
-                }
+                view.forgotten = self.forgotten_like(&view.call).await?;
                 self.learn_people(&mut view, &around.run).await?;
             }
         }

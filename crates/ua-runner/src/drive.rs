@@ -24,7 +24,9 @@ use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shar
 use ua_evidence::{UNDECLARED, Undeclared};
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
-use ua_store::{CallRecord, Choice, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
+use ua_store::{
+    CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task,
+};
 
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
@@ -268,6 +270,11 @@ impl<'a> Driver<'a> {
         let begins = IterationState::of(&records).map_or(1, |iteration| iteration.first_turn);
         self.ports.dispatcher.ledger().context_begins(begins);
         let committed = records.run.turn_index;
+        // Other tools and policies are accepted for a run or come with a fork; what was planned before, the open turn with it, is not known by them.
+        let accepted =
+            !self.settings.pins.accept.is_empty() || records.overrides.iter().any(|row| row.kind == OverrideKind::Pin);
+        let declared_from = if accepted { committed + 2 } else { u32::from(records.run.forked_at.is_some()) };
+        self.ports.dispatcher.ledger().declared_from(declared_from);
         self.session = Session::of(&records);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn_from(&records);

@@ -4,7 +4,7 @@
 //! two calls have to agree in is all that `ua_store::Relations` asks of them; the conformance suite compares with the model.
 
 use tokio_postgres::Row;
-use ua_core::Scope;
+use ua_core::{EffectKind, Scope};
 use ua_store::{CallRecord, Related, Relations, rules};
 
 use crate::column::text;
@@ -19,22 +19,24 @@ use crate::value::{ToValue as _, Value, params};
 type DbResult<T> = Result<T, DbError>;
 
 /// The newest of each group of the calls that a condition finds, with the size of the group. $1 is what the condition looks in, then come the
-/// call, its run, tool, words and scope, when it was decided, and its position.
+/// call, its run, tool, words and scope, when it was decided, its position and its kind of effect.
 macro_rules! newest_of {
     ($found:expr) => {
         concat!(
             "SELECT c.*, related.count FROM (SELECT DISTINCT ON (standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, \
-             is_at_once, is_behind) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, has_words, has_scope, \
-             is_of_whole_call, is_after, is_at_once, is_behind) AS count FROM (SELECT tool_call_id, updated_at, turn, ordinal, run_id = $3 AS is_own, \
+             is_at_once, is_behind, has_kind, side_effect_class) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, has_words, has_scope, \
+             is_of_whole_call, is_after, is_at_once, is_behind, has_kind, side_effect_class) AS count FROM (SELECT tool_call_id, updated_at, turn, ordinal, run_id = $3 AS is_own, \
              CASE WHEN status = 'unknown' OR doubt IS NOT NULL THEN 'in doubt' ELSE status END AS standing, \
              status = 'unknown' AND resolution IS NOT DISTINCT FROM 'skipped' AND replay_policy = 'continue' AS is_left_open, \
              raw_tool_name = $4 AS is_of_tool, normalized_args_hash = $5 AS has_words, side_effect_scope IS NOT DISTINCT FROM $6 AS has_scope, \
              side_effect_scope IS NULL OR strpos(side_effect_scope, ' {\"arguments\":') > 0 AS is_of_whole_call, \
-             created_at > $7 AS is_after, created_at = $7 AS is_at_once, run_id = $3 AND (turn, ordinal) > ($8, $9) AS is_behind \
+             created_at > $7 AS is_after, created_at = $7 AS is_at_once, run_id = $3 AND (turn, ordinal) > ($8, $9) AS is_behind, \
+             effect_kind IS NOT DISTINCT FROM $10 AS has_kind, side_effect_class \
              FROM tool_calls WHERE ",
             $found,
             " AND attempt > 0 AND tool_call_id <> $2) found \
-             ORDER BY standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, is_at_once, is_behind, \
+             ORDER BY standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, is_at_once, is_behind, has_kind, \
+             side_effect_class, \
              updated_at DESC, is_own DESC, turn DESC, ordinal DESC, tool_call_id DESC) related \
              JOIN tool_calls c USING (tool_call_id) ORDER BY c.updated_at, c.tool_call_id"
         )
@@ -69,7 +71,7 @@ const IS_ALONE: &str = concat!(
 );
 /// Calls of a run of another tree, from behind a turn on, of the same tool or with the same scope, that may have happened.
 const KIN: &str = newest_of!(
-    "run_id = $1 AND turn > $10 AND side_effect_class <> 'read_only' AND (raw_tool_name = $4 OR side_effect_scope = $6) \
+    "run_id = $1 AND turn > $11 AND side_effect_class <> 'read_only' AND (raw_tool_name = $4 OR side_effect_scope = $6) \
      AND deduplicated_from IS NULL AND (doubt IS NOT NULL OR status IN ('running', 'unknown', 'succeeded') \
      OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
 );
@@ -150,6 +152,7 @@ fn about(call: &CallRecord, scope: Option<&Scope>, of: &str) -> Vec<Value> {
         text(&call.created_at),
         call.position.turn,
         call.position.ordinal,
+        call.policy.effect_kind.as_ref().map(EffectKind::as_str),
     ]
     .to_vec()
 }

@@ -4,7 +4,7 @@
 //! two calls have to agree in is all that `ua_store::Relations` asks of them; the conformance suite compares with the model.
 
 use rusqlite::{Row, ToSql};
-use ua_core::Scope;
+use ua_core::{EffectKind, Scope};
 use ua_store::{CallRecord, Related, Relations, rules};
 
 use crate::column::text;
@@ -31,6 +31,7 @@ macro_rules! newest_of {
              status = 'unknown' AND resolution IS 'skipped' AND replay_policy = 'continue', \
              raw_tool_name = :tool, normalized_args_hash = :words, side_effect_scope IS :scope, \
              side_effect_scope IS NULL OR instr(side_effect_scope, ' {\"arguments\":') > 0, \
+             effect_kind IS :kind, side_effect_class, \
              created_at > :at, created_at = :at, run_id = :run AND (turn, ordinal) > (:turn, :ordinal)) related \
              JOIN tool_calls c USING (tool_call_id) ORDER BY related.newest"
         )
@@ -107,6 +108,7 @@ impl Db<'_> {
     ) -> DbResult<Vec<Related>> {
         let (words, at) = (call.args_hash.to_hex(), text(&call.created_at));
         let (id, run, scope) = (call.call_id.as_str(), call.run_id.as_str(), scope.map(Scope::as_str));
+        let kind = call.policy.effect_kind.as_ref().map(EffectKind::as_str);
         let mut values: Vec<(&str, &dyn ToSql)> = vec![
             (":of", &of),
             (":call", &id),
@@ -114,6 +116,7 @@ impl Db<'_> {
             (":tool", &call.name.raw),
             (":words", &words),
             (":scope", &scope),
+            (":kind", &kind),
             (":at", &at),
             (":turn", &call.position.turn),
             (":ordinal", &call.position.ordinal),

@@ -81,7 +81,9 @@ pub use record::{
     ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
     answer_finding, answer_link,
 };
-pub use relations::{Around, Kin, Related, Relations, Seen, is_left_open, is_named};
+pub use relations::{
+    Around, Kin, Related, Relations, Seen, is_declared_otherwise, is_left_open, is_named, reaches_others,
+};
 pub use run_store::RunStore;
 pub use standing::{
     CallSum, Keep, LeftOut, RequestSum, TELLING_TOKENS, first_kept, message_bytes, step_of, still_counts,

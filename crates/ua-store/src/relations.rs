@@ -6,7 +6,7 @@
 //! processes that look at the same instant do not both send. Durable Jobs v1 spec §8.3. Proved by: `conformance::calls`,
 //! `crash_anywhere::family`, the simulation.
 
-use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope};
+use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope, SideEffectClass};
 
 use crate::record::{CallRecord, QuestionRecord, RunRecord};
 use crate::rules;
@@ -48,8 +48,11 @@ pub struct Relations {
 /// What another tree of the family did was decided by another model. An entry for each way to stand, as in [`Relations`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kin {
-    /// The same tool in the same words.
+    /// The same tool in the same words, declared as the same effect.
     pub same: Vec<Related>,
+    /// The same tool in the same words, declared as something else: another effect, or of another class. Not where both stay in the workspaces, of
+    /// which each run has its own.
+    pub declared_otherwise: Vec<Related>,
     /// Under way or in doubt, and nothing says that it is another effect.
     pub open: Vec<Related>,
 }
@@ -65,7 +68,7 @@ pub struct Around {
     pub question: Option<QuestionRecord>,
     /// Another call of the family that holds the key it would be sent under.
     pub holder: Option<CallRecord>,
-    /// What it might repeat. A read repeats nothing.
+    /// What it might repeat. A read repeats nothing, but what its tool did in other words about itself: a fork may have other tools.
     pub relations: Relations,
 }
 
@@ -113,6 +116,17 @@ pub fn is_named(call: &CallRecord) -> bool {
 
 fn says_what(scope: Option<&Scope>) -> bool {
     scope.is_some_and(|scope| !scope.is_of_whole_call())
+}
+
+/// Whether two calls of one tool were declared as different things. What a tool is said to do says nothing about what it does: who renames an effect
+/// makes no other one of it.
+pub fn is_declared_otherwise(call: &CallRecord, other: &CallRecord) -> bool {
+    call.policy.effect_kind != other.policy.effect_kind || call.policy.class != other.policy.class
+}
+
+/// Whether another tree could have had the effect of a call at all: files of the workspace are each run's own.
+pub fn reaches_others(call: &CallRecord) -> bool {
+    matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory)
 }
 
 /// How a related call may stand; of each, the newest is kept.
@@ -190,8 +204,10 @@ impl Relations {
         }
         let is_of_tool = newest.name == call.name;
         let is_same = is_of_tool && newest.args_hash == call.args_hash;
-        if is_same {
+        if is_same && !is_declared_otherwise(call, newest) {
             put(&mut self.kin.same, other, &call.run_id);
+        } else if is_same && (reaches_others(call) || reaches_others(newest)) {
+            put(&mut self.kin.declared_otherwise, other, &call.run_id);
         }
         let shares_scope = scope.is_some() && newest.scope.as_ref() == scope;
         // Those with its scope that are younger are among its rivals.
@@ -213,7 +229,8 @@ impl Relations {
 
     /// All of them, each once.
     pub fn all(&self) -> Vec<&Related> {
-        let lists = [&self.rivals, &self.doubts, &self.left_open, &self.since, &self.kin.same, &self.kin.open];
+        let Kin { same, declared_otherwise, open } = &self.kin;
+        let lists = [&self.rivals, &self.doubts, &self.left_open, &self.since, same, declared_otherwise, open];
         let mut all: Vec<&Related> = Vec::new();
         for related in lists.into_iter().flatten() {
             match all.iter_mut().find(|known| known.newest.call_id == related.newest.call_id) {

@@ -201,7 +201,9 @@ pub fn around<R: Rows>(
     let run = rows.run(&call.run_id)?;
     let holder = key.map(|key| rows.key_holder(key)).transpose()?.flatten();
     let is_other = |holder: &CallRecord| holder.call_id != call.call_id && holder.root_run_id == run.root_run_id;
-    let relations = if call.policy.class.has_effect() { rows.relations(&call, scope)? } else { Relations::default() };
+    // What a read of a fork asks for may have been an effect by what its parent's tools said of themselves.
+    let may_repeat = call.policy.class.has_effect() || run.forked_at.is_some();
+    let relations = if may_repeat { rows.relations(&call, scope)? } else { Relations::default() };
     Ok(Around {
         question: rows.waiting_question(&call.call_id)?,
         holder: holder.filter(is_other),

@@ -5,6 +5,7 @@ use ua_store::rules::{said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
+use crate::admission::SincePlanned;
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
@@ -16,6 +17,10 @@ use crate::sends::Sends;
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
+/// Why it is not when what is known of its tool now would not have let it be.
+const PROMISES_LESS: &str = "what its tool and the policies say of it now is stricter than what it was sent under";
+/// Why it is not when its calls need a person's word now.
+const NEEDS_APPROVAL: &str = "a person has to approve such calls now, which was not so when it was planned";
 /// Why it is not sent again, whoever says so, when its server has no such tool any more.
 const TOOL_GONE: &str = "its tool server does not offer the tool any more, so it cannot be sent again";
 
@@ -185,6 +190,9 @@ impl<'v> Case<'v> {
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_for_another_tool(self.call) => {
                 Some(ANOTHER_TOOL.to_owned())
             }
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.promise_taken_back().is_some() => {
+                self.promise_taken_back().map(str::to_owned)
+            }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
                 Some("it was tried as often as is allowed".to_owned())
             }
@@ -233,21 +241,33 @@ impl<'v> Case<'v> {
             Finding::Absent if !self.facts.files.are_those_of(self.call) => {
                 shows_nothing(self.facts.files.why_others())
             }
-            Finding::Absent => {
-                let Some(why) = self.overtaken() else {
+            Finding::Absent => match self.promise_taken_back().map(shows_nothing).or_else(|| self.overtaken()) {
+                Some(why) => why,
+                None => {
                     closes.extend(asked);
                     return Decision { verdict: self.again(true, None), closes };
-                };
-                why
-            }
+                }
+            },
             Finding::Unclear { why } => why.clone(),
         };
         Decision { verdict: self.hold(asked, &because), closes }
     }
 
-    /// Whether nothing is lost but an answer: the call only reads, and nobody wants to be asked about it all the same.
+    /// Why the call is not sent again by itself although it was planned so, if what is known now would not allow that: of what is known then and
+    /// now the more cautious counts. Whoever takes a key or a promise to change nothing back may know why.
+    fn promise_taken_back(&self) -> Option<&'static str> {
+        match self.facts.since_planned {
+            SincePlanned::Same => None,
+            SincePlanned::Asks => Some(NEEDS_APPROVAL),
+            SincePlanned::Stricter => Some(PROMISES_LESS),
+        }
+    }
+
+    /// Whether nothing is lost but an answer: the call only reads, as far as anybody knew or knows, and nobody wants to be asked about it all the
+    /// same.
     fn is_mere_read(&self) -> bool {
-        !self.call.policy.class.has_effect() && self.call.policy.on_unknown != OnUnknown::Hold
+        let has_effect = self.call.policy.class.has_effect() || self.facts.has_effect_now;
+        !has_effect && self.call.policy.on_unknown != OnUnknown::Hold
     }
 
     /// Asks a person what came of the call; a question that is there already stays. Whether a read happened is nobody's question: the model

@@ -18,7 +18,7 @@ use ua_store::{
 };
 
 use super::{Known, Verdict, verdict};
-use crate::admission::Facts;
+use crate::admission::{Facts, SincePlanned};
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
 use crate::people::PeopleRules;
@@ -158,9 +158,11 @@ enum Obstacle {
     AnsweredEarly,
     /// Its tool server goes somewhere else now than when it was sent.
     Elsewhere,
+    /// What its tool and its policies say now is stricter than what it was planned under.
+    PromisesLess,
 }
 
-const OBSTACLES: [Obstacle; 8] = [
+const OBSTACLES: [Obstacle; 9] = [
     Obstacle::None,
     Obstacle::TriedOften,
     Obstacle::FileChanged,
@@ -169,6 +171,7 @@ const OBSTACLES: [Obstacle; 8] = [
     Obstacle::HorizonAhead,
     Obstacle::AnsweredEarly,
     Obstacle::Elsewhere,
+    Obstacle::PromisesLess,
 ];
 
 /// Every policy about calls in doubt.
@@ -408,6 +411,9 @@ const ROWS: &[Row] = &[
     }),
     row("hold", "somebody was asked, and nothing but an answer changes that", |c| c.stand == S::Unknown && is_asked(c)),
     row("ask: unknown", "its policy leaves it to a person", |c| c.stand == S::Unknown && c.policy == OnUnknown::Hold),
+    row("ask: unknown", "a promise that was taken back since it was sent lets nothing go out again", |c| {
+        c.stand == S::Unknown && c.obstacle == Obstacle::PromisesLess
+    }),
     row("ask: unknown", "it was sent as often as the job allows", |c| {
         c.stand == S::Unknown && c.obstacle == Obstacle::TriedOften
     }),
@@ -518,7 +524,8 @@ fn is_asked(case: &Case) -> bool {
 }
 
 fn blocks_after_absent(case: &Case) -> bool {
-    matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged) || case.beside == Beside::KinSince
+    matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::PromisesLess)
+        || case.beside == Beside::KinSince
 }
 
 /// Every case that differs from the others in something that may matter.
@@ -646,7 +653,8 @@ impl Case {
             | Obstacle::KeyExpired
             | Obstacle::HorizonAhead
             | Obstacle::AnsweredEarly
-            | Obstacle::Elsewhere => u32::from(self.stand != S::Prepared),
+            | Obstacle::Elsewhere
+            | Obstacle::PromisesLess => u32::from(self.stand != S::Prepared),
         };
         let attempt = |number| AttemptRecord {
             call_id: samples::call_id("call_1"),
@@ -769,7 +777,15 @@ impl Case {
         let changed = (self.obstacle == Obstacle::FileChanged).then(|| ("file".to_owned(), sha256("other")));
         let account = if self.obstacle == Obstacle::Elsewhere { "another" } else { "ours" };
         let destination = Some(samples::destination(account));
-        Facts { scope: Some(scope()), files: SentFiles::of_digests(changed), destination, ..Facts::default() }
+        let is_stricter = self.obstacle == Obstacle::PromisesLess;
+        Facts {
+            scope: Some(scope()),
+            files: SentFiles::of_digests(changed),
+            destination,
+            since_planned: if is_stricter { SincePlanned::Stricter } else { SincePlanned::Same },
+            has_effect_now: is_stricter,
+            ..Facts::default()
+        }
     }
 
     /// The verdict, in words.
@@ -825,7 +841,8 @@ impl Case {
             | Obstacle::FileChanged
             | Obstacle::ServerGone
             | Obstacle::AnsweredEarly
-            | Obstacle::Elsewhere => samples::at(60),
+            | Obstacle::Elsewhere
+            | Obstacle::PromisesLess => samples::at(60),
         };
         let rules = Rules {
             config: &config,
@@ -1315,6 +1332,44 @@ fn no_question_names_an_answer() {
     }
 }
 
+/// Of what was known when a call was planned and what is known now the more cautious counts, and a person's word counts in both.
+#[test]
+fn a_promise_that_was_taken_back_lets_nothing_go_out_again() {
+    let (mut asked, mut told) = (0, 0);
+    let alone = |case: &Case| case.stand == S::Unknown && case.beside == Beside::Nothing;
+    for case in cases().into_iter().filter(alone) {
+        for is_read in [false, true] {
+            let case = Case { is_read, ..case };
+            let as_planned = case.verdict();
+            for (since_planned, has_effect_now) in [
+                (SincePlanned::Asks, false),
+                (SincePlanned::Asks, true),
+                (SincePlanned::Stricter, false),
+                (SincePlanned::Stricter, true),
+            ] {
+                let now = |_: &mut View, facts: &mut Facts| {
+                    (facts.since_planned, facts.has_effect_now) = (since_planned, has_effect_now);
+                };
+                let found = case.decided_of(now, name);
+                let what = format!("{case:?}, now {since_planned:?} with an effect {has_effect_now}: {found}");
+                assert!(!found.starts_with("start") || ordered(&case), "{what}");
+                if as_planned.starts_with("start") && !ordered(&case) {
+                    let may_ask = !is_read || has_effect_now || case.policy == OnUnknown::Hold;
+                    let wanted = match may_ask {
+                        _ if is_asked(&case) => "hold",
+                        true => "ask: unknown",
+                        false => "resolve: not happened",
+                    };
+                    assert_eq!(found, wanted, "{what}");
+                    asked += u32::from(wanted == "ask: unknown");
+                    told += u32::from(wanted == "resolve: not happened");
+                }
+            }
+        }
+    }
+    assert!(asked > 10 && told > 10, "{asked} asked, {told} told");
+}
+
 /// A read of which nothing came back, in whatever way: it is made again as its policy says, and then the model is told. A person is asked only
 /// where a policy wants it.
 #[test]
@@ -1324,6 +1379,11 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         let (as_effect, case) = (case.verdict(), Case { is_read: true, ..case });
         let found = case.verdict();
         let asks = |verdict: &str| matches!(verdict, "ask: unknown" | "go on without, ask");
+        if case.obstacle == Obstacle::PromisesLess {
+            // By what is known now it was none, so it is asked about as what may have had an effect is.
+            assert!(found == as_effect || case.beside == Beside::KinSince, "{case:?}: {found}");
+            continue;
+        }
         if case.obstacle == Obstacle::Elsewhere {
             // A read does nothing wherever it is made.
             assert_eq!(found, Case { obstacle: Obstacle::None, ..case }.verdict(), "{case:?}");

@@ -1,10 +1,11 @@
 //! A program that changed since its run began: what may be accepted, what is a fork, and what a refusal leaves behind.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Notify;
 use ua_sdk::crates::ua_store::{OverrideKind, RunStore as _};
 use ua_sdk::prelude::*;
 use ua_sdk::{Component, Error, PriceTable, RunStop, Step, Tool};
@@ -109,6 +110,138 @@ async fn what_a_program_says_of_its_tools_is_accepted_as_its_tools() {
     let more = step_of([send("Sends it."), look()]);
     let outcome = runs.run_accepting(&more, "added", &[Component::Tools]).await.unwrap();
     assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+}
+
+/// A tool that hangs in its first call, which is lost there, and counts its calls.
+struct Shop {
+    tries: Arc<AtomicUsize>,
+    reached: Arc<Notify>,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Shop {
+    fn new(hangs: bool) -> Self {
+        Self { tries: Arc::default(), reached: Arc::default(), hangs: Arc::new(AtomicBool::new(hangs)) }
+    }
+
+    fn tool(&self) -> Tool {
+        let (tries, reached, hangs) = (self.tries.clone(), self.reached.clone(), self.hangs.clone());
+        tool("send_invoice", "Sends it.", async move |_: Call, invoice: Invoice| {
+            tries.fetch_add(1, Ordering::SeqCst);
+            if hangs.swap(false, Ordering::SeqCst) {
+                reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Failure>(invoice.order)
+        })
+    }
+
+    fn tries(&self) -> usize {
+        self.tries.load(Ordering::SeqCst)
+    }
+}
+
+fn keyed(send: Tool) -> Tool {
+    send.external("invoice.send").keyed()
+}
+
+fn unkeyed(send: Tool) -> Tool {
+    send.external("invoice.send")
+}
+
+fn renamed(send: Tool) -> Tool {
+    send.external("bill.send").keyed()
+}
+
+fn approved(send: Tool) -> Tool {
+    keyed(send).approved_by_a_person()
+}
+
+type Declare = fn(Tool) -> Tool;
+
+/// A call is lost in its tool, and the next program promises less of it: nobody but a person sends it again.
+#[tokio::test]
+async fn a_promise_that_was_taken_back_sends_nothing_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let (reads, local): (Declare, Declare) = (Tool::reads, Tool::local);
+    let changes: [(&str, Declare, Declare, bool); 8] = [
+        ("as-it-was", keyed, keyed, false),
+        ("read-as-it-was", reads, reads, false),
+        ("key", keyed, unkeyed, true),
+        ("kind", keyed, renamed, true),
+        ("approval", keyed, approved, true),
+        ("read", reads, keyed, true),
+        ("local", local, keyed, true),
+        ("unkeyed", unkeyed, keyed, true),
+    ];
+    for (id, then, now, is_asked) in changes {
+        let shop = Shop::new(true);
+        let first = step_of([then(shop.tool())]).max_turns(5);
+        tokio::select! {
+            outcome = runs.run(&first, id) => panic!("{id}: {outcome:?}"),
+            () = shop.reached.notified() => {}
+        }
+        let changed = step_of([now(shop.tool())]).max_turns(5);
+        let outcome = runs.run_accepting(&changed, id, &[Component::Tools]).await.unwrap();
+        if !is_asked {
+            assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+            assert_eq!(shop.tries(), 2, "{id}: it is sent again by itself");
+            continue;
+        }
+        let Outcome::Waiting { question } = outcome else { panic!("{id}: {outcome:?}") };
+        assert_eq!(shop.tries(), 1, "{id}");
+        runs.answer(&question, Answer::new(Choice::Happened).proof("invoice 4711")).await.unwrap();
+        let outcome = runs.run(&changed, id).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+        assert_eq!(shop.tries(), 1, "{id}");
+    }
+}
+
+/// Whatever the next program says that the tool does: the same call of it is no other one, in the run and in its forks.
+#[tokio::test]
+async fn an_effect_under_another_name_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let mut turns = sending();
+    let again = turns[0].clone();
+    turns.as_array_mut().unwrap().insert(1, again);
+    let (reads, local): (Declare, Declare) = (Tool::reads, Tool::local);
+    let changes: [(&str, Declare, bool); 6] = [
+        ("as-it-was", keyed, false),
+        ("unkeyed", unkeyed, false),
+        ("kind", renamed, true),
+        ("undeclared", std::convert::identity, true),
+        ("local", local, true),
+        ("read", reads, true),
+    ];
+    for (id, now, is_asked) in changes {
+        let shop = Shop::new(false);
+        let (run, fork) = (format!("run-{id}"), format!("fork-{id}"));
+        let step = |tool: Tool| Step::new("invoices").model(model(&turns)).tool(tool).input("Send.").max_turns(1);
+        let _stopped = runs.run(&step(keyed(shop.tool())), &run).await.unwrap();
+        assert_eq!(shop.tries(), 1, "{id}");
+        let changed = step(now(shop.tool()));
+        runs.fork(&changed, &fork, &run, Some(0)).await.unwrap();
+        for id in [&run, &fork] {
+            runs.set_budget(id, "max_turns", 5).await.unwrap();
+        }
+        for (id, accepted) in [(&run, &[Component::Tools][..]), (&fork, &[][..])] {
+            for _ in 0..2 {
+                let outcome = runs.run_accepting(&changed, id, accepted).await.unwrap();
+                let Outcome::Waiting { question } = outcome else {
+                    assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+                    break;
+                };
+                assert!(is_asked && question.text.contains("send_invoice"), "{id}: {}", question.text);
+                assert_eq!(shop.tries(), 1, "{id}");
+                runs.answer(&question, Choice::Skip).await.unwrap();
+            }
+            assert_eq!(shop.tries(), 1, "{id}");
+            let asked = runs.questions(id).await.unwrap();
+            assert!(asked.is_empty() || is_asked, "{id}");
+        }
+    }
 }
 
 mod before {

@@ -1,6 +1,6 @@
 //! What a call might repeat: the newest of those that stand alike, and how many they are.
 
-use ua_core::{CallStatus, PlannedCall, Scope, sha256};
+use ua_core::{CallStatus, EffectKind, PlannedCall, Scope, SideEffectClass, sha256};
 
 use super::Scene;
 use super::samples::{self, at, call_id};
@@ -88,7 +88,21 @@ pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
     let _scene = ten(store).await;
     store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
     let fork = Scene::take(store, "run_2").await;
-    fork.turn(vec![samples::planned_email("call_a", 1, 1)]).await;
+    let of_class = |id: &str, ordinal, class| {
+        let mut declared = samples::planned_email(id, 1, ordinal);
+        (declared.policy.class, declared.policy.effect_kind) = (class, None);
+        declared
+    };
+    let mut renamed = samples::planned_email("call_b", 1, 2);
+    renamed.policy.effect_kind = EffectKind::parse("letter.post");
+    let declared_otherwise = [
+        renamed,
+        of_class("call_c", 3, SideEffectClass::Local),
+        of_class("call_d", 4, SideEffectClass::ReadOnly),
+        of_class("call_e", 5, SideEffectClass::Memory),
+    ];
+    let planned = std::iter::once(samples::planned_email("call_a", 1, 1)).chain(declared_otherwise.clone());
+    fork.turn(planned.collect()).await;
     let relations = store.relations(&call_id("call_a"), None).await.unwrap();
     let same = [("call_9", 2), ("call_3", 3), ("call_5", 2), ("call_7", 2)];
     assert_eq!(named(&relations.kin.same), expected(&same));
@@ -97,6 +111,13 @@ pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
     let relations = store.relations(&call_id("call_a"), Some(&of_another)).await.unwrap();
     assert_eq!(named(&relations.kin.open), expected(&[]), "both are known to be about different things");
     assert_eq!(named(&relations.kin.same), expected(&same));
+    assert_eq!(named(&relations.kin.declared_otherwise), expected(&[]));
+    for call in declared_otherwise.map(|planned| planned.call_id) {
+        let around = store.around(&call, Some(&of_another), None).await.unwrap();
+        let kin = around.relations.kin;
+        assert_eq!(named(&kin.declared_otherwise), expected(&same), "{call}: it is the same call of the same tool");
+        assert_eq!(named(&kin.same), expected(&[]), "{call}");
+    }
 }
 
 /// A call in doubt is overtaken by what was decided behind it, in its own run or another one, not by what was there before.

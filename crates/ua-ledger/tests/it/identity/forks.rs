@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallId, CallStatus, OnScopeConflict, OnUnknown, Outcome, PlannedCall, SideEffectClass, ToolName, ToolNamespace,
-    sha256,
+    CallId, CallStatus, EffectKind, OnScopeConflict, OnUnknown, Outcome, PlannedCall, Scope, SideEffectClass, ToolName,
+    ToolNamespace, sha256,
 };
 use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
@@ -78,6 +78,59 @@ async fn the_same_call_of_a_fork_is_asked_about_and_another_one_is_not() {
             }
         }
     }
+}
+
+/// Whatever a tool is said to do, then and now: the same call of it in another run of the lineage is asked about as long as one of the two says
+/// that others are reached. What only reads, or works on the run's own files, by both is not.
+#[tokio::test]
+async fn another_declaration_makes_no_other_call_of_it() {
+    use SideEffectClass::{External, Local, Memory, ReadOnly};
+    let declarations = [
+        (External, Some("order.create")),
+        (External, Some("parcel.send")),
+        (External, Some("order.change")),
+        (External, None),
+        (Memory, None),
+        (Local, None),
+        (ReadOnly, None),
+    ];
+    let declared = |(class, kind): (SideEffectClass, Option<&'static str>)| {
+        move |id: &str, turn: u32| {
+            let mut call = unlisted("a book", class)(id, turn);
+            call.policy.effect_kind = kind.and_then(EffectKind::parse);
+            call
+        }
+    };
+    let facts = |(_, kind): (SideEffectClass, Option<&'static str>)| Facts {
+        scope: kind.map(|kind| Scope::new(kind, "a book")),
+        ..Facts::default()
+    };
+    let mut asked = 0;
+    for then in declarations {
+        // What a read of a fork is looked at for stands in its store's conformance.
+        for now in declarations.into_iter().filter(|now| *now != then && now.0 != ReadOnly) {
+            let (parent, child) = fork().await;
+            let id = parent.plan_as(declared(then)).await;
+            parent.take(&id, &facts(then), Fate::Done).await;
+            let id = child.plan_as(declared(now)).await;
+            let admission = child.ledger.admit(&id, facts(now)).await.unwrap();
+            let had_effect = then.0 != ReadOnly;
+            let reaches = [then.0, now.0].iter().any(|class| matches!(class, External | Memory));
+            let question = match admission {
+                Admission::Held(question) => Some(question.kind),
+                Admission::Ready(_) => None,
+                other @ (Admission::Settled(_)
+                | Admission::Continues(_)
+                | Admission::Ongoing(_)
+                | Admission::WaitFor(_)
+                | Admission::Unknown(_)) => panic!("{then:?}, {now:?}: {other:?}"),
+            };
+            let wanted = (had_effect && reaches).then_some(QuestionKind::NearDuplicate);
+            assert_eq!(question, wanted, "{then:?}, then {now:?}");
+            asked += u32::from(question.is_some());
+        }
+    }
+    assert!(asked > 20, "{asked}");
 }
 
 #[tokio::test]
