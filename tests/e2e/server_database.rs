@@ -186,6 +186,36 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
 }
 
 /// The library face on a server: a step is run once and says its result again, from its own folder.
+/// The file that was moved is put back from a copy, or the copy of a root is what was moved: the other one may go on sending.
+#[test]
+fn a_run_on_a_server_is_not_driven_beside_a_file_that_has_it_too() {
+    let Some((server, direct)) = on_server("beside_a_file", false) else { return };
+    server.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let env = server.with_env("UA_DATABASE_URL", "");
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
+    env.run(&["job", &comment_job(&env), "--run-id", "r", "--mcp-config", &broken]).code(75);
+    let good = env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}));
+    let (copy, second) = (env.arg("copy.db"), env.arg("second"));
+    env.run(&["db", "backup", &copy]).code(0);
+    let copied = std::process::Command::new("cp").arg("-a").arg(env.root()).arg(&second).status().unwrap();
+    assert!(copied.success());
+    let said = ["two copies of one database"];
+    env.run(&["db", "copy", "--root", &second, "--database-url", &direct]).refused(74, &said);
+    env.run(&["db", "copy", "--database-url", &direct]).code(0);
+
+    let file = env.root().join("runtime_state.db");
+    assert!(!file.exists());
+    std::fs::copy(&copy, &file).unwrap();
+    for command in [["resume", "r"], ["fork", "r"]] {
+        let args = [&command[..], &["--mcp-config", &good, "--database-url", &direct]].concat();
+        env.run(&args).refused(74, &["two copies of one database", "nothing was sent"]);
+    }
+    assert!(env.comments().is_empty());
+    std::fs::remove_file(&file).unwrap();
+    env.run(&["resume", "r", "--mcp-config", &good, "--database-url", &direct]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 #[test]
 fn a_step_of_a_program_is_kept_on_a_server() {
     let Some((env, direct)) = on_server("library", false) else { return };

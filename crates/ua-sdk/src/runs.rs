@@ -111,9 +111,7 @@ impl Runs {
                 Err(StoreError::NotFound { .. }) => break,
                 Err(source) => return Err(Error::store("look for another copy of the run")(source)),
             };
-            // The folder of runs in which this one was begun.
-            let begun_in = Path::new(&record.workspace_dir).parent().and_then(Path::parent);
-            if let Some((ours, theirs)) = begun_in.and_then(|folder| self.other_copy(folder)) {
+            if let Some((ours, theirs)) = self.other_copy(&record) {
                 return Err(Error::Refused(format!(
                     "run {run} is in two copies of one database, and what is sent by one of them the other does not know: {} is open, and {} \
                      lies where the run was begun; nothing was sent; open that one, or move it away if this one is newer",
@@ -126,8 +124,9 @@ impl Runs {
         Ok(())
     }
 
-    /// What is used here, and what is a copy of it in `folder`.
-    fn other_copy(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    /// What is used here, and what is a copy of it where the run was begun.
+    fn other_copy(&self, run: &RunRecord) -> Option<(PathBuf, PathBuf)> {
+        let folder = Path::new(&run.workspace_dir).parent()?.parent()?;
         match self.kept {
             #[cfg(feature = "sqlite")]
             Kept::Here => {
@@ -139,6 +138,10 @@ impl Runs {
             }
             #[cfg(feature = "postgres")]
             Kept::OnServer => {
+                #[cfg(feature = "sqlite")]
+                if ua_store_sqlite::holds_run(&folder.join(DATABASE), &run.run_id, run.created_at) {
+                    return Some((self.folder.clone(), folder.join(DATABASE)));
+                }
                 let is_one = std::fs::canonicalize(folder).ok()? == std::fs::canonicalize(&self.folder).ok()?;
                 let of = |folder: &Path| ua_store_postgres::Place::known(folder, &folder.join("locks"));
                 let is_copy = of(folder)?.id == of(&self.folder)?.id;

@@ -8,7 +8,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use ua_core::{RunId, Timestamp};
+
 use crate::maintenance::uuid_of;
+use crate::source::Source;
 
 /// Where another copy of a database is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,19 @@ pub fn left_of(database: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         path.file_name().map(OsStr::as_encoded_bytes).is_some_and(|name| name.starts_with(kept.as_encoded_bytes()))
     };
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one)
+}
+
+/// Whether the database at `path` has a run of this id that was stored at this moment, whatever else it is a copy of.
+pub fn holds_run(path: &Path, run: &RunId, created_at: Timestamp) -> bool {
+    let holds = || {
+        let stored: String = Source::of(path)
+            .connect()
+            .ok()?
+            .query_row("SELECT created_at FROM runs WHERE run_id = ?1", [run.as_str()], |row| row.get(0))
+            .ok()?;
+        Some(Timestamp::parse(&stored) == Some(created_at))
+    };
+    path.is_file() && holds() == Some(true)
 }
 
 /// Whether two files are databases of one identity.

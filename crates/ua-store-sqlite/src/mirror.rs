@@ -6,18 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::path::Path;
 
 use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
-use ua_core::{CallId, CallStatus, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, RunId, Timestamp, size_in_words};
 use ua_store::{AttemptRecord, Correction, Forgotten, KnownBy, Lost, StoreError, rules};
 
 use crate::column::Columns;
 use crate::db::Db;
-use crate::error::{DbError, refused_because};
+use crate::error::{DbError, refused, refused_because};
 use crate::{effects, open};
 
 /// Whether the database, which has the run, knows less about it.
@@ -112,6 +112,20 @@ const START: &str = "start";
 /// Databases in one folder share its log; of more than this many files nobody asks whose they are.
 const MOST_BESIDE: usize = 64;
 
+/// A log has at most so many bytes: a few million effects. What is read of it is held in memory.
+const MOST_BYTES: u64 = 4 << 30;
+/// A line has at most so many bytes; the longest one lists all that a person accepted at once.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// A file in the place of the log that this program did not write, or that grew beyond what it can compare.
+fn too_much(path: &Path, why: &str) -> StoreError {
+    refused(format!(
+        "{} {why}, so it was not compared with the database; put it elsewhere if it is not the log that was written here, and begin new jobs in \
+         another root (`--root`) if it is",
+        path.display()
+    ))
+}
+
 /// Which databases lie in a folder, by their identity: what they sent is theirs to know.
 fn beside(log: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(open::folder_of(log)).into_iter().flatten().flatten();
@@ -131,14 +145,22 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Mirror::default()),
         Err(error) => return Err(failed(error)),
     };
+    if file.metadata().map_err(failed)?.len() > MOST_BYTES {
+        return Err(too_much(path, &format!("has more than {}", size_in_words(MOST_BYTES))));
+    }
     let mut mirror = Mirror::default();
     let mut others = None;
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        if reader.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
+        // One byte more than a line may have, so that a longer one is told from one that ends there.
+        let read = reader.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
+        if read == 0 {
             break;
+        }
+        if bytes.len() as u64 > LONGEST_LINE {
+            return Err(too_much(path, &format!("has a line of more than {}", size_in_words(LONGEST_LINE))));
         }
         mirror.lines += 1;
         // A line that a full disk or a kill cut in half is no line.
@@ -463,6 +485,25 @@ mod tests {
         }
         let unread = Forgotten::default();
         assert!(is_later(at(1), Some(at(1)), &unread) && !is_later(at(1), None, &unread));
+    }
+
+    /// Whatever somebody put in the place of the log, a sparse file of any length among it, costs no more than the log itself may.
+    #[test]
+    fn a_log_without_end_is_refused_before_it_fills_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("effects.log");
+        let read_with = |bytes: u64| {
+            std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+            read(&path, "own")
+        };
+        for (bytes, why) in [(MOST_BYTES + 1, "has more than 4 GiB"), (LONGEST_LINE + 1, "a line of more than 64 MiB")]
+        {
+            let refused = ua_core::chain(&read_with(bytes).unwrap_err());
+            assert!(refused.contains(why) && refused.contains("put it elsewhere"), "{bytes}: {refused}");
+        }
+        // A line that is as long as one may be is read; that it says nothing is another thing.
+        let mirror = read_with(LONGEST_LINE).unwrap();
+        assert_eq!((mirror.lines, mirror.foreign), (1, 1));
     }
 
     /// What is known of an attempt is nothing of another one of the same number, which another copy of the database began.

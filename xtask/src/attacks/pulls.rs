@@ -11,7 +11,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::python::{PYTHON, WORKSPACE, call, is_untouched, job, server, victim, world};
-use crate::scenario::world::Stage;
+use crate::scenario::world::{End, Stage};
 use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
@@ -54,6 +54,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "it is not started before somebody accepts it",
         mark: Mark::Mended,
         play: |stage| launcher_changed(stage, Some("first.inc")),
+    },
+    Scenario {
+        number: "3k",
+        waits: false,
+        name: "a checkout brings the key by which pages that were fetched are told from forged ones",
+        must: "another key is drawn",
+        mark: Mark::Mended,
+        play: key_of_a_checkout,
     },
     Scenario {
         number: "1v",
@@ -171,6 +179,33 @@ fn launcher_changed(stage: &Stage, part: Option<&str>) -> anyhow::Result<Verdict
     let ran = started.exists();
     let held = if ran { "FELL, what became of it was started" } else { "held" };
     Ok(Verdict::of(!ran && end.code != Some(0), format!("the launcher's file: {held}, {}", end.told())))
+}
+
+/// A key that somebody knows, in the place of the own file and written into it: a file keeps its attributes when it is written into.
+fn key_of_a_checkout(stage: &Stage) -> anyhow::Result<Verdict> {
+    let mut world = world(stage)?;
+    world.name_no_root();
+    let key = world.path("work/AGENT_RUN_WORKSPACES/locks/copies.key");
+    let theirs = "7".repeat(64);
+    let begin = |name: &str| -> anyhow::Result<End> {
+        job(&world, &json!({"artifacts": {"workspace_dir": name}, "tools": {"builtin": true}}), &[])?;
+        world.run(&["job", "job.json", "--run-id", name])?.must(0)
+    };
+    begin("first")?;
+    ensure!(key.is_file(), "no key is kept");
+    let mut believed = Vec::new();
+    for (name, how) in [("second", "in the place of the own file"), ("third", "written into the own file")] {
+        if name == "second" {
+            fs::remove_file(&key)?;
+        }
+        fs::write(&key, &theirs)?;
+        begin(name)?;
+        if fs::read_to_string(&key)? == theirs {
+            believed.push(how);
+        }
+    }
+    let held = if believed.is_empty() { "held".to_owned() } else { format!("FELL, {}", believed.join(", ")) };
+    Ok(Verdict::of(believed.is_empty(), format!("whose key it is: {held}")))
 }
 
 fn recording_by_a_link(stage: &Stage) -> anyhow::Result<Verdict> {

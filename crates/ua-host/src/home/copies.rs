@@ -8,7 +8,7 @@ use std::path::Path;
 use ua_store::{RunRecord, Store, StoreError};
 #[cfg(feature = "postgres")]
 use ua_store_postgres::Place;
-use ua_store_sqlite::{AnotherCopy, another_copy};
+use ua_store_sqlite::{AnotherCopy, another_copy, holds_run};
 
 #[cfg(feature = "postgres")]
 use super::LOCKS;
@@ -40,36 +40,45 @@ impl Home {
     }
 
     /// Refuses to drive a run whose folder is in a root with another copy of the database that is used, or, where the database is on a server,
-    /// in a root of which this one is a copy.
+    /// in a root with a database that has the run as well, or of which this root is a copy.
     ///
     /// # Errors
     /// The refusal, with both places.
     fn refuse_a_copy(&self, run: &RunRecord) -> Result<(), HostError> {
         let Some((root, _)) = self.place_of(Path::new(&run.workspace_dir)) else { return Ok(()) };
-        let (ours, theirs) = if self.is_on_a_server() {
-            if !self.is_copy_of(&root) {
-                return Ok(());
+        if !self.is_on_a_server() {
+            return self.refuse_another_file(run);
+        }
+        let there = root.join(DATABASE);
+        // What was moved to a server has another name since.
+        if holds_run(&there, &run.run_id, run.created_at) {
+            return Err(in_two_copies(
+                run,
+                "the database on the server",
+                &there,
+                &root,
+                " and without the server's URL",
+            ));
+        }
+        if self.is_copy_of(&root) {
+            return Err(in_two_copies(run, &self.root.display().to_string(), &root, &root, ""));
+        }
+        Ok(())
+    }
+
+    /// Refuses a run of the database in the file of this root, whatever is used, that has another copy where the run's folder is.
+    ///
+    /// # Errors
+    /// The refusal, with both places.
+    pub fn refuse_another_file(&self, run: &RunRecord) -> Result<(), HostError> {
+        let Some((root, _)) = self.place_of(Path::new(&run.workspace_dir)) else { return Ok(()) };
+        match another_copy(&self.database, &root.join(DATABASE)) {
+            None => Ok(()),
+            Some(AnotherCopy::Moved(left)) => Err(was_moved(&self.database, &left)),
+            Some(AnotherCopy::Here(there)) => {
+                Err(in_two_copies(run, &self.database.display().to_string(), &there, &root, ""))
             }
-            (self.root.clone(), root.clone())
-        } else {
-            match another_copy(&self.database, &root.join(DATABASE)) {
-                None => return Ok(()),
-                Some(AnotherCopy::Moved(left)) => return Err(was_moved(&self.database, &left)),
-                Some(AnotherCopy::Here(there)) => (self.database.clone(), there),
-            }
-        };
-        Err(HostError::storage(format!(
-            "run {} is in two copies of one database, and what is sent by one of them the other does not know: {} is used, and {} lies where the \
-             run's workspace is",
-            run.run_id,
-            ours.display(),
-            theirs.display()
-        ))
-        .hint(format!(
-            "nothing was sent; resume it with `--root {}`, or move that copy away if this one is newer",
-            root.display()
-        ))
-        .field("kind", TWO_COPIES))
+        }
     }
 
     #[cfg(feature = "postgres")]
@@ -83,4 +92,19 @@ impl Home {
     fn is_copy_of(&self, _root: &Path) -> bool {
         false
     }
+}
+
+/// The refusal of a run that is in two copies of one database: `ours`, which is used, and `theirs`, in `root`.
+fn in_two_copies(run: &RunRecord, ours: &str, theirs: &Path, root: &Path, how: &str) -> HostError {
+    HostError::storage(format!(
+        "run {} is in two copies of one database, and what is sent by one of them the other does not know: {ours} is used, and {} lies where the \
+         run's workspace is",
+        run.run_id,
+        theirs.display()
+    ))
+    .hint(format!(
+        "nothing was sent; resume it with `--root {}`{how}, or move that copy away if this one is newer",
+        root.display()
+    ))
+    .field("kind", TWO_COPIES)
 }

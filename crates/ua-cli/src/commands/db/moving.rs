@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ua_host::home::Home;
-use ua_store::StoreError;
+use ua_store::{RunStore as _, StoreError};
 use ua_store_postgres::{Filling, PostgresConfig};
 use ua_store_sqlite::{Copying, Departure, Standing, UnderWay};
 
@@ -33,6 +33,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
         }
         Standing::Here => {
             super::refuse_older_copy(home).await?;
+            refuse_copies(home).await?;
             if !without_lost {
                 refuse_lost(home).await?;
             }
@@ -75,6 +76,16 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
         )
     })?;
     finished(server, under_way, rows)
+}
+
+/// Refuses a database of which another copy lies where its runs have their workspaces: that one may be at work.
+async fn refuse_copies(home: &Home) -> Result<(), HostError> {
+    let store = home.open_file()?;
+    let runs = store.runs(u32::MAX).await.map_err(|e| HostError::store("list the runs", &e))?;
+    for run in runs.iter().filter(|run| !run.status.is_terminal()) {
+        home.refuse_another_file(run)?;
+    }
+    Ok(())
 }
 
 /// Refuses where calls were accepted of which the database has nothing: what knows of them stays behind.
