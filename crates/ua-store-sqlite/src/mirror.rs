@@ -120,8 +120,8 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// A file in the place of the log that this program did not write, or that grew beyond what it can compare.
 fn too_much(path: &Path, why: &str) -> StoreError {
     refused(format!(
-        "{} {why}, so it was not compared with the database; put it elsewhere if it is not the log that was written here, and begin new jobs in \
-         another root (`--root`) if it is",
+        "{} {why}, so it was not compared with the database; put it elsewhere if it is not the log that was written here, and begin what is \
+         new in another root if it is",
         path.display()
     ))
 }

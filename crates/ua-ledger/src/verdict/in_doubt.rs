@@ -241,13 +241,14 @@ impl<'v> Case<'v> {
             Finding::Absent if !self.facts.files.are_those_of(self.call) => {
                 shows_nothing(self.facts.files.why_others())
             }
-            Finding::Absent => match self.promise_taken_back().map(shows_nothing).or_else(|| self.overtaken()) {
-                Some(why) => why,
-                None => {
+            Finding::Absent => {
+                let against = self.promise_taken_back().map(shows_nothing).or_else(|| self.overtaken());
+                let Some(why) = against else {
                     closes.extend(asked);
                     return Decision { verdict: self.again(true, None), closes };
-                }
-            },
+                };
+                why
+            }
             Finding::Unclear { why } => why.clone(),
         };
         Decision { verdict: self.hold(asked, &because), closes }
