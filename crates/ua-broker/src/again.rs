@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use ua_core::{CallStatus, Resolution};
-use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, GatewayStore as _, LedgerStore as _};
+use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, GatewayStore as _};
 
-use crate::ask::{Answered, Known, Reply};
+use crate::ask::{Answered, Reply};
 use crate::broker::{Broken, Unanswerable};
 use crate::connection::Connection;
 use crate::open_requests::Asker;
@@ -15,7 +15,6 @@ use crate::posted::Posted;
 use crate::queue::Place;
 use crate::rules::Rule;
 use crate::session::InUse;
-use crate::sync::lock;
 
 impl Connection {
     /// The answer to a request that came under this name before, with the session that asked.
@@ -33,7 +32,7 @@ impl Connection {
             }
             Err(error) => return (None, Err(Unanswerable::Before(error))),
         };
-        let known = self.known_again(&arrival).await;
+        let known = self.stands(&arrival.call_id, Rule::Exact, None).await;
         drop(place);
         let reply = match known {
             // Whoever takes a stream up again wants that answer, and knows it.
@@ -63,25 +62,6 @@ impl Connection {
         let session = broker.session_of(&arrival.run_id).await?;
         let is_here = session.record.server == self.hello.name && session.record.reach == self.reach;
         Ok(is_here.then_some((Some(session), arrival)))
-    }
-
-    /// Where the call of a request stands by now. In a project one request after the other is told apart.
-    async fn known_again(self: &Arc<Self>, arrival: &ArrivalRecord) -> Result<Known, Unanswerable> {
-        let call = arrival.call_id.clone();
-        let project = self.broker.project(&self.project);
-        let _one = project.lock().await;
-        if let Some(kept) = lock(&self.broker.kept).get(&call) {
-            return Ok(Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()));
-        }
-        self.broker.flush(&self.project).await.map_err(Unanswerable::after(&call))?;
-        let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
-        let record = record.map_err(Unanswerable::after(&call))?;
-        let live = self.broker.live().get(&call).cloned();
-        match live {
-            Some(live) => Ok(Known::Waits(live.ask(), Box::new(record), Rule::Exact)),
-            None if is_open(&record) => self.taken_up(call, Rule::Exact, None).await,
-            None => Ok(Known::Over(call, Rule::Exact)),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One request for a tool, in order: whose it is, which call it is, and its answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use ua_store::{
     QuestionRecord, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
 };
 
+use crate::again::is_open;
 use crate::broker::{Broken, Unanswerable, Way};
 use crate::client::Wanted;
 use crate::connection::Connection;
@@ -30,6 +32,10 @@ use crate::texts::{Notice, Told, with_notice};
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client is told that brings along what it was not given.
+const STALE: &str =
+    "`requestState` is none that was given to this client for this call; make the call again without it";
 
 /// What a request is answered with.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,8 +68,8 @@ pub(crate) type ToldApart = (Option<Arrived>, Known);
 
 /// What is known of a request.
 pub(crate) enum Known {
-    /// Its call is under way.
-    Waits(Waiting, Box<CallRecord>, Rule),
+    /// Its call is under way. What this request gives it is kept for the case that nobody waits for a while and it has to be begun anew.
+    Waits(Waiting, Box<CallRecord>, Rule, Option<Given>),
     /// Its call is over.
     Over(CallId, Rule),
     /// Its call is over, and its answer is in hand, but not stored yet; why it is not even beside the database, if it is not.
@@ -103,55 +109,59 @@ impl Connection {
     /// its client did not say that it asks for that answer once more.
     pub(crate) async fn reply(
         self: &Arc<Self>,
-        known: Known,
+        mut known: Known,
         was_answered: bool,
         asker: &Asker,
     ) -> Result<Option<Reply>, Unanswerable> {
         let ua = &self.broker.config.person;
         let told =
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
-        match known {
-            Known::Refused(call, why) => {
-                let why = self.hello.in_clients_names(&why);
-                let result = Told::NotSent { why }.as_result(Some(&call), ua);
-                // It ended with this.
-                Ok(Some(Reply::Result { result, is_final: true }))
-            }
-            Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
-            Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
-            Known::Stale => Ok(Some(Reply::Refused {
-                code: -32602,
-                message:
-                    "`requestState` is none that was given to this client for this call; make the call again without it"
-                        .to_owned(),
-            })),
-            Known::Over(call, rule) => self.answer_of(&call, rule, was_answered).await.map(Some),
-            // The same words from memory: it was made once, and this is its answer.
-            Known::Kept(call, reply, None) => {
-                let at = self.made_at(Some(Notice::Duplicate), &call.call_id, call.updated_at).await;
-                Ok(Some(self.answer_with(&call, reply, Some(Notice::Duplicate), at)))
-            }
-            // With this process it would be gone.
-            Known::Kept(call, reply, Some(why)) => {
-                Ok(Some(told(&Told::unrecorded(call.updated_at, why, &reply), &call.call_id)))
-            }
-            Known::Waits(waiting, call, rule) => {
-                let id = call.call_id.clone();
-                match self.wait(waiting, &call, asker).await {
-                    Waited::Over(ended) => match (&ended.told, &ended.reply) {
-                        (Some(why), _) => Ok(Some(told(why, &id))),
-                        (None, Some((call, reply))) => {
-                            let notice = notice(rule, call, Written::No);
-                            let at = self.made_at(notice, &call.call_id, call.updated_at).await;
-                            Ok(Some(self.answer_with(call, reply.clone(), notice, at)))
-                        }
-                        (None, None) => self.answer_of(&id, rule, was_answered).await.map(Some),
-                    },
-                    Waited::Told(why) => Ok(Some(told(&why, &id))),
-                    Waited::Wanted(wanted) => Ok(Some(Reply::Wanted(wanted))),
-                    Waited::Cancelled => Ok(None),
+        // Its client counts from its request on, however often the call is taken up for it.
+        let mut early = std::pin::pin!(self.broker.env.sleep_or_never(self.patience()));
+        // A call that was let go of is taken up again as soon as there is somebody to answer.
+        loop {
+            return match known {
+                Known::Refused(call, why) => {
+                    let why = self.hello.in_clients_names(&why);
+                    let result = Told::NotSent { why }.as_result(Some(&call), ua);
+                    // It ended with this.
+                    Ok(Some(Reply::Result { result, is_final: true }))
                 }
-            }
+                Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
+                Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
+                Known::Stale => Ok(Some(Reply::Refused { code: -32602, message: STALE.to_owned() })),
+                Known::Over(call, rule) => self.answer_of(&call, rule, was_answered).await.map(Some),
+                // The same words from memory: it was made once, and this is its answer.
+                Known::Kept(call, reply, None) => {
+                    let at = self.made_at(Some(Notice::Duplicate), &call.call_id, call.updated_at).await;
+                    Ok(Some(self.answer_with(&call, reply, Some(Notice::Duplicate), at)))
+                }
+                // With this process it would be gone.
+                Known::Kept(call, reply, Some(why)) => {
+                    Ok(Some(told(&Told::unrecorded(call.updated_at, why, &reply), &call.call_id)))
+                }
+                Known::Waits(waiting, call, rule, given) => {
+                    let id = call.call_id.clone();
+                    match self.wait(waiting, &call, asker, early.as_mut()).await {
+                        Waited::LetGo => {
+                            known = self.stands(&id, rule, given).await?;
+                            continue;
+                        }
+                        Waited::Over(ended) => match (&ended.told, &ended.reply) {
+                            (Some(why), _) => Ok(Some(told(why, &id))),
+                            (None, Some((call, reply))) => {
+                                let notice = notice(rule, call, Written::No);
+                                let at = self.made_at(notice, &call.call_id, call.updated_at).await;
+                                Ok(Some(self.answer_with(call, reply.clone(), notice, at)))
+                            }
+                            (None, None) => self.answer_of(&id, rule, was_answered).await.map(Some),
+                        },
+                        Waited::Told(why) => Ok(Some(told(&why, &id))),
+                        Waited::Wanted(wanted) => Ok(Some(Reply::Wanted(wanted))),
+                        Waited::Cancelled => Ok(None),
+                    }
+                }
+            };
         }
     }
 
@@ -233,9 +243,9 @@ impl Connection {
                     self.broker.flush(&self.project).await.map_err(Unanswerable::Before)?;
                     Known::Refused(record.call_id, record.error_detail.unwrap_or_default())
                 } else {
-                    road.upstream.put_given(&record.call_id, given);
+                    road.upstream.put_given(&record.call_id, given.clone());
                     let waiting = self.begin(session.again(), road.clone(), &record, Begun::Now);
-                    Known::Waits(waiting, Box::new(record), Rule::New)
+                    Known::Waits(waiting, Box::new(record), Rule::New, Some(given))
                 }
             }
             Ruling::Join(call, rule) => {
@@ -244,7 +254,10 @@ impl Connection {
                 let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
                 let record = record.map_err(Unanswerable::after(&call))?;
                 // It may have ended just now.
-                live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule))
+                match live {
+                    Some(live) => Known::Waits(live.ask(), Box::new(record), rule, Some(given)),
+                    None => Known::Over(call, rule),
+                }
             }
             Ruling::Decide(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
@@ -276,11 +289,36 @@ impl Connection {
         }
         let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
         let road = self.road(&owner).await.map_err(after())?;
-        if let Some(given) = given {
+        if let Some(given) = given.clone() {
             road.upstream.put_given(&call, given);
         }
         let sent = self.broker.sent_before(&record).await;
-        Ok(Known::Waits(self.begin(owner, road, &record, Begun::Before(sent)), Box::new(record), rule))
+        let waiting = self.begin(owner, road, &record, Begun::Before(sent));
+        Ok(Known::Waits(waiting, Box::new(record), rule, given))
+    }
+
+    /// A call that was let go of while the line of who asks was cut, as it stands by now: somebody else may have taken it up. In a project this
+    /// is looked at for one request after the other.
+    pub(crate) async fn stands(
+        self: &Arc<Self>,
+        call: &CallId,
+        rule: Rule,
+        given: Option<Given>,
+    ) -> Result<Known, Unanswerable> {
+        let project = self.broker.project(&self.project);
+        let _one = project.lock().await;
+        if let Some(kept) = lock(&self.broker.kept).get(call) {
+            return Ok(Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()));
+        }
+        self.broker.flush(&self.project).await.map_err(Unanswerable::after(call))?;
+        let record = self.broker.store.call(call).await.map_err(Broken::at("read the call"));
+        let record = record.map_err(Unanswerable::after(call))?;
+        let live = self.broker.live().get(call).cloned();
+        match live {
+            Some(live) => Ok(Known::Waits(live.ask(), Box::new(record), rule, given)),
+            None if is_open(&record) => self.taken_up(call.clone(), rule, given).await,
+            None => Ok(Known::Over(call.clone(), rule)),
+        }
     }
 
     /// Nothing is waited for in here: a client that goes away at any moment leaves either nothing or a call that is under way.
@@ -465,21 +503,26 @@ impl Connection {
         Ok(calls)
     }
 
-    /// Waits for a call, as long as the client does and a person may take.
-    async fn wait(self: &Arc<Self>, mut waiting: Waiting, call: &CallRecord, asker: &Asker) -> Waited {
+    /// Waits for a call, as long as the client does (until `early`) and a person may take.
+    async fn wait(
+        self: &Arc<Self>,
+        mut waiting: Waiting,
+        call: &CallRecord,
+        asker: &Asker,
+        mut early: Pin<&mut impl Future<Output = ()>>,
+    ) -> Waited {
         let (env, patience) = (&self.broker.env, self.patience());
         let hold_wait =
             patience.map_or(self.broker.config.hold_wait, |patience| patience.min(self.broker.config.hold_wait));
         let mut state = waiting.call().state.subscribe();
         let mut listens = asker.listens.clone();
         waiting.listen(*listens.borrow_and_update());
-        let early = env.sleep_or_never(patience);
-        let mut early = std::pin::pin!(early);
         let mut held = std::pin::pin!(env.sleep_or_never(None));
         let queue_patience = patience.map_or(QUEUE_PATIENCE, |patience| QUEUE_PATIENCE.min(patience / 2));
         let mut queued = std::pin::pin!(env.sleep_or_never(Some(queue_patience)));
         let mut may_be_queued = true;
         let mut asked = None;
+        let mut is_let_go = false;
         loop {
             let now = state.borrow_and_update().clone();
             match now {
@@ -505,6 +548,12 @@ impl Connection {
                     asked = Some(question);
                 }
                 State::Held(_) => {}
+                // It is taken up for whoever can be answered. Until then it waits for that.
+                State::LetGo if waiting.listens() => return Waited::LetGo,
+                State::LetGo => {
+                    asked = None;
+                    is_let_go = true;
+                }
                 State::Asks(ask) => {
                     if let Some(brought) = self.broker.inputs.brought_for(&call.call_id, &ask.requests) {
                         if let Some(taken) = ask.take() {
@@ -524,7 +573,7 @@ impl Connection {
                     return Waited::Over(Arc::default());
                 },
                 () = &mut held, if asked.is_some() => break,
-                () = &mut early => break,
+                () = early.as_mut() => break,
                 () = &mut queued, if may_be_queued => {
                     may_be_queued = false;
                     if waiting.call().is_queued() {
@@ -536,6 +585,9 @@ impl Connection {
         }
         let live = waiting.call().clone();
         drop(waiting);
+        if is_let_go {
+            return Waited::Told(Told::LetGo { since: live.since });
+        }
         let Some(question) = asked else {
             let since = live.since;
             return Waited::Told(match live.reached() {
@@ -700,6 +752,8 @@ enum Begun {
 enum Waited {
     /// The call is over.
     Over(Arc<Ended>),
+    /// Nobody waited for it for a while, and it was not begun; now somebody does.
+    LetGo,
     /// The client is to come back with something.
     Wanted(Wanted),
     /// It is not, and the client is told so in time.

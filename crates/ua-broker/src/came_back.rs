@@ -127,7 +127,7 @@ impl Connection {
             .get(&call)
             .map(|kept| Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()));
         let known = match (waiting, kept) {
-            (Some(waiting), _) => Known::Waits(waiting, Box::new(record), Rule::Exact),
+            (Some(waiting), _) => Known::Waits(waiting, Box::new(record), Rule::Exact, Some(wanted.given)),
             (None, Some(kept)) => kept,
             (None, None) if is_open(&record) => self.taken_up(call, Rule::Exact, Some(wanted.given)).await?,
             (None, None) => Known::Over(call, Rule::Exact),

@@ -55,17 +55,17 @@ impl Broker {
         is_new: bool,
         (live, turn): (Arc<LiveCall>, Turn),
     ) {
-        let carried = self.carried(&session, road.clone(), &call, is_new, &live, turn).await;
+        // Of one that was let go, whoever takes it up may have begun it anew by now: nothing of it is touched here.
+        let Some(carried) = self.carried(&session, road.clone(), &call, is_new, &live, turn).await else { return };
         road.upstream.drop_given(&call.call_id);
         let reply = road.upstream.take_reply(&call.call_id);
         let ended = match carried {
-            None => return,
-            Some(Ok(record)) => {
+            Ok(record) => {
                 // The tool's own words are what it ended with, if nobody else said what became of it.
                 let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
                 Ended { reply: Some(record).filter(|_| is_own).zip(reply), ..Ended::default() }
             }
-            Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
+            Err(why) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
         };
         self.live().remove(&call.call_id);
         live.state.send_replace(State::Over(Arc::new(ended)));
@@ -93,7 +93,7 @@ impl Broker {
             // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
             live.begins();
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
-            if std::mem::take(&mut is_first) && self.is_let_go(session, call, live).await {
+            if std::mem::take(&mut is_first) && self.is_let_go(session, &road, call, live).await {
                 return None;
             }
             // What a read brought is written with what comes next: it is made again for whoever asks again.
@@ -112,7 +112,7 @@ impl Broker {
                     drop(own);
                     drop(road.upstream.take_reply(&call.call_id));
                     live.state.send_replace(State::Held(question.clone()));
-                    if !self.answered(session, call, &question, live).await {
+                    if !self.answered(session, &road, call, &question, live).await {
                         return None;
                     }
                     live.state.send_replace(State::UnderWay);
@@ -159,8 +159,9 @@ impl Broker {
         self.road(session, &road.upstream).await.map(Arc::new)
     }
 
-    /// Lets a call go for which nobody waits. Nobody joins between this look and its end.
-    async fn is_let_go(&self, session: &InUse, call: &CallRecord, live: &LiveCall) -> bool {
+    /// Lets a call go for which nobody waits. Nobody joins between this look and its end; whose line was cut may have one again at any moment,
+    /// and is told that it was let go of.
+    async fn is_let_go(&self, session: &InUse, road: &Road, call: &CallRecord, live: &LiveCall) -> bool {
         if live.is_awaited() {
             return false;
         }
@@ -171,19 +172,29 @@ impl Broker {
             // Whoever asks for it next finds it among those under way, or written.
             session.flush().await;
             self.live().remove(&call.call_id);
+            road.upstream.drop_given(&call.call_id);
+            drop(road.upstream.take_reply(&call.call_id));
+            live.state.send_replace(State::LetGo);
         }
         is_left
     }
 
     /// Waits until a question is answered. `false` when nobody waits for it any more: then the call is let go, and whoever asks next takes it up.
-    async fn answered(&self, session: &InUse, call: &CallRecord, question: &QuestionRecord, live: &LiveCall) -> bool {
+    async fn answered(
+        &self,
+        session: &InUse,
+        road: &Road,
+        call: &CallRecord,
+        question: &QuestionRecord,
+        live: &LiveCall,
+    ) -> bool {
         loop {
             let left = live.somebody_leaves();
             let stored = session.outbox.question(&question.question_id).await;
             if stored.is_ok_and(|stored| stored.status != QuestionStatus::Open) {
                 return true;
             }
-            if self.is_let_go(session, call, live).await {
+            if self.is_let_go(session, road, call, live).await {
                 return false;
             }
             tokio::select! {

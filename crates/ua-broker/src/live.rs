@@ -30,6 +30,8 @@ pub(crate) enum State {
     Held(Box<QuestionRecord>),
     /// Its tool asks for something.
     Asks(Arc<Ask>),
+    /// Nobody waited for it, and it was not begun: whoever has a line for its answer again takes it up.
+    LetGo,
     /// It is over.
     Over(Arc<Ended>),
 }
@@ -199,7 +201,7 @@ impl LiveCall {
     pub(crate) fn question(&self) -> Option<QuestionId> {
         match &*self.state.borrow() {
             State::Held(question) => Some(question.question_id.clone()),
-            State::UnderWay | State::Asks(_) | State::Over(_) => None,
+            State::UnderWay | State::Asks(_) | State::LetGo | State::Over(_) => None,
         }
     }
 
@@ -273,6 +275,11 @@ impl Waiting {
     /// What is waited for.
     pub(crate) fn call(&self) -> &Arc<LiveCall> {
         &self.call
+    }
+
+    /// Whether there is a line on which to answer.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens
     }
 
     /// Counts as somebody who waits as long as there is a line on which to answer.

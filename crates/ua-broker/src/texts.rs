@@ -23,6 +23,8 @@ pub(crate) enum Told {
     Running { since: Timestamp, is_sent: bool },
     /// It waits for its turn behind a call of this tool.
     Queued { since: Timestamp, behind: Option<String> },
+    /// It was let go of before it was sent, since nobody waited for it.
+    LetGo { since: Timestamp },
     /// A person decides first.
     Held { question: QuestionId, kind: QuestionKind },
     /// A person decides first, since the same was asked for before in this session, and failed.
@@ -56,7 +58,7 @@ impl Told {
             Self::Unknown { .. } | Self::Unstored { .. } => "unknown",
             Self::Unrecorded { .. } => "unrecorded",
             Self::ReadLost { .. } => "read_lost",
-            Self::Queued { .. } => "queued",
+            Self::Queued { .. } | Self::LetGo { .. } => "queued",
             Self::Refused { .. } => "refused",
             Self::Running { .. } => "running",
             Self::Held { kind: QuestionKind::NearDuplicate, .. } | Self::HeldAgain { .. } => "rival",
@@ -117,6 +119,10 @@ impl Told {
                      again to wait; do not reword it. Reads do not wait."
                 )
             }
+            Self::LetGo { since } => format!(
+                "Not sent yet: it was asked for at {since}, and nobody waited for it when it could have been sent. Make the same call again to \
+                 have it sent, or to read what it waits for; do not reword it."
+            ),
             Self::Held { question, kind: QuestionKind::NearDuplicate } => format!(
                 "Not sent. Another call may have had this effect already, in other words or in another session. A person decides: \
                  `{ua} answer {question}`. Continue with other work; the same call again returns this, or the result."

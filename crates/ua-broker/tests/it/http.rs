@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 use ua_core::CallStatus;
+use ua_store::Choice;
 
 use crate::eras::signed;
 use crate::world::{GatewayWorld, kill, mail, notice, text, told, until};
@@ -248,6 +249,87 @@ fn a_stream_that_broke_is_taken_up_again() {
     assert_eq!(again.messages, said.messages);
     // It is no event, and there is such a session all the same.
     assert_eq!(client.send("GET", &[("Last-Event-ID", "nonsense")], "").status, 400);
+}
+
+/// How a client comes for its answer after its stream broke.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ComesBy {
+    /// It takes the stream up again.
+    Stream,
+    /// It posts the very request again.
+    SameRequest,
+    /// It asks for the same under another id.
+    AnotherId,
+}
+
+impl ComesBy {
+    const ALL: [Self; 3] = [Self::Stream, Self::SameRequest, Self::AnotherId];
+
+    fn comes(self, client: &HttpClient, event: &str, tool: &str, arguments: &Value) -> TcpStream {
+        match self {
+            Self::Stream => client.write("GET", &[("Last-Event-ID", event)], ""),
+            Self::SameRequest => client.write("POST", &[], &silent(&json!("b"), tool, arguments)),
+            Self::AnotherId => client.write("POST", &[], &silent(&json!("c"), tool, arguments)),
+        }
+    }
+}
+
+/// G13: a call that waits for a person, and for which nobody waits, is let go of. Whoever comes for its answer then has it taken up, whichever way
+/// they come, and a person's word counts for it.
+#[test]
+fn a_held_call_that_was_let_go_of_is_taken_up_with_its_stream() {
+    for by in ComesBy::ALL {
+        for is_answered_before in [false, true] {
+            let what = format!("{by:?}, answered before: {is_answered_before}");
+            let mut world = GatewayWorld::new();
+            world.hold_millis = 60_000;
+            let client = HttpClient::new(&world, "codex").greet();
+            let wire = json!({"amount": 9});
+            let cut = client.write("POST", &[], &silent(&json!("b"), "wire_money", &wire));
+            let event = first_event(&cut);
+            let question = until("a question", || world.questions().pop());
+            drop(cut);
+            world.until_calls(0);
+            assert!(world.effects().is_empty(), "{what}");
+            if is_answered_before {
+                world.answer(&question, Choice::Execute);
+            }
+            let waiting = by.comes(&client, &event, "wire_money", &wire);
+            if !is_answered_before {
+                world.until_askers(1);
+                world.answer(&question, Choice::Execute);
+            }
+            let said = read(waiting);
+            assert_eq!((text(said.result()).as_str(), world.effects().len()), ("done, 1 so far", 1), "{what}");
+            assert!(world.questions().is_empty(), "{what}");
+            world.check();
+        }
+    }
+}
+
+/// The same of a call whose turn came when nobody waited: it is not begun, and nobody is told that it is being sent.
+#[test]
+fn a_call_whose_turn_came_with_nobody_there_is_taken_up_with_its_stream() {
+    for by in ComesBy::ALL {
+        let world = GatewayWorld::new();
+        let client = HttpClient::new(&world, "codex").greet();
+        world.behave("hold");
+        let line = |text: &str| json!({"text": text});
+        let first = client.write("POST", &[], &silent(&json!("a"), "append_line", &line("a")));
+        world.until_effects(1);
+        let cut = client.write("POST", &[], &silent(&json!("b"), "append_line", &line("b")));
+        let event = first_event(&cut);
+        world.until_askers(2);
+        drop(cut);
+        world.until_askers(1);
+        world.let_go();
+        assert_eq!(text(read(first).result()), "done, 1 so far", "{by:?}");
+        world.until_calls(0);
+        assert_eq!(world.effects().len(), 1, "{by:?}");
+        let said = read(by.comes(&client, &event, "append_line", &line("b")));
+        assert_eq!((text(said.result()).as_str(), world.effects().len()), ("done, 2 so far", 2), "{by:?}");
+        world.check();
+    }
 }
 
 /// How a broker ends.
