@@ -250,7 +250,7 @@ fn the_commands_of_workers_run() {
     let Some(server) = Cluster::start("-c fsync=on") else { return };
     server.create("ua", "");
     let url = format!("'{}'", server.url("ua", SERVER));
-    run_with("docs/guide/workers.md", "postgres://ua@db.example/ua", &url);
+    run_with("docs/guide/workers.md", "postgres://ua:PASSWORD@db.example/ua", &url);
 }
 
 #[test]

@@ -241,4 +241,13 @@ fn the_schema_is_made_by_a_job_and_workers_are_scaled_by_their_queue() {
         "{query}"
     );
     assert!(schema.contains("run_after         text COLLATE"), "{query}");
+    // A pod that holds a run which has not ended is kept: that is read from the end of its place, where the pod's name is.
+    let of_pod = format!(
+        "{} * coalesce(max(1 + substring(place_shown FROM ' on {}-([0-9]+)$')::int), 0)",
+        worker.concurrency,
+        text(workers, "metadata/name")
+    );
+    assert!(query.contains(&of_pod), "{query}");
+    assert!(query.contains("FROM ua.lineage_places JOIN ua.runs USING (root_run_id)"), "{query}");
+    assert!(schema.contains("CREATE TABLE lineage_places") && schema.contains("place_shown text"), "{query}");
 }
