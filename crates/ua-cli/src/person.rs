@@ -143,6 +143,14 @@ pub(crate) fn is_below_a_shim() -> bool {
     system::is_below_a_shim() == Ok(true)
 }
 
+/// What holds a lock: that of a run has the run's id, and that of a worker its name, which may look like an id.
+fn held_unseen(holder: &ua_core::RunId) -> String {
+    if holder.as_str().starts_with("worker_") {
+        return format!("worker {holder} is a process that cannot be seen from here");
+    }
+    format!("run {holder} is driven, or a worker of that name is at work, by a process that cannot be seen from here")
+}
+
 fn place(host: &Host) -> Place {
     let here = match system::is_below_a_shim().and_then(|is_below| Ok((is_below, system::standpoint()?))) {
         Ok((true, _)) => return Place::Below,
@@ -157,7 +165,7 @@ fn place(host: &Host) -> Place {
         match RunLock::held_by_nobody_seen(&host.home().locks()) {
             Ok(None) => {}
             Ok(Some(run)) => {
-                return Place::Unclear(format!("run {run} is driven by a process that cannot be seen from here"));
+                return Place::Unclear(held_unseen(&run));
             }
             Err(error) => return Place::Unclear(crate::error::chain(&error)),
         }
@@ -363,6 +371,13 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+
+    #[test]
+    fn what_may_be_a_worker_is_not_simply_called_a_run() {
+        let said = |holder: &str| held_unseen(&ua_core::RunId::parse(holder).unwrap());
+        assert!(said("worker_019").starts_with("worker worker_019 is"));
+        assert!(said("ua-worker-0").contains("or a worker of that name is at work"));
+    }
 
     #[test]
     fn where_processes_are_hidden_the_mark_decides() {

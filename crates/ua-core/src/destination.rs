@@ -59,8 +59,8 @@ impl Destination {
         }
         let changes = self.changes(now);
         if changes.iter().any(|name| name == SECRET) {
-            return "whether it sends to the same place as the same account cannot be compared: `destinations.key` is not the same one \
-                    any more"
+            return "whether it sends to the same place as the same account cannot be compared: another machine or another root sent it, \
+                    or `locks/destinations.key` of this one was lost"
                 .to_owned();
         }
         format!("changed: {}", changes.join(", "))
@@ -140,7 +140,8 @@ mod tests {
     fn under_another_secret_nothing_is_said_to_have_changed() {
         let made = |key: &str| DestinationKey::new(key).destination(&parts(&[("its program", "mail")]));
         assert_eq!(made("k").changes(Some(&made("l"))), ["secret"]);
-        assert!(made("k").changes_in_words(Some(&made("l"))).contains("cannot be compared"));
+        let said = made("k").changes_in_words(Some(&made("l")));
+        assert!(said.contains("cannot be compared: another machine or another root sent it"), "{said}");
         assert!(made("k").changes_in_words(None).contains("not known"));
     }
 

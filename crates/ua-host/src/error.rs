@@ -191,6 +191,15 @@ impl HostError {
                 "nothing new was sent after this; free space on that disk (`ua runs delete RUN` and `ua db prune` need a little themselves), then \
                  give the command again; `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
             ),
+            StoreError::Unavailable { .. } if message.contains("password missing") => Self::storage(message).hint(
+                "write the password into the database URL, postgres://USER:PASSWORD@HOST/DATABASE, in UA_DATABASE_URL or `database_url` of \
+                 config.toml, percent-encoded (`@` is %40); PGPASSWORD and ~/.pgpass are not read; nothing was sent",
+            ),
+            StoreError::Unavailable { .. } if message.contains("invalid peer certificate") => Self::storage(message).hint(
+                "name the server in the database URL as its certificate does, and add `?sslrootcert=FILE` with the certificate of its \
+                 authority, or with its own if it is self-signed and no authority's, as Debian makes it; on loopback or a network that you \
+                 trust `?sslmode=disable` does without; nothing new was sent after this",
+            ),
             StoreError::Unavailable { .. } if is_look(doing) => {
                 Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
             }
@@ -312,5 +321,38 @@ impl From<ua_runner::WorkspaceError> for HostError {
         } else {
             "check that the folder exists, is writable and the disk is not full"
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_store::Retry;
+
+    use super::*;
+
+    /// What is said to do about a server that cannot be reached for the reason `why`.
+    fn hint(why: &str) -> String {
+        let error = StoreError::Unavailable {
+            why: "the connection to PostgreSQL failed".to_owned(),
+            source: Some(Box::new(std::io::Error::other(why.to_owned()))),
+            retry: Retry::Later,
+        };
+        format!("{:?}", HostError::store("open the runtime database", &error))
+    }
+
+    #[test]
+    fn a_server_that_is_not_reached_for_its_password_or_its_certificate_has_the_way_out() {
+        let said = hint("invalid configuration: password missing");
+        for word in ["USER:PASSWORD@HOST", "percent-encoded", "PGPASSWORD", "~/.pgpass"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+        for why in ["UnknownIssuer", "BadSignature", "Other(OtherError(CaUsedAsEndEntity))"] {
+            let said = hint(&format!("error performing TLS handshake: invalid peer certificate: {why}"));
+            for word in ["sslrootcert=FILE", "sslmode=disable", "as its certificate does"] {
+                assert!(said.contains(word), "{word}: {said}");
+            }
+        }
+        let said = hint("error connecting to server: Connection refused");
+        assert!(said.contains("make the database usable") && !said.contains("sslmode"), "{said}");
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct State {
     /// Until when it counts as alive, by its own clock.
     pub(super) lease_until: Timestamp,
     pub(super) is_draining: bool,
+    /// Its last look at the database failed, so it cannot take runs.
+    pub(super) is_cut_off: bool,
     pub(super) slots: u32,
     pub(super) running: usize,
     pub(super) claimed: u64,
@@ -53,6 +55,7 @@ impl Health {
             turned_at: env.now(),
             lease_until: env.now(),
             is_draining: false,
+            is_cut_off: false,
             slots,
             running: 0,
             claimed: 0,
@@ -117,6 +120,7 @@ impl Health {
         match path {
             "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop is hung")),
             "/readyz" if state.is_draining => judged(Some("draining")),
+            "/readyz" if state.is_cut_off => judged(Some("the database does not answer; no run is taken")),
             "/readyz" => {
                 judged((state.lease_until <= now).then_some("the database does not accept the worker's renewals"))
             }
@@ -171,6 +175,11 @@ mod tests {
         let status = |path: &str| health.page(path).0.split(' ').next().unwrap_or("").to_owned();
         assert_eq!((status("/healthz"), status("/readyz")), ("200".to_owned(), "503".to_owned()));
         health.state().lease_until = env.now().plus(Duration::from_secs(30));
+        assert_eq!(status("/readyz"), "200");
+        // At once, and not when the lease ends.
+        health.state().is_cut_off = true;
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().is_cut_off = false;
         assert_eq!(status("/readyz"), "200");
         health.state().is_draining = true;
         assert_eq!((status("/readyz"), status("/other")), ("503".to_owned(), "404".to_owned()));

@@ -275,6 +275,7 @@ impl Worker {
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed_at).await;
+            self.health.state().is_cut_off = turn.is_err();
             match turn {
                 Ok(()) if !is_reachable => {
                     is_reachable = true;
