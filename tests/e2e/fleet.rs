@@ -224,6 +224,37 @@ fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
     });
 }
 
+/// Who only submits has no key of a model; the worker does, and is the one that looks for it.
+#[test]
+fn a_job_is_submitted_and_scheduled_without_the_key_that_its_worker_needs() {
+    let env = env();
+    for provider in ["anthropic", "openai"] {
+        let fields = json!({"model": {"provider": provider, "name": "m"}, "tools": {"builtin": false}});
+        let job = env.named_job(provider, &fields, &json!([]));
+        let submitted = env.run(&["submit", &job, "--run-id", provider]).code(0);
+        submitted.says(&["the worker that takes the run needs what is not here", provider, "queued in default"]);
+        env.run(&["schedule", "add", "daily", &job, "--cron", "@daily"]).code(0).says(&["needs what is not here"]);
+        env.run(&["worker", "--until-empty"]).code(75).says(&["no API key", provider]);
+    }
+    // What is the job's own fault is found before it is queued.
+    let seeded = json!({"model": {"provider": "anthropic", "name": "m", "seed": 7}, "tools": {"builtin": false}});
+    let job = env.named_job("seeded", &seeded, &json!([]));
+    env.run(&["submit", &job]).refused(2, &["takes no seed"]);
+}
+
+/// A queue is made by naming it, so a misspelt one is told by the one whose name is near, also where a schedule names it.
+#[test]
+fn a_schedule_with_a_misspelt_queue_is_told_the_name_that_was_meant() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    let add = ["schedule", "add", "daily", &job, "--cron", "@daily"];
+    let meant = ["the queue `defualt`", "did you mean `default`?"];
+    env.run(&[&add[..], &["--queue", "defualt"]].concat()).code(0).says(&meant);
+    env.run(&["schedule", "run", "daily"]).code(0).says(&meant);
+    let fine = env.run(&[&add[..], &["--queue", "night"]].concat()).code(0);
+    assert!(!fine.stderr.contains("did you mean"), "{}", fine.stderr);
+}
+
 fn asked(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;
-use ua_sdk::prelude::{Model, Outcome, Runs, Step};
+use ua_sdk::prelude::{Call, Deserialize, Failure, JsonSchema, Model, Outcome, Runs, Step, tool};
 use ua_testkit::postgres::SERVER;
 
 use super::env;
@@ -95,7 +96,16 @@ fn a_run_on_a_server_is_driven_from_the_root_that_began_it() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &comment_job(&env), "--run-id", "r"]);
     let other = env.arg("other");
     env.run(&["runs", "list", "--root", &other]).code(0).shows(&["r"]);
-    env.run(&["resume", "r", "--root", &other]).refused(2, &["is driven in", "ua answer"]);
+    // What can be done from there is said with the ids that it takes.
+    let first = std::fs::read_to_string(env.root().join("locks/root_id")).unwrap();
+    let forget = format!("`ua workers forget {}", first.trim());
+    let refused = env.run(&["resume", "r", "--root", &other]).refused(2, &["is driven in", &forget]);
+    assert!(!refused.stderr.contains("ua answer"), "nothing is asked: {}", refused.stderr);
+    env.run(&["resume", "r"]).code(75);
+    let asked: Value = env.run(&["questions", "--json"]).code(0).json();
+    let answer = format!("`ua answer {}", asked[0]["question_id"].as_str().unwrap());
+    env.run(&["resume", "r", "--root", &other]).refused(2, &[&answer, &forget]);
+    env.run(&["job", &comment_job(&env), "--root", &other]).refused(75, &[&answer, &forget]);
     assert_eq!(env.comments().len(), 1);
     // Another run is another matter.
     env.run(&["job", &comment_job(&env), "--new", "--run-id", "s", "--root", &other]).code(0);
@@ -185,7 +195,6 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     drop(on_server);
 }
 
-/// The library face on a server: a step is run once and says its result again, from its own folder.
 /// The file that was moved is put back from a copy, or the copy of a root is what was moved: the other one may go on sending.
 #[test]
 fn a_run_on_a_server_is_not_driven_beside_a_file_that_has_it_too() {
@@ -216,6 +225,70 @@ fn a_run_on_a_server_is_not_driven_beside_a_file_that_has_it_too() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// What a program sends for one order.
+#[derive(Deserialize, JsonSchema)]
+struct Invoice {
+    order: String,
+}
+
+/// A program's runs: stopped behind their first turn, in which an invoice was sent that nobody can have twice.
+fn invoices(sent: &Arc<AtomicUsize>) -> Step {
+    let sent = sent.clone();
+    let send = tool("send_invoice", "Sends an invoice.", async move |_call: Call, invoice: Invoice| {
+        sent.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(json!({"sent": invoice.order}))
+    });
+    let use_of = |order: &str| json!({"tools": [{"name": "mcp__program__send_invoice", "input": {"order": order}}]});
+    let turns = json!({"turns": [use_of("A-1"), use_of("A-2"), {"text": "Sent."}]});
+    let model = Model::scripted(&turns.to_string()).unwrap();
+    Step::new("invoices").model(model).tool(send.external("invoice.send")).input("Send the invoices.").max_turns(1)
+}
+
+/// The library face on a server knows a copied folder, and a file that has the run as well, as `ua` does.
+#[test]
+fn a_program_does_not_drive_its_run_on_a_server_from_two_copies() {
+    let Some((server, direct)) = on_server("library_copies", false) else { return };
+    server.run(&["db", "migrate"]).code(0);
+    let env = server.with_env("UA_DATABASE_URL", "");
+    let (first, second) = (env.path("first"), env.path("second"));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sent);
+    let on_the_server = |folder: &std::path::Path| {
+        let (url, folder, step) = (direct.clone(), folder.to_path_buf(), step.clone());
+        blocking(async move { Runs::on_server(&url, folder).await.unwrap().run(&step, "november").await })
+    };
+    let refused = |folder: &std::path::Path, named: &str| {
+        let said = on_the_server(folder).unwrap_err().to_string();
+        for told in ["two copies of one database", "nothing was sent", named] {
+            assert!(said.contains(told), "{told}: {said}");
+        }
+        assert_eq!(sent.load(Ordering::SeqCst), 1);
+    };
+    // In a file first, of which there is a copy when it moves.
+    let (folder, of_file) = (first.clone(), step.clone());
+    let stopped = blocking(async move {
+        let runs = Runs::open(folder).unwrap();
+        let stopped = runs.run(&of_file, "november").await.unwrap();
+        runs.set_budget("november", "max_turns", 5).await.unwrap();
+        stopped
+    });
+    assert!(matches!(stopped, Outcome::Stopped { .. }), "{stopped:?}");
+    let (root, copy) = (first.display().to_string(), env.arg("copy.db"));
+    env.run(&["db", "backup", &copy, "--root", &root]).code(0);
+    env.run(&["db", "copy", "--root", &root, "--database-url", &direct]).code(0);
+    std::fs::copy(&copy, first.join("runtime_state.db")).unwrap();
+    refused(&first, "first/runtime_state.db");
+    std::fs::remove_file(first.join("runtime_state.db")).unwrap();
+    // From a copy of the folder.
+    let copied = std::process::Command::new("cp").arg("-a").args([&first, &second]).status().unwrap();
+    assert!(copied.success());
+    refused(&second, "second");
+    let finished = on_the_server(&first).unwrap();
+    assert!(matches!(finished, Outcome::Complete { .. }), "{finished:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+}
+
+/// The library face on a server: a step is run once and says its result again, from its own folder.
 #[test]
 fn a_step_of_a_program_is_kept_on_a_server() {
     let Some((env, direct)) = on_server("library", false) else { return };

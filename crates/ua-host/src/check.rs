@@ -102,7 +102,7 @@ pub async fn check(
                 | RunStatus::Running
                 | RunStatus::Succeeded
                 | RunStatus::Failed
-                | RunStatus::Cancelled => Standing::Elsewhere(place.clone()),
+                | RunStatus::Cancelled => Standing::Elsewhere(place.place.shown.clone()),
             }),
             Fate::Named(_)
             | Fate::Start { .. }

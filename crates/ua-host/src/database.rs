@@ -21,10 +21,19 @@ use crate::error::HostError;
 pub enum Whereabouts {
     /// Where this process is.
     Here,
-    /// In another folder, or on another machine; for people.
-    Elsewhere(String),
+    /// In another folder, or on another machine.
+    Elsewhere(OtherPlace),
     /// It was never driven, or a person said that the machine that drove it is gone.
     Nowhere,
+}
+
+/// A folder of workspaces that is not this one, on whatever machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherPlace {
+    /// Its id, which `ua workers forget` takes.
+    pub id: String,
+    /// Where it is, for people.
+    pub shown: String,
 }
 
 /// The runtime database, open.
@@ -98,7 +107,7 @@ impl Database {
                 let mut known = store.whereabouts(runs).await?;
                 let found = runs.iter().map(|run| match known.remove(run.as_str()) {
                     Some(None) => Whereabouts::Here,
-                    Some(Some(shown)) => Whereabouts::Elsewhere(shown),
+                    Some(Some(place)) => Whereabouts::Elsewhere(OtherPlace { id: place.id, shown: place.shown }),
                     None => Whereabouts::Nowhere,
                 });
                 Ok(found.collect())
@@ -106,13 +115,13 @@ impl Database {
         }
     }
 
-    /// The place that drives a run, for people, if it is another one: what locks say here says nothing about it.
+    /// The place that drives a run, if it is another one: what locks say here says nothing about it.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub async fn elsewhere(&self, run: &RunId) -> Result<Option<String>, HostError> {
+    pub async fn elsewhere(&self, run: &RunId) -> Result<Option<OtherPlace>, HostError> {
         match self.whereabouts(&[run]).await.map_err(|e| HostError::store("look where the run is driven", &e))?.pop() {
-            Some(Whereabouts::Elsewhere(shown)) => Ok(Some(shown)),
+            Some(Whereabouts::Elsewhere(place)) => Ok(Some(place)),
             Some(Whereabouts::Here | Whereabouts::Nowhere) | None => Ok(None),
         }
     }

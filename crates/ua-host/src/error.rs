@@ -200,6 +200,13 @@ impl HostError {
                  authority, or with its own if it is self-signed and no authority's, as Debian makes it; on loopback or a network that you \
                  trust `?sslmode=disable` does without; nothing new was sent after this",
             ),
+            StoreError::Unavailable { .. } if message.contains(": GRANT ") => Self::storage(message)
+                .hint("let whoever owns it give these commands, then give this one again; nothing new was sent after this"),
+            StoreError::Unavailable { .. } if message.contains("this user may not do that in the database") => {
+                Self::storage(message).hint(
+                    "`ua db check` says which right is missing and the command that grants it; nothing new was sent after this",
+                )
+            }
             StoreError::Unavailable { .. } if is_look(doing) => {
                 Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
             }
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_reached_for_its_password_or_its_certificate_has_the_way_out() {
+    fn a_server_that_is_not_reached_for_a_password_a_certificate_or_a_right_has_the_way_out() {
         let said = hint("invalid configuration: password missing");
         for word in ["USER:PASSWORD@HOST", "percent-encoded", "PGPASSWORD", "~/.pgpass"] {
             assert!(said.contains(word), "{word}: {said}");
@@ -352,6 +359,11 @@ mod tests {
                 assert!(said.contains(word), "{word}: {said}");
             }
         }
+        let said =
+            hint("the role r may not use the schema ua; as the owner of the schema: GRANT USAGE ON SCHEMA ua TO r;");
+        assert!(said.contains("let whoever owns it give these commands"), "{said}");
+        let said = hint("this user may not do that in the database: permission denied for table runs");
+        assert!(said.contains("`ua db check` says which right is missing"), "{said}");
         let said = hint("error connecting to server: Connection refused");
         assert!(said.contains("make the database usable") && !said.contains("sslmode"), "{said}");
     }

@@ -22,6 +22,7 @@ pub(crate) use self::unfinished::{Foretold, refusal};
 use self::unfinished::{LOOKED_AT, ended_in_doubt, unfinished};
 use crate::alert::Alerts;
 use crate::consent;
+use crate::elsewhere::Elsewhere;
 use crate::error::{HostError, Kind};
 use crate::home;
 use crate::host::Host;
@@ -161,9 +162,8 @@ pub(crate) enum Fate {
     Left(RunRecord),
     /// A run of it is being driven by a process: nothing is started beside it.
     AtWork(RunRecord),
-    /// A run of it was begun at another place of the same database, and has not ended: nobody can tell here whether it is being driven. Where,
-    /// for people.
-    Elsewhere(RunRecord, String),
+    /// A run of it was begun at another place of the same database, and has not ended: nobody can tell here whether it is being driven.
+    Elsewhere(RunRecord, Elsewhere),
     /// A run of it is in the queue: a worker drives it, or will.
     Queued(RunRecord, Box<QueueEntry>),
     /// Its key is that of a run that has not succeeded.
@@ -368,7 +368,13 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     if request.configured.is_none() {
         consent::ask_about(host, people, &launch, &spec).await?;
         consent::tell_untrusted_policies(host, people, &launch);
-        launch.check(host, &spec)?;
+        if request.for_queue {
+            if let Some(lacking) = launch.check_for_queue(host, &spec)? {
+                people.tell(&format!("the worker that takes the run needs what is not here: {}", lacking.message()));
+            }
+        } else {
+            launch.check(host, &spec)?;
+        }
         mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
     }
     refuse_secrets(host, &spec)?;

@@ -356,6 +356,25 @@ impl Launch {
 
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+        self.check_model(host, spec)?;
+        self.check_rest(host, spec)
+    }
+
+    /// The same for a run that a worker drives: the model is asked from there, with the key that is there. What a worker here would lack for that
+    /// is returned.
+    pub fn check_for_queue(&self, host: &Host, spec: &RunSpec) -> Result<Option<HostError>, HostError> {
+        let lacking = providers::lacking(host.settings(), &self.provider);
+        if lacking.is_none() {
+            self.check_model(host, spec)?;
+        } else {
+            check_extras(&providers::extras_of(spec)?, &self.provider)?;
+            check_seed(spec, providers::takes_seed(&self.provider), &self.provider)?;
+        }
+        self.check_rest(host, spec)?;
+        Ok(lacking)
+    }
+
+    fn check_model(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
         let settings = host.settings();
         let extras = providers::extras_of(spec)?;
         check_extras(&extras, &self.provider)?;
@@ -367,6 +386,11 @@ impl Launch {
             let provider = self.provider(settings, host.env(), &Redactor::default(), &Places::default(), &extras)?;
             check_seed(spec, provider.takes_seed(), &self.provider)?;
         }
+        Ok(())
+    }
+
+    fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+        let settings = host.settings();
         if let Some(schema) = &spec.output_schema {
             OutputSchema::new(schema)
                 .map_err(|why| HostError::usage(format!("`output_schema` {why}")).hint("nothing was started"))?;

@@ -26,6 +26,7 @@ mod consent;
 pub mod corrections;
 pub mod credentials;
 mod database;
+mod elsewhere;
 pub mod env;
 mod error;
 pub mod escape;
@@ -72,7 +73,8 @@ pub mod trust;
 pub mod unknown_tools;
 
 pub use alert::check_alerts;
-pub use database::{Database, Whereabouts};
+pub use database::{Database, OtherPlace, Whereabouts};
+pub use elsewhere::Elsewhere;
 pub use env::Process;
 pub use error::{HostError, Kind, chain};
 pub use forgotten::ANSWERS_AGAIN;

@@ -94,6 +94,19 @@ fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, Hos
     })
 }
 
+/// What is not here of what a provider needs besides the job: its key, or its program. Nothing for one that needs neither.
+pub(crate) fn lacking(settings: &Settings, provider: &str) -> Option<HostError> {
+    if provider == ua_claude_code::NAME {
+        return crate::claude_code::check(settings).err();
+    }
+    needed_key(settings, provider).err()
+}
+
+/// Whether a provider that [needs a key](key_names) takes a seed, as it says itself once it is made.
+pub(crate) fn takes_seed(provider: &str) -> bool {
+    provider == "openai-chat"
+}
+
 /// What the job asks of its model besides.
 pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
     let model = &spec.model;

@@ -2,9 +2,13 @@
 //!
 //! Durable runner, current state, "Job start" and "Job end". The page is made of the database alone, under a lock of its own: who has
 //! the lock sees what everybody wrote who had it before, so runs that start or end side by side never write each other out.
+//!
+//! Whoever wants the page leaves a mark first. One page is enough for all marks that were left before its writer looked at the database, and
+//! whoever has written looks for a mark once more after the lock is free. So nobody has to wait for long where many runs end at once, and the
+//! page is current when the last of them has.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -24,23 +28,69 @@ use crate::standing::standings;
 /// How many runs are looked at; the page names fewer.
 const LOOKED_AT: u32 = 200;
 
-/// How long one waits for another process that writes the page: this many times [`PAUSE`].
+/// How long one waits for another process that writes the page: this many times [`PAUSE`]. After that the page is left to that process.
 const PATIENCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Writes the page anew. It only repeats what is stored, so a failure is noted and changes nothing.
+/// There is something that the page does not say yet.
+const WANTED: &str = "restart.wanted";
+/// A page is being written that says it; left behind when that failed, or its process was killed.
+const BEGUN: &str = "restart.begun";
+/// One writes so many pages for others behind one's own; whoever wants one after that is there to write it.
+const PAGES: u32 = 10;
+
+/// Writes the page anew, or leaves that to the process that is writing it. It only repeats what is stored, so a failure is noted and changes
+/// nothing.
 pub async fn write(home: &Home, store: &Database) {
-    if let Err(error) = try_write(home, store).await {
+    let written = match locks(home) {
+        Ok(locks) => in_turn(&locks, || try_write(home, store)).await,
+        Err(error) => Err(failed("cannot open the folder of locks")(error)),
+    };
+    if let Err(error) = written {
         tracing::warn!(%error, "RESTART.md was not written");
     }
 }
 
+fn failed(doing: &'static str) -> impl Fn(io::Error) -> HostError {
+    move |error| HostError::storage(format!("{doing}: {error}"))
+}
+
+fn locks(home: &Home) -> io::Result<Folder> {
+    Folder::make_itself(&home.locks())
+}
+
+/// Has `page` written by one process at a time, for all that want it.
+async fn in_turn<Page, Written>(locks: &Folder, page: Page) -> Result<(), HostError>
+where
+    Page: Fn() -> Written,
+    Written: Future<Output = Result<(), HostError>>,
+{
+    let lock = locks.open_or_make("restart.lock").map_err(failed("cannot open its lock"))?;
+    drop(locks.open_or_make(WANTED).map_err(failed("cannot leave a mark"))?);
+    let is_marked = |name| locks.kind(name).map(|kind| kind.is_some()).map_err(failed("cannot look for a mark"));
+    if !take(&lock).await? {
+        tracing::debug!("RESTART.md is left to the process that is writing it");
+        return Ok(());
+    }
+    for _ in 0..PAGES {
+        if is_marked(WANTED)? {
+            locks.rename(WANTED, BEGUN).map_err(failed("cannot take its mark"))?;
+        }
+        // Without a mark another one wrote it after this one's was left.
+        if is_marked(BEGUN)? {
+            page().await?;
+            locks.remove(BEGUN).map_err(failed("cannot remove its mark"))?;
+        }
+        lock.unlock().map_err(failed("cannot unlock it"))?;
+        // Behind the lock: whoever found it taken and gave up had left a mark before.
+        if !is_marked(WANTED)? || !is_taken(&lock)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
-    let fail = |doing: &'static str| move |error: io::Error| HostError::storage(format!("{doing}: {error}"));
-    fs::create_dir_all(home.locks()).map_err(fail("cannot make the folder of locks"))?;
-    let opened = Folder::open_itself(&home.locks()).and_then(|locks| locks.open_or_make("restart.lock"));
-    let lock = opened.map_err(fail("cannot open its lock"))?;
-    take(&lock).await?;
     let mut runs = store.runs(LOOKED_AT).await.map_err(|e| HostError::store("list the runs", &e))?;
     let has_more = runs.len() >= LOOKED_AT as usize;
     // A sub-agent goes on with its job, and a run of another machine there.
@@ -68,20 +118,28 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         },
     );
     let written = Folder::open(home.root()).and_then(|root| root.replace("RESTART.md", text.as_bytes()));
-    written.map_err(fail("cannot write it"))
+    written.map_err(failed("cannot write it"))
 }
 
-/// Waits for the lock, but not for ever: its holder may have been stopped by a signal.
-async fn take(lock: &File) -> Result<(), HostError> {
+/// Waits for the lock, but not for ever: its holder may have been stopped by a signal. Whether it was taken.
+async fn take(lock: &File) -> Result<bool, HostError> {
     let env = ua_core::system::env();
     for _ in 0..PATIENCE {
-        match lock.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => env.clock.sleep(PAUSE).await,
-            Err(TryLockError::Error(error)) => return Err(HostError::storage(format!("cannot lock it: {error}"))),
+        if is_taken(lock)? {
+            return Ok(true);
         }
+        env.clock.sleep(PAUSE).await;
     }
-    Err(HostError::storage("another process has been writing it for a second"))
+    Ok(false)
+}
+
+/// Takes the lock, if it is free.
+fn is_taken(lock: &File) -> Result<bool, HostError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(failed("cannot lock it")(error)),
+    }
 }
 
 fn files(run: &RunRecord) -> [String; 2] {
@@ -104,4 +162,85 @@ pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, Host
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
     let next = NextStep::of(&run);
     Ok(next.command().map_or_else(|| "start the program again that started it".to_owned(), |_| next.who()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// What is stored, what the page says of it, and how often it was written.
+    #[derive(Default)]
+    struct Scene {
+        stored: AtomicU32,
+        shown: AtomicU32,
+        pages: AtomicU32,
+    }
+
+    impl Scene {
+        async fn page(&self, takes: Duration) -> Result<(), HostError> {
+            let seen = self.stored.load(Ordering::SeqCst);
+            ua_core::system::env().clock.sleep(takes).await;
+            self.shown.store(seen, Ordering::SeqCst);
+            self.pages.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn where_many_runs_end_at_once_nobody_fails_and_the_last_page_is_current() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Folder::open(folder.path()).unwrap();
+        let scene = Arc::new(Scene::default());
+        // Six one after the other would take longer than anybody waits.
+        let takes = PAUSE * PATIENCE * 3 / 10;
+        let ends = (0..6).map(|_| {
+            let (locks, scene) = (locks.clone(), scene.clone());
+            tokio::spawn(async move {
+                scene.stored.fetch_add(1, Ordering::SeqCst);
+                in_turn(&locks, || scene.page(takes)).await
+            })
+        });
+        for end in ends.collect::<Vec<_>>() {
+            end.await.unwrap().unwrap();
+        }
+        assert_eq!(scene.shown.load(Ordering::SeqCst), 6);
+        assert!(scene.pages.load(Ordering::SeqCst) < 6, "one page is enough for several");
+        let left: Vec<_> = locks.entries().unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(left, ["restart.lock"]);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_nobody_waited_for_is_written_by_who_has_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Folder::open(folder.path()).unwrap();
+        let scene = Scene::default();
+        // While the first writes, another one gives up.
+        let first = in_turn(&locks, || async {
+            scene.page(Duration::ZERO).await?;
+            if scene.pages.load(Ordering::SeqCst) == 1 {
+                scene.stored.store(7, Ordering::SeqCst);
+                Box::pin(in_turn(&locks, || scene.page(Duration::ZERO))).await?;
+                assert_eq!(scene.pages.load(Ordering::SeqCst), 1, "it gave up");
+            }
+            Ok(())
+        });
+        first.await.unwrap();
+        assert_eq!((scene.shown.load(Ordering::SeqCst), scene.pages.load(Ordering::SeqCst)), (7, 2));
+    }
+
+    #[tokio::test]
+    async fn a_page_that_failed_is_written_by_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Folder::open(folder.path()).unwrap();
+        let fails = || async { Err(HostError::storage("the disk is full")) };
+        assert!(in_turn(&locks, fails).await.is_err());
+        assert!(locks.kind(BEGUN).unwrap().is_some(), "whoever waited for it must not take it for written");
+        let scene = Scene::default();
+        in_turn(&locks, || scene.page(Duration::ZERO)).await.unwrap();
+        assert_eq!(scene.pages.load(Ordering::SeqCst), 1);
+        assert!(locks.kind(BEGUN).unwrap().is_none());
+    }
 }

@@ -10,6 +10,7 @@ use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
 
 use crate::budgets::BudgetChange;
 use crate::consent;
+use crate::elsewhere::Elsewhere;
 use crate::error::HostError;
 use crate::home;
 use crate::host::Host;
@@ -67,17 +68,18 @@ pub async fn resume(
         return Err(gateway::refused(&run));
     }
     if run.lease_epoch > 0
-        && let Some(place) = store.elsewhere(&run.run_id).await?
+        && let Some(place) = Elsewhere::of(&store, &run.run_id).await?
     {
         return Err(HostError::usage(format!(
             "run {} is driven in {}, where its workspace and locks are",
             run.run_id,
-            crate::text::line(&place, 80)
+            place.shown()
         ))
-        .hint(
-            "resume it there; `ua answer` works from here, too; if that machine is gone for good, `ua workers forget` lets the run continue \
-             here; nothing was changed",
-        ));
+        .hint(format!(
+            "resume it there; {}{}; nothing was changed",
+            place.answers(&run.run_id),
+            place.if_gone("lets the run continue here")
+        )));
     }
     if run.lease_epoch > 0 && paths::is_missing(Path::new(&run.workspace_dir)) {
         return Err(HostError::storage(format!(

@@ -84,7 +84,7 @@ async fn elsewhere(store: &Database, runs: &[&RunId]) -> Result<BTreeMap<RunId, 
     }
     let found = store.whereabouts(runs).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
     let there = |(run, place): (&&RunId, Whereabouts)| match place {
-        Whereabouts::Elsewhere(shown) => Some(((*run).clone(), line(&shown, 40))),
+        Whereabouts::Elsewhere(place) => Some(((*run).clone(), line(&place.shown, 40))),
         Whereabouts::Here | Whereabouts::Nowhere => None,
     };
     Ok(runs.iter().zip(found).filter_map(there).collect())

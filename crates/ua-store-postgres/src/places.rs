@@ -60,18 +60,18 @@ impl PostgresStore {
         .await
     }
 
-    /// Where the lineages of runs are driven: here, or where else, for people. A run of a lineage that no place has is not named.
+    /// Where the lineages of runs are driven: here (`None`), or where else. A run of a lineage that no place has is not named.
     ///
     /// # Errors
     ///
     /// The database cannot be read.
-    pub async fn whereabouts(&self, runs: &[&RunId]) -> Result<HashMap<String, Option<String>>, StoreError> {
+    pub async fn whereabouts(&self, runs: &[&RunId]) -> Result<HashMap<String, Option<Place>>, StoreError> {
         let here = self.place().map(|place| place.id.clone()).unwrap_or_default();
         let runs: Vec<String> = runs.iter().map(|run| run.as_str().to_owned()).collect();
         self.read(move |db| {
             let found = db.rows(WHEREABOUTS, [Value::Texts(runs)], |row| {
-                let (run, place, shown): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                Ok((run, (place != here).then_some(shown)))
+                let place = Place { id: row.try_get(1)?, shown: row.try_get(2)? };
+                Ok((row.try_get::<_, String>(0)?, (place.id != here).then_some(place)))
             })?;
             Ok(found.into_iter().collect())
         })

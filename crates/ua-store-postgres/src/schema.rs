@@ -41,7 +41,9 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     let server = number(&client, "SELECT current_setting('server_version_num')::bigint").await?;
     check_server(server)?;
     client.batch_execute(&format!("SELECT pg_advisory_lock({LOCK}::bigint)")).await.map_err(sql_error)?;
-    client.batch_execute("CREATE SCHEMA IF NOT EXISTS ua; SET search_path = ua").await.map_err(sql_error)?;
+    if let Err(error) = client.batch_execute("CREATE SCHEMA IF NOT EXISTS ua; SET search_path = ua").await {
+        return Err(may_not_make(&client, error).await);
+    }
     let found = client.query_opt("SELECT max(version) FROM refinery_schema_history", &[]).await;
     let version = found.ok().flatten().and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten()).unwrap_or(0);
     if version > newest() {
@@ -99,24 +101,62 @@ fn check_server(version: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What lets a role use the schema, to be run by the schema's owner; `role` as SQL writes it.
+pub(crate) fn grants(role: &str) -> String {
+    format!(
+        "GRANT USAGE ON SCHEMA ua TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ua TO {role};"
+    )
+}
+
+/// Why the schema was not made.
+async fn may_not_make(client: &Client, error: tokio_postgres::Error) -> StoreError {
+    let sql = "SELECT quote_ident(current_user), quote_ident(current_database())";
+    let is_right = error.code() == Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
+    let names = if is_right { client.query_typed_one(sql, &[]).await.ok() } else { None };
+    let names = names.and_then(|row| Some((row.try_get::<_, String>(0).ok()?, row.try_get::<_, String>(1).ok()?)));
+    let Some((role, database)) = names else { return sql_error(error) };
+    let why = format!(
+        "the role {role} may not make the schema ua; as the owner of the database: GRANT CREATE ON DATABASE {database} TO {role};"
+    );
+    unavailable(why, error, Retry::Never)
+}
+
 fn too_new(version: i32) -> StoreError {
     refused(format!("the database has schema {version}, newer than this program's {}; use a newer program", newest()))
+}
+
+fn may_not_use(role: &str) -> StoreError {
+    refused(format!("the role {role} may not use the schema ua; as the owner of the schema: {}", grants(role)))
 }
 
 /// Refuses a database that this program does not know how to write.
 pub(crate) fn check(db: &Db) -> Result<(), DbError> {
     let facts = "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), \
-                 to_regclass('ua.refinery_schema_history') IS NOT NULL";
+                 coalesce(has_schema_privilege(to_regnamespace('ua')::oid, 'USAGE'), true), quote_ident(current_user)";
     let facts = db.row(facts, params![], |row| {
-        Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, bool>(2)?))
+        let may_look: bool = row.try_get(2)?;
+        Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, may_look, row.try_get::<_, String>(3)?))
     })?;
-    let Some((server, encoding, has_schema)) = facts else { return Err(refused("the server says nothing").into()) };
+    let Some((server, encoding, may_look, role)) = facts else {
+        return Err(refused("the server says nothing").into());
+    };
     check_server(server)?;
     if encoding != "UTF8" {
         return Err(refused(format!("the database is encoded as {encoding}; make one with encoding UTF8")).into());
     }
+    // Of a schema that it may not look into nothing is said but that.
+    if !may_look {
+        return Err(may_not_use(&role).into());
+    }
+    let there = "SELECT to_regclass('ua.refinery_schema_history') IS NOT NULL, \
+                 coalesce(has_table_privilege(to_regclass('ua.refinery_schema_history'), 'SELECT'), true)";
+    let there = db.row(there, params![], |row| Ok((row.try_get::<_, bool>(0)?, row.try_get::<_, bool>(1)?)))?;
+    let (has_schema, may_read) = there.unwrap_or_default();
     if !has_schema {
         return Err(refused("the database does not have this program's schema; `ua db migrate` creates it").into());
+    }
+    if !may_read {
+        return Err(may_not_use(&role).into());
     }
     let sql = "SELECT max(version) FROM ua.refinery_schema_history";
     let version = db.row(sql, params![], |row| Ok(row.try_get::<_, Option<i32>>(0)?))?.flatten().unwrap_or(0);

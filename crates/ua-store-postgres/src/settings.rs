@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::db::Db;
 use crate::error::DbError;
+use crate::schema;
 use crate::value::params;
 
 /// What a server says about itself.
@@ -21,7 +22,7 @@ pub(crate) struct Facts {
     standbys: Vec<(Option<String>, Option<String>)>,
     /// Tables of ours that this role may not write.
     unwritable: Vec<String>,
-    /// The role.
+    /// The role, as SQL writes it.
     role: String,
 }
 
@@ -59,7 +60,7 @@ impl Facts {
                    AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') \
                    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1";
         let unwritable = db.rows(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?;
-        let sql = "SELECT version(), current_user::text, pg_is_in_recovery()";
+        let sql = "SELECT version(), quote_ident(current_user), pg_is_in_recovery()";
         let about = db.row(sql, params![], |row| {
             Ok((row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, bool>(2)?))
         })?;
@@ -94,7 +95,10 @@ impl Facts {
         }
         if !self.unwritable.is_empty() {
             let (role, tables) = (&self.role, self.unwritable.join(", "));
-            findings.push(format!("the role {role} may not read and write {tables} of the schema ua"));
+            findings.push(format!(
+                "the role {role} may not read and write {tables} of the schema ua; as the owner of the schema: {}",
+                schema::grants(role)
+            ));
         }
         findings
     }
@@ -182,7 +186,10 @@ mod tests {
             (Facts { is_standby: true, ..healthy() }, "is a standby"),
             (Facts { version: "CockroachDB CCL v24".to_owned(), ..healthy() }, "the server is CockroachDB"),
             (Facts { version: "PostgreSQL 15.2-YB-2024".to_owned(), ..healthy() }, "the server is YugabyteDB"),
-            (Facts { unwritable: vec!["runs".to_owned()], ..healthy() }, "the role ua may not read and write runs"),
+            (
+                Facts { unwritable: vec!["runs".to_owned()], ..healthy() },
+                "of the schema ua; as the owner of the schema: GRANT USAGE ON SCHEMA ua TO ua; GRANT SELECT, INSERT",
+            ),
         ];
         for (facts, wanted) in table {
             let findings = facts.findings();

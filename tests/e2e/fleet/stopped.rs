@@ -144,7 +144,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     // It has no workers left, and is named by what holds runs.
     let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
     env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run"]);
-    env.run(&["resume", "begun"]).refused(2, &["is driven in", "`ua workers forget`"]);
+    env.run(&["resume", "begun"]).refused(2, &["is driven in", &format!("`ua workers forget {first}`")]);
     // Who works until nothing is left does not wait for another machine's.
     let left = env.run(&["worker", "--name", "third", "--until-empty"]).code(75);
     left.says(&["begun", "only a worker there takes it"]);

@@ -59,7 +59,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     // That nothing was done counts only where what was sent can be shown to be over.
     if let Some(there) = store.elsewhere(&run.run_id).await? {
-        return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there, 60)))
+        return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there.shown, 60)))
             .hint("run the probe there: only that machine can tell that the earlier attempt has ended"));
     }
     let question = open_question(&store, &call).await?;

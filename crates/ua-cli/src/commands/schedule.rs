@@ -135,7 +135,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             let people = AtTerminal::new(launch.quiet, true);
             let job = ScheduledJob {
                 file: host.settings().absolute(&file)?,
-                queue,
+                queue: queue.clone(),
                 priority,
                 concurrency: concurrency_key,
                 fair_key,
@@ -153,7 +153,11 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             let schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at };
             let store = host.home().open()?;
             let before = schedules(&store).await;
+            let warning = fleet::queue_of_schedule(host, &store, &schedule.name, &queue).await;
             ua_host::home::close(store);
+            if let Some(warning) = warning?.filter(|_| !launch.quiet) {
+                tell(warning);
+            }
             let before = before?.into_iter().find(|before| before.name == schedule.name);
             tell_replaced(before.as_ref(), &schedule);
             changed(host, schedule).await?;

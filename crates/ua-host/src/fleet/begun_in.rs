@@ -24,7 +24,7 @@ pub async fn say_where_begun(
     let places = store.whereabouts(&runs.iter().collect::<Vec<_>>()).await?;
     for (entry, place) in waiting.iter_mut().zip(places) {
         if let Whereabouts::Elsewhere(place) = place {
-            entry.why = Some(begun_in(&place, workers, now));
+            entry.why = Some(begun_in(&place.shown, workers, now));
         }
     }
     Ok(())

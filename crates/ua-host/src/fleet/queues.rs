@@ -14,7 +14,8 @@ use crate::text::nearest;
 /// So many entries of the queue are looked at.
 const LOOKED_AT: u32 = 1_000;
 
-/// What is to be said of the queue that a run was put into: that no living worker takes from it and nothing else was put there.
+/// What is to be said of the queue that a run was put into: that no living worker takes from it and nothing else was put there. The schedule that
+/// submitted it is no other.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -23,12 +24,13 @@ pub(super) async fn of_submission(
     store: &Database,
     queue: &str,
     run: &RunId,
+    schedule: Option<&str>,
 ) -> Result<Option<String>, HostError> {
     if queue == QueueOptions::DEFAULT_QUEUE {
         return Ok(None);
     }
     let (state, now) = look(host, store).await?;
-    Ok(of_a_submission(&state, now, queue, run))
+    Ok(of_a_submission(&without(state, schedule), now, queue, run))
 }
 
 /// What is to be said of the queues that a worker is to take from: which of them nobody else ever named, and another name is close to.
@@ -44,6 +46,21 @@ pub async fn of_worker(host: &Host, queues: &[String]) -> Result<Vec<String>, Ho
     crate::home::close(store);
     let (state, now) = looked?;
     Ok(queues.iter().filter_map(|queue| of_a_worker(&state, now, queue)).collect())
+}
+
+/// What is to be said of the queue of a schedule: that nobody else ever named it, and another name is close to it.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn of_schedule(host: &Host, store: &Database, name: &str, queue: &str) -> Result<Option<String>, HostError> {
+    let (state, now) = look(host, store).await?;
+    Ok(of_a_schedule(&without(state, Some(name)), now, name, queue))
+}
+
+/// The same without a schedule, which says nothing about what others call their queues.
+fn without(mut state: FleetState, schedule: Option<&str>) -> FleetState {
+    state.schedules.retain(|other| schedule != Some(other.name.as_str()));
+    state
 }
 
 async fn look(host: &Host, store: &Database) -> Result<(FleetState, Timestamp), HostError> {
@@ -75,14 +92,27 @@ fn of_a_submission(state: &FleetState, now: Timestamp, queue: &str, run: &RunId)
     Some(format!("warning: no worker takes from the queue `{queue}`, and nothing else is in it; {meant}"))
 }
 
+fn of_a_schedule(state: &FleetState, now: Timestamp, name: &str, queue: &str) -> Option<String> {
+    let meant = nearest_of_others(state, now, queue)?;
+    Some(format!(
+        "warning: nothing else names the queue `{queue}` of the schedule {name}; did you mean `{meant}`? `ua schedule add` with `--queue {meant}` \
+         replaces it"
+    ))
+}
+
 fn of_a_worker(state: &FleetState, now: Timestamp, queue: &str) -> Option<String> {
+    let meant = nearest_of_others(state, now, queue)?;
+    Some(format!("warning: nothing was put into the queue `{queue}` yet; did you mean `{meant}`?"))
+}
+
+/// The name of a queue that is close to this one, which nobody else ever named.
+fn nearest_of_others(state: &FleetState, now: Timestamp, queue: &str) -> Option<String> {
     let mut known = named(state, now, None);
     known.insert(QueueOptions::DEFAULT_QUEUE.to_owned());
     if known.contains(queue) {
         return None;
     }
-    let meant = nearest(queue, known.iter().map(String::as_str))?;
-    Some(format!("warning: nothing was put into the queue `{queue}` yet; did you mean `{meant}`?"))
+    nearest(queue, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -157,6 +187,43 @@ mod tests {
         assert_eq!(said(&state, "emial"), None);
         state.workers = vec![worker(&[], later)];
         assert_eq!(said(&state, "anything"), None);
+    }
+
+    #[test]
+    fn a_schedule_is_told_of_a_queue_whose_name_is_close_to_another_and_not_by_its_own_word() {
+        let now = Env::simulated(1).now();
+        let mine = ScheduledJob {
+            file: "job.json".into(),
+            queue: "emial".to_owned(),
+            priority: 0,
+            concurrency: None,
+            fair_key: None,
+            configured: None,
+        };
+        let schedule = ua_store::ScheduleRecord {
+            name: "mails".to_owned(),
+            cron: "@daily".to_owned(),
+            time_zone: "UTC".to_owned(),
+            job: serde_json::to_value(mine).unwrap(),
+            catch_up: ua_store::CatchUp::Last,
+            is_paused: false,
+            next_at: now,
+        };
+        let state = FleetState {
+            queue: vec![entry("other", "email", now)],
+            schedules: vec![schedule],
+            ..FleetState::default()
+        };
+        let others = || without(state.clone(), Some("mails"));
+        let said = of_a_schedule(&others(), now, "mails", "emial").unwrap();
+        assert!(said.contains("`emial` of the schedule mails; did you mean `email`?"), "{said}");
+        for queue in ["email", "default", "night"] {
+            assert_eq!(of_a_schedule(&others(), now, "mails", queue), None, "{queue}");
+        }
+        // A run that it submits there is told so; one that is submitted there by hand is where a schedule submits to.
+        let run = RunId::parse("mine").unwrap();
+        assert!(of_a_submission(&others(), now, "emial", &run).unwrap().contains("did you mean `email`?"));
+        assert_eq!(of_a_submission(&state, now, "emial", &run), None);
     }
 
     #[test]

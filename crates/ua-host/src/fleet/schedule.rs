@@ -63,11 +63,12 @@ impl ScheduledJob {
     }
 
     /// As it is submitted for an instant, under its key.
-    fn submission(&self, job_key: String) -> Submission {
+    fn submission(&self, schedule: &str, instant: Timestamp) -> Submission {
         Submission {
+            schedule: Some(schedule.to_owned()),
             job: JobRequest {
                 file: self.file.clone(),
-                job_key: Some(job_key),
+                job_key: Some(format!("{schedule}@{instant}")),
                 // Each instant has a run of its own, whatever became of the others.
                 new: true,
                 for_queue: true,
@@ -106,7 +107,7 @@ pub async fn submit_for(
 ) -> Result<Submitted, HostError> {
     let job: ScheduledJob = serde_json::from_value(schedule.job.clone())
         .map_err(|e| HostError::storage(format!("cannot read the schedule {}: {e}", schedule.name)))?;
-    submit(host, people, &job.submission(format!("{}@{instant}", schedule.name))).await
+    submit(host, people, &job.submission(&schedule.name, instant)).await
 }
 
 /// What a schedule submits at `now`, if anything, and where it goes on.

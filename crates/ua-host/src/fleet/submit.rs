@@ -33,6 +33,8 @@ pub struct Submission {
     pub concurrency: Option<ConcurrencyKey>,
     /// Whose turn it uses.
     pub fair_key: Option<String>,
+    /// The schedule that submits it.
+    pub schedule: Option<String>,
 }
 
 impl Submission {
@@ -81,7 +83,7 @@ pub struct Submitted {
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
     let (store, run, beginning) = job::stored(host, people, &submission.job).await?;
-    let submitted = enqueue(host, &store, run, options).await;
+    let submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
     drop(beginning);
     home::close(store);
     submitted
@@ -93,6 +95,16 @@ pub async fn enqueue(
     store: &Database,
     run: RunRecord,
     options: QueueOptions,
+) -> Result<Submitted, HostError> {
+    queue_up(host, store, run, options, None).await
+}
+
+async fn queue_up(
+    host: &Host,
+    store: &Database,
+    run: RunRecord,
+    options: QueueOptions,
+    schedule: Option<&str>,
 ) -> Result<Submitted, HostError> {
     if is_task(&run) || ua_store::is_gateway(&run) || run.entrypoint == "library" {
         return Err(HostError::usage(format!("run {} is not driven by a worker", run.run_id))
@@ -107,7 +119,7 @@ pub async fn enqueue(
         Ok(done) => {
             let entry = done.entries.into_iter().next();
             let warning = match &entry {
-                Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run.run_id).await?,
+                Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run.run_id, schedule).await?,
                 None => None,
             };
             Ok(Submitted { run, entry, was_queued, warning })

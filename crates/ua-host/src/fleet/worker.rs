@@ -372,7 +372,7 @@ impl Worker {
                 (QueueState::Ready, None) => match self.store.elsewhere(&entry.run_id).await.ok()? {
                     // It is offered there alone, as long as nobody says that the place is gone.
                     Some(place) => {
-                        let why = format!("it was begun in {place}, and only a worker there takes it");
+                        let why = format!("it was begun in {}, and only a worker there takes it", place.shown);
                         left.misfits.insert(entry.run_id.clone(), why);
                     }
                     None => return None,

@@ -13,12 +13,12 @@ use ua_store::{
 
 use super::{Fate, JobRequest};
 use crate::Database;
+use crate::elsewhere::Elsewhere;
 use crate::error::HostError;
 use crate::fleet::has_lost_its_worker;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::restart;
-use crate::text::line;
 use crate::tree;
 
 /// What becomes of a job, and what else there is of it.
@@ -94,7 +94,7 @@ impl Candidate {
     fn how(&self) -> String {
         let doubt = if self.is_in_doubt { ", with a call whose outcome is unknown" } else { "" };
         match &self.fate {
-            Fate::Elsewhere(_, place) => format!("is not finished in {}{doubt}", line(place, 80)),
+            Fate::Elsewhere(_, place) => format!("is not finished in {}{doubt}", place.shown()),
             Fate::Queued(_, entry) if entry.state == QueueState::Claimed => {
                 format!("is with a worker of the queue `{}`", entry.options.queue)
             }
@@ -213,7 +213,7 @@ fn in_doubt(request: &JobRequest, run: &RunRecord, call: &CallId) -> HostError {
 
 /// What an unfinished run of the same job means for it; nothing, if it is in nobody's way.
 async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) -> Result<Option<Fate>, HostError> {
-    let place = store.elsewhere(&run.run_id).await?;
+    let place = Elsewhere::of(store, &run.run_id).await?;
     if place.is_none() && RunLock::is_held(&host.home().locks(), &run.run_id) {
         return Ok(Some(Fate::AtWork(run)));
     }
@@ -358,8 +358,8 @@ fn refused(
 }
 
 /// The refusal of a job of which a run was begun in another place.
-fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostError {
-    let (id, turn, shown) = (&run.run_id, ua_resume::after_turn(run.turn_index), line(place, 80));
+fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &Elsewhere) -> HostError {
+    let (id, turn, shown) = (&run.run_id, ua_resume::after_turn(run.turn_index), place.shown());
     let how = match run.status {
         RunStatus::WaitingForHuman => format!("is waiting for an answer in {shown}"),
         RunStatus::Stopped => format!("was stopped {turn} in {shown}"),
@@ -368,12 +368,14 @@ fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostEr
             format!("is at work in {shown}, or was left there {turn}{seen}")
         }
     };
-    let answer = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
     let first = format!(
-        "{answer}whoever resumes it in that place finishes it, and submitting it there with `--run {id}` has a worker of that machine do it; \
-         if that machine is gone for good, `ua workers forget` lets it continue here"
+        "{}whoever resumes it in that place finishes it, and submitting it there with `--run {id}` has a worker of that machine do it; {}",
+        place.answers(id),
+        place.if_gone("lets it continue here")
     );
-    refused(request, run, "run_elsewhere", &how, &first, Another::After).field("place", place)
+    refused(request, run, "run_elsewhere", &how, &first, Another::After)
+        .field("place", &place.place.shown)
+        .field("machine", &place.place.id)
 }
 
 /// The refusal of a job of which a run is being driven.

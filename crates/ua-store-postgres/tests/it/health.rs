@@ -7,7 +7,7 @@ use std::process::Child;
 use tokio_postgres::Client;
 use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Author, Batch, Change, Store as _};
+use ua_store::{Author, Batch, Change, Store as _, StoreError};
 use ua_store_postgres::{Health, PostgresConfig, PostgresStore};
 
 use crate::cluster::{Cluster, blocking};
@@ -86,8 +86,43 @@ async fn a_role_that_may_not_write_is_named_with_what_it_lacks() {
     let url = database.url_at(crate::postgres::SERVER).replace("user=ua", "user=reader");
     let store = blocking(PostgresStore::open(&PostgresConfig::from_url(&url).unwrap())).unwrap();
     let health = blocking(async move { store.examine().await.unwrap() });
-    assert_eq!(health.findings, ["the role reader may not read and write runs of the schema ua"]);
+    let said = "the role reader may not read and write runs of the schema ua; as the owner of the schema: ";
+    let [finding] = &health.findings[..] else { panic!("{:?}", health.findings) };
+    let commands = finding.strip_prefix(said).unwrap();
     assert!(health.warnings[0].contains("GRANT pg_monitor TO reader"), "{:?}", health.warnings);
+    // The commands are what was missing.
+    by_hand.batch_execute(commands).await.unwrap();
+    let store = blocking(PostgresStore::open(&PostgresConfig::from_url(&url).unwrap())).unwrap();
+    let health = blocking(async move { store.examine().await.unwrap() });
+    assert_eq!(health.findings, Vec::<String>::new());
+}
+
+/// A role of whatever name that may not look into the schema, or not make it, is told the commands that its owner gives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_any_right_is_told_what_its_owner_has_to_grant() {
+    let Some(cluster) = Cluster::start("-c fsync=on") else { return };
+    let database = Database::in_its_own(cluster);
+    let by_hand = database.by_hand();
+    by_hand.batch_execute("CREATE ROLE \"A\" LOGIN").await.unwrap();
+    let url = database.url_at(crate::postgres::SERVER).replace("user=ua", "user=A");
+    let config = PostgresConfig::from_url(&url).unwrap();
+    let refused = |error: StoreError, said: &str| {
+        let error = error.to_string();
+        let (_, commands) = error.split_once(said).unwrap_or_else(|| panic!("{error}"));
+        commands.to_owned()
+    };
+    let opened = blocking(PostgresStore::open(&config)).err().unwrap();
+    let commands = refused(opened, "the role \"A\" may not use the schema ua; as the owner of the schema: ");
+    by_hand.batch_execute(&commands).await.unwrap();
+    let store = blocking(PostgresStore::open(&config)).unwrap();
+    assert_eq!(blocking(async move { store.examine().await.unwrap() }).findings, Vec::<String>::new());
+
+    by_hand.batch_execute("DROP SCHEMA ua CASCADE").await.unwrap();
+    let made = blocking(ua_store_postgres::migrate(&config)).err().unwrap();
+    let commands = refused(made, "the role \"A\" may not make the schema ua; as the owner of the database: ");
+    let commands = commands.split(';').next().unwrap();
+    by_hand.batch_execute(commands).await.unwrap();
+    blocking(ua_store_postgres::migrate(&config)).unwrap();
 }
 
 /// Whatever the server, the database and the role say, a synced write is one.
