@@ -211,6 +211,34 @@ fn locks_that_cannot_be_taken_stop_the_run_before_anything_is_sent() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A run that is stored and cannot be locked would stay behind each time that the command is given again, as the hint says.
+#[test]
+fn a_folder_of_locks_that_takes_no_new_file_is_refused_before_a_run_is_stored() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let locks = env.root().join("locks");
+    if !set_immutable(std::slice::from_ref(&locks), true) {
+        set_immutable(std::slice::from_ref(&locks), false);
+        eprintln!("skipped: folders cannot be made immutable here");
+        return;
+    }
+    let tried: [&[&str]; 4] = [
+        &["job", &job, "--new"],
+        &["job", &job, "--run-id", "s"],
+        &["submit", &job, "--new"],
+        &["fork", "r", "--at-turn", "1"],
+    ];
+    let refused = tried.map(|args| env.run(args));
+    assert!(set_immutable(&[locks], false));
+    for (args, refused) in tried.iter().zip(refused) {
+        let what = if args[0] == "fork" { "nothing was stored" } else { "nothing was started" };
+        refused
+            .refused(74, &["cannot create files in", "make that folder writable, then give the command again", what]);
+    }
+    assert_eq!((env.rows("SELECT run_id FROM runs"), env.comments().len()), (vec!["r".to_owned()], 1));
+}
+
 /// The disk fills while a tool answers, for the database and for the file beside it: standard error says so, with the call and the command to
 /// record it, also where nothing but errors is wanted.
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Database;
 use serde_json::{Value, json};
 use ua_core::{RunId, RunSpec};
-use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, sweep_forks};
+use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, LockError, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
 
 use crate::budgets::{self, BudgetChange};
@@ -70,6 +70,7 @@ impl Fork {
         let (home, env) = (host.home(), host.env());
         run_id.as_ref().map_or(Ok(()), crate::job::refuse_reserved)?;
         let store = home.open()?;
+        home.can_lock("then give the command again; nothing was stored")?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
         let run_id = run_id.unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
@@ -104,7 +105,7 @@ impl Fork {
         store: Database,
         fork: RunRecord,
     ) -> Result<Ending, HostError> {
-        Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Free)).await
+        Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Forked)).await
     }
 }
 
@@ -178,7 +179,9 @@ fn refused(error: &ForkError) -> HostError {
             .hint("the run has no finished turn yet: leave --at-turn out to fork it from its beginning"),
         ForkError::NotCommitted { committed, .. } => HostError::usage(message)
             .hint(format!("choose a turn from 0 to {committed}, or leave --at-turn out for the last one")),
-        ForkError::Locked(_) => HostError::usage(message).hint("choose another --run-id"),
+        ForkError::Locked(LockError::Held { .. }) => HostError::usage(message).hint("choose another --run-id"),
+        ForkError::Locked(LockError::Io { source, .. }) => HostError::storage(message)
+            .hint(format!("{}, then give the command again; nothing was stored", paths::mend_folder(source))),
         ForkError::Workspace(_) => {
             HostError::storage(message).hint("check that the disk is writable and not full; nothing was stored")
         }

@@ -249,6 +249,17 @@ impl Home {
         self.state().join(LOCKS)
     }
 
+    /// Refuses a folder of locks in which nothing new can be made, before a run is stored or taken: it needs a lock of its own, and so does each
+    /// of its tool servers. `then` is what the hint ends with.
+    pub(crate) fn can_lock(&self, then: &str) -> Result<(), HostError> {
+        let folder = self.locks();
+        let opened = fs::create_dir_all(&folder).and_then(|()| Folder::open_itself(&folder));
+        opened.and_then(|_| tempfile::tempfile_in(&folder)).map(drop).map_err(|e| {
+            HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
+                .hint(format!("{}, {then}", crate::paths::mend_folder(&e)))
+        })
+    }
+
     /// The folders in which it is noted where commands are given from.
     pub fn notes(&self) -> Vec<PathBuf> {
         [Some(self.locks()), self.roots.state().map(Path::to_path_buf)].into_iter().flatten().collect()

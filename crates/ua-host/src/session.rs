@@ -11,12 +11,12 @@ use tracing::Instrument as _;
 use ua_core::{RunId, RunStatus, RunStop, Trace, span_in_words};
 use ua_dispatch::StopSignal;
 use ua_resume::UsageSummary;
-use ua_runner::{Conclusion, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
+use ua_runner::{Conclusion, LockError, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
 use ua_store::{Keep, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};
-use crate::home::{self, Home};
+use crate::home;
 use crate::host::Host;
 use crate::job::Beginning;
 use crate::launch::Launch;
@@ -70,6 +70,8 @@ pub(crate) enum Taking {
     Over,
     /// It was stored just now by who begins it; once the run was taken, others may begin.
     Begun(Beginning),
+    /// It was stored just now, as a fork.
+    Forked,
 }
 
 /// Takes the run and drives it to a conclusion of this process. While somebody is here, a run that would wait asks them, and goes on as
@@ -116,10 +118,14 @@ pub(crate) async fn shared(
         Taking::Free => RunLock::take(&home.locks(), &run.run_id, &owner)?,
         Taking::Begun(begun) => {
             beginning = Some(begun);
-            RunLock::take(&home.locks(), &run.run_id, &owner)?
+            RunLock::take(&home.locks(), &run.run_id, &owner).map_err(|error| stored_already(error, &run.run_id))?
+        }
+        Taking::Forked => {
+            RunLock::take(&home.locks(), &run.run_id, &owner).map_err(|error| stored_already(error, &run.run_id))?
         }
     };
-    can_lock(home)?;
+    // Before the run is taken: each tool server needs a lock file.
+    home.can_lock(&format!("then `ua resume {}`; nothing was sent", run.run_id))?;
     // A process that was asked to end may have ended the run.
     let mut run = if is_taken_over {
         store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?
@@ -280,11 +286,33 @@ async fn records_of(store: &dyn Store, run: &RunId) -> Result<RunRecords, HostEr
     Ok(records)
 }
 
-/// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.
-fn can_lock(home: &Home) -> Result<(), HostError> {
-    let folder = home.locks();
-    tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
-        HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
-            .hint(format!("{}, then `ua resume last`; nothing was sent", crate::paths::mend_folder(&e)))
-    })
+/// The lock of a run that was stored just now cannot be made: the command again would make another run.
+fn stored_already(error: LockError, run: &RunId) -> HostError {
+    match error {
+        LockError::Held { .. } => error.into(),
+        LockError::Io { ref source, .. } => {
+            let helps = crate::paths::mend_folder(source);
+            HostError::from(error)
+                .hint(format!("run {run} is stored; {helps}, then `ua resume {run}`; nothing was sent"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_stored_is_resumed_and_not_started_again() {
+        let run = RunId::parse("run_1").unwrap();
+        let full = LockError::Io { path: "/locks/run_1.run".into(), source: std::io::ErrorKind::StorageFull.into() };
+        let refused = stored_already(full, &run);
+        assert_eq!(refused.kind(), Kind::Storage);
+        assert_eq!(
+            refused.hint_text(),
+            Some("run run_1 is stored; make room on that disk, then `ua resume run_1`; nothing was sent")
+        );
+        let held = stored_already(LockError::Held { run: run.clone(), owner: None }, &run);
+        assert_eq!(held.kind(), Kind::Waiting);
+    }
 }
