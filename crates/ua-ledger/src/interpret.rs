@@ -356,6 +356,11 @@ pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
     error_code.is_none_or(|code| !FINAL.contains(&code))
 }
 
+/// Whether the last that was said of a call is that its arguments are refused, or the call as it is: the same again brings the same.
+pub(crate) fn is_refused_as_it_is(call: &CallRecord) -> bool {
+    matches!(call.error_code.as_deref(), Some(NOT_BEGUN | "invalid_params"))
+}
+
 /// Whether a body is a page for people.
 fn is_page(body: &str) -> bool {
     body.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').starts_with('<')

@@ -145,6 +145,8 @@ pub enum LlmError {
     NotAReply {
         /// What it is, with its beginning.
         what: String,
+        /// It is whole, and of something else than an API of models: a page, or JSON that says neither a reply nor why there is none.
+        is_foreign: bool,
     },
     /// The request has more tokens than the model takes; nothing was begun.
     #[error("the request does not fit into the model's context (HTTP {status}): {message}")]
@@ -229,7 +231,7 @@ impl LlmError {
             | Self::TooLong { message, .. }
             | Self::Hopeless { message, .. }
             | Self::Garbled { why: message }
-            | Self::NotAReply { what: message }
+            | Self::NotAReply { what: message, .. }
             | Self::NoEndpoint { message }
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
@@ -299,6 +301,12 @@ impl LlmError {
             | Self::Garbled { .. }
             | Self::Protocol { .. } => false,
         }
+    }
+
+    /// Whether what answered is something else than an API of models, as far as its answer says: where no reply ever came from, the address is
+    /// more likely wrong than its server away.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::NotAReply { is_foreign: true, .. })
     }
 
     /// Whether a reply had begun, or may have, so that each such failure may be billed like a reply.

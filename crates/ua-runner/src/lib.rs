@@ -55,6 +55,7 @@ mod stamps;
 mod standing;
 mod take_over;
 mod tasks;
+mod waiting;
 mod watch;
 mod worker;
 mod workspace;

@@ -124,6 +124,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         without: None,
         without_images: false,
         refused: None,
+        is_foreign: false,
         credentials_refused: false,
         retry_after: None,
         random: 0,
@@ -511,12 +512,15 @@ fn what_a_budget_refuses_while_waiting_is_refused_after_it() {
 
 #[test]
 fn a_reply_without_usage_and_an_interrupted_request_are_charged_as_estimated() {
-    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-    let mut silent = reply(StopReason::EndTurn, false);
-    silent.usage = None;
-    feed(&mut machine, [reserved(), Event::Thought(Ok(silent)), Event::Recorded(Vec::new())]);
-    // 100 as estimated for its input, and two for `words`.
-    assert_eq!(machine.spent().tokens, 102);
+    // A server that counts nothing says so, or says that it was nothing.
+    for usage in [None, Some(Usage::default())] {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        let mut silent = reply(StopReason::EndTurn, false);
+        silent.usage = usage;
+        feed(&mut machine, [reserved(), Event::Thought(Ok(silent)), Event::Recorded(Vec::new())]);
+        // 100 as estimated for its input, and two for `words`.
+        assert_eq!(machine.spent().tokens, 102);
+    }
     let heard = Usage { input_tokens: 300, output_tokens: 40, ..Usage::default() };
     let ends = [(RequestEnd::Baseline, 100), (RequestEnd::Zero, 0), (RequestEnd::Partial(heard), 340)];
     for (end, tokens) in ends {

@@ -34,6 +34,8 @@ pub struct ThinkFailure {
     pub without_images: bool,
     /// Whether, and why, the same request brings the same refusal.
     pub refused: Option<Refusal>,
+    /// Whether what answered is no API of models: a page, or JSON of something else.
+    pub is_foreign: bool,
     /// Whether the provider refused the credentials.
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
@@ -70,6 +72,8 @@ pub struct Tries {
     pub attempts: u32,
     /// Of these, how many broke off in the middle.
     pub broken: u32,
+    /// How many were answered by something that is no API of models.
+    pub foreign: u32,
     /// How often the history was cut harder because the request had too many tokens.
     pub cuts: u32,
     /// How often it was cut on a guess.
@@ -89,6 +93,7 @@ impl Tries {
         }
         self.attempts = self.attempts.saturating_add(1);
         self.broken = self.broken.saturating_add(failure.had_begun.into());
+        self.foreign = self.foreign.saturating_add(failure.is_foreign.into());
         self
     }
 
@@ -187,6 +192,7 @@ mod tests {
             without: None,
             without_images: false,
             refused: None,
+            is_foreign: false,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),
             random,

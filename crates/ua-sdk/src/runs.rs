@@ -101,6 +101,18 @@ impl Runs {
         Ok(())
     }
 
+    /// Learns the keys that a step is given, and refuses one that says any of them itself: it would be stored, and sent to the model.
+    fn refuse_secrets(&self, step: &Step) -> Result<(), Error> {
+        if let Some(model) = &step.model {
+            self.redactor.learn(model.secrets.clone());
+        }
+        #[cfg(feature = "mcp")]
+        if let Some(servers) = &step.servers {
+            self.redactor.learn(crate::servers::secrets(&servers.specs));
+        }
+        step.refuse_secrets(&self.redactor)
+    }
+
     /// Refuses to drive a run of which there is another copy that is used, or that has its turns from one.
     async fn refuse_copies(&self, run: &RunId) -> Result<(), Error> {
         let mut next = Some(run.clone());
@@ -344,9 +356,7 @@ impl Runs {
         self.may_be_driven()?;
         let run = run_id(id)?;
         self.refuse_copies(&run).await?;
-        if let Some(model) = &step.model {
-            self.redactor.learn(model.secrets.clone());
-        }
+        self.refuse_secrets(step)?;
         let workspace = self.workspace(id)?;
         #[cfg(feature = "mcp")]
         let servers = crate::servers::transport(step, &self.folder, &workspace, &run, &self.env, &self.redactor)?;
@@ -392,6 +402,7 @@ impl Runs {
         self.may_be_driven()?;
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
         self.refuse_copies(&parent).await?;
+        self.refuse_secrets(step)?;
         let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
         // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
         #[cfg(feature = "mcp")]

@@ -75,7 +75,7 @@ fn shim() -> Result<ShimCommand, Error> {
 /// [`Servers::vouch_for`], [`Servers::trust_annotations_of`], [`Step::policy`](crate::Step::policy).
 #[derive(Debug, Clone)]
 pub struct Servers {
-    specs: Vec<ServerSpec>,
+    pub(crate) specs: Vec<ServerSpec>,
     /// Whether the built-in tool server is one of them.
     #[cfg(feature = "toolserver")]
     builtin: bool,
@@ -223,7 +223,7 @@ impl Servers {
 }
 
 /// Keys that servers are given.
-fn secrets(servers: &[ServerSpec]) -> Vec<(String, String)> {
+pub(crate) fn secrets(servers: &[ServerSpec]) -> Vec<(String, String)> {
     let mut secrets = Vec::new();
     for server in servers {
         let given = match &server.reach {

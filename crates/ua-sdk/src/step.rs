@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, StopCondition};
+use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition};
 use ua_dispatch::{LocalTools, ToolTransport};
 use ua_runner::{Agent, GranularStep, ResultCheck};
 
@@ -100,6 +100,20 @@ impl Step {
     pub fn input(mut self, input: impl Into<Value>) -> Self {
         self.input = input.into();
         self
+    }
+
+    /// Refuses what would be kept as it is with a secret in it.
+    pub(crate) fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
+        let input = self.input.to_string();
+        for (part, text) in [("system prompt", &self.system), ("input", &input)] {
+            if let Some(name) = redactor.found_in(text) {
+                return Err(Error::Step(format!(
+                    "its {part} holds the value of {name}, which would be stored and sent to the model; leave it out: a tool of the program has \
+                     it without the model"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// A tool of the program; the model sees it as `mcp__program__<name>`.

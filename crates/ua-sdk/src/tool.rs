@@ -132,10 +132,8 @@ where
         let arguments: A = match none.map_or_else(given, Ok) {
             Ok(arguments) => arguments,
             Err(why) => {
-                // The closure was not called: their type knows more than its schema says.
-                let refused = format!(
-                    "the arguments fit the tool's schema and were refused all the same: {why}. Correct them and ask again."
-                );
+                // The closure was not called: their type knows more than its schema says, or is another one than when the call was planned.
+                let refused = format!("the tool cannot read these arguments: {why}. Correct them and ask again.");
                 return Box::pin(std::future::ready(Err(LocalFailure::Refused(refused))));
             }
         };

@@ -141,9 +141,10 @@ pub enum RequestEnd {
 
 impl RequestEnd {
     /// How a request that brought this reply is charged: by what its provider counted, or, where nobody did, by the estimate of its input
-    /// and what was written. So a reservation is never given back because nobody said what was taken of it.
+    /// and what was written. So a reservation is never given back because nobody said what was taken of it. A count of nothing at all is none:
+    /// servers that count nothing say so of every reply, and no budget of tokens would ever be used up.
     pub fn of_reply(reply: &ModelTurn) -> Self {
-        reply.usage.map_or_else(
+        reply.usage.filter(|usage| usage.total() > 0).map_or_else(
             || {
                 let written = reply.blocks.iter().map(Block::written_bytes).sum::<usize>() as u64;
                 Self::Partial(Usage { output_tokens: written.div_ceil(BYTES_PER_TOKEN), ..Usage::default() })

@@ -8,7 +8,7 @@ use super::{Case, Decision, Known, Verdict, Word, happened, word};
 use crate::admission::SincePlanned;
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
-use crate::interpret::{interpret, was_turned_away};
+use crate::interpret::{interpret, is_refused_as_it_is, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::as_made_by;
 use crate::question::{Why, look_after, shows};
@@ -192,6 +192,12 @@ impl<'v> Case<'v> {
             }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.promise_taken_back().is_some() => {
                 self.promise_taken_back().map(str::to_owned)
+            }
+            // What was lost may have happened, and what came behind it says that it will not be taken again.
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None)
+                if self.call.doubt.is_some_and(|doubt| doubt < self.call.attempt) && is_refused_as_it_is(self.call) =>
+            {
+                Some("it was refused as it is when it was sent again".to_owned())
             }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
                 Some("it was tried as often as is allowed".to_owned())

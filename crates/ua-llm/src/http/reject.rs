@@ -66,7 +66,9 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         400 if says_none_is_free(&message) => {
             LlmError::Overloaded { retry_after: retry_after.or_else(|| seconds_asked(&message)), message }
         }
-        403 if is_page(body) => LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned() },
+        403 if is_page(body) => {
+            LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned(), is_foreign: false }
+        }
         403 if is_about_what_was_asked(body, &message) => LlmError::InvalidRequest { status, message },
         status => by_status_and_message(status, retry_after, message, model),
     }
@@ -126,7 +128,7 @@ pub(crate) fn stands_in(status: u16, body: &str, error: &LlmError) -> Option<Llm
     } else {
         "something else in its place"
     };
-    Some(LlmError::NotAReply { what: format!("{what} (HTTP {status})") })
+    Some(LlmError::NotAReply { what: format!("{what} (HTTP {status})"), is_foreign: false })
 }
 
 /// Whether an answer is one of an API, and not a page of something in front of it.
@@ -150,6 +152,7 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
     let named = if content_type.is_empty() { "no content type" } else { content_type };
     let body = &*alone(body);
     let trimmed = body.trim_start();
+    let mut is_foreign = false;
     let what = match serde_json::from_str::<Value>(body) {
         // Whoever stands in between has put the status where the reply would be.
         Ok(read) if let Some(status) = status_in(&read) => return by_status(status, None, body, ""),
@@ -162,17 +165,21 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
                 why: "it looks like a whole reply as JSON and cannot be read as one".to_owned(),
             };
         }
-        Ok(_) => format!("invalid JSON: {}", start()),
+        Ok(_) => {
+            is_foreign = true;
+            format!("invalid JSON: {}", start())
+        }
         Err(_) if trimmed.starts_with("data:") || trimmed.starts_with("event:") => {
             return LlmError::Garbled { why: format!("a stream of events is labelled as {named}") };
         }
         Err(_) if content_type.eq_ignore_ascii_case("text/html") || trimmed.starts_with('<') => {
+            is_foreign = true;
             format!("an HTML page: {}", start())
         }
         Err(_) if trimmed.is_empty() => format!("an empty answer ({named})"),
         Err(_) => format!("something else ({named}): {}", start()),
     };
-    LlmError::NotAReply { what }
+    LlmError::NotAReply { what, is_foreign }
 }
 
 /// The number of a status that an error in place of a reply has.
@@ -230,11 +237,13 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         // What it was passed on to failed, or whoever passed it on gave up.
         408 | 409 | 424 | 499 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
         // Whatever stands in for the provider meanwhile (a page that says so, a sign-in) stands there for a while.
-        302 | 303 | 307 => LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})") },
+        302 | 303 | 307 => {
+            LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})"), is_foreign: false }
+        }
         300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
         400..=499 => LlmError::InvalidRequest { status, message },
         // Whoever has nothing to say now.
-        200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {status})") },
+        200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {status})"), is_foreign: false },
         _ => LlmError::Protocol { why: format!("its status is HTTP {status}: {message}") },
     }
 }
@@ -515,6 +524,8 @@ mod tests {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!((error.left_us(), error.was_refused()), (true, is_free), "{error}");
             assert_eq!(error.to_string().contains("garbled"), says.starts_with("labelled"), "{error}");
+            let is_foreign = says.starts_with("an HTML page") || says.starts_with("invalid JSON");
+            assert_eq!(error.is_foreign(), is_foreign, "{error}");
         }
     }
 

@@ -5,21 +5,13 @@
 
 use std::time::Duration;
 
-use ua_core::{chain, span_in_words};
+use ua_core::chain;
 use ua_dispatch::TransportError;
 
 use super::Driver;
-use super::think::in_millis;
 use crate::error::RunError;
 use crate::machine::Event;
-use crate::retry::Tries;
-use crate::watch::RunEvent;
-
-/// How often the servers of one group of calls could not be reached, and for how long.
-#[derive(Debug, Default)]
-pub(super) struct Away {
-    tries: Tries,
-}
+use crate::waiting::Away;
 
 impl Driver<'_> {
     /// Waits before the calls are taken up again; the event that ends the work on them, when that comes first, or when nothing is to be waited for.
@@ -30,29 +22,13 @@ impl Driver<'_> {
         took: Duration,
         away: &mut Away,
     ) -> Result<Option<Event>, RunError> {
-        let retry = self.machine.retry();
-        away.tries = away.tries.and_away(took);
         let random = self.ports.env.entropy.next_u64();
-        let Some(wait) = error.may_pass().then(|| retry.wait_for_server(&away.tries, random)).flatten() else {
-            let detail = chain(error);
-            let detail = if away.tries.waited.is_zero() {
-                detail
-            } else {
-                format!("{detail}; it was waited for, for {}", span_in_words(away.tries.waited))
-            };
-            return Ok(Some(Event::ToolServerDown { detail }));
+        let pause = away.again(took, &self.machine.retry(), random, None).filter(|_| error.may_pass());
+        let Some(pause) = pause else {
+            return Ok(Some(Event::ToolServerDown { detail: away.in_words(&chain(error)) }));
         };
-        let left = retry.left(&away.tries).saturating_sub(wait);
-        tracing::debug!(attempt = away.tries.attempts, %error, "a tool server is away, trying again");
-        (self.ports.watcher)(RunEvent::ToolServerAway {
-            attempt: away.tries.attempts,
-            why: chain(error),
-            wait_millis: in_millis(wait),
-            left_millis: in_millis(left),
-            ends_in_millis: self.ends_within(wait, left),
-        });
-        away.tries.waited = away.tries.waited.saturating_add(wait);
-        let event = self.sit_out(wait).await?;
+        away.tell(&self.ports.watcher, error, pause, self.ends_within(pause.wait, pause.left));
+        let event = self.sit_out(pause.wait).await?;
         Ok((event != Event::Waited).then_some(event))
     }
 }

@@ -19,10 +19,8 @@ use crate::error::RunError;
 use crate::machine::Event;
 use crate::retry::{Refusal, ThinkFailure};
 use crate::spans;
+use crate::waiting::{Cut, Lookout, in_millis};
 use crate::watch::RunEvent;
-
-/// How often a wait looks whether somebody asked to end the run.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Bytes of text that are estimated as one token.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -335,27 +333,19 @@ impl Driver<'_> {
 
     /// Lets a wait pass. A signal ends it at once, a cancel within half a second, the end of the run's time when that comes.
     pub(super) async fn sit_out(&self, wait: Duration) -> Result<Event, RunError> {
-        let mut left = wait;
-        while !left.is_zero() {
-            let piece = left.min(LOOK_EVERY);
-            tokio::select! {
-                biased;
-                () = self.ports.stop.stopping() => return Ok(Event::Interrupted),
-                () = self.ports.env.clock.sleep(piece) => left -= piece,
-            }
-            // A wait may be long, and a process that is killed in it held the run all the same.
-            let alive = self.ports.store.note_alive(&self.ports.lease, Duration::ZERO, self.ports.env.now()).await;
-            alive.map_err(RunError::at("say that the run is driven"))?;
-            if let Some(mark) = self.end_mark().await? {
-                return Ok(Event::of_mark(mark));
-            }
-            // The time in which the run waits is time in which it is held.
+        let (ports, limits) = (&self.ports, self.machine.limits());
+        let lookout = Lookout { store: ports.store.as_ref(), lease: &ports.lease, env: &ports.env, stop: &ports.stop };
+        // The time in which the run waits is time in which it is held.
+        let used_up = || {
             let held_millis = self.run.held_millis + self.held_for();
-            if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
-                return Ok(Event::OutOfTime { held_millis });
-            }
-        }
-        Ok(Event::Waited)
+            limits.max_held_millis.is_some_and(|max| held_millis >= max).then_some(held_millis)
+        };
+        Ok(match lookout.sit_out(wait, used_up).await? {
+            None => Event::Waited,
+            Some(Cut::Interrupted) => Event::Interrupted,
+            Some(Cut::Marked(mark)) => Event::of_mark(mark),
+            Some(Cut::OutOfTime { held_millis }) => Event::OutOfTime { held_millis },
+        })
     }
 }
 
@@ -367,11 +357,6 @@ fn weigh_the_most(images: &[ResultImages], error: &LlmError, tokens: u64) -> boo
     let others = tokens.saturating_sub(counted);
     let is_for_bytes = matches!(error, LlmError::TooLong { status: 413, .. });
     !images.is_empty() && if is_for_bytes { bytes > others.saturating_mul(BYTES_PER_TOKEN) } else { counted > others }
-}
-
-/// A span as watchers are told it.
-pub(super) fn in_millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A request that brought no reply, of which so much had been `heard`.
@@ -395,6 +380,7 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
         asks_for_less: false,
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
+        is_foreign: error.is_foreign(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 400 | 401 | 403, .. }),
         retry_after: error.retry_after(),
         took: Duration::ZERO,

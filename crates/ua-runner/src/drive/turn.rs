@@ -12,7 +12,6 @@ use ua_store::{
 };
 
 use super::Driver;
-use super::away::Away;
 use super::results::results_of;
 use crate::budget::{Charge, Estimate};
 use crate::cancel::ABOVE_ENDED;
@@ -22,6 +21,7 @@ use crate::machine::{Event, Guidance, OpenCall};
 use crate::recover::start_of;
 use crate::spans;
 use crate::standing::load_standing;
+use crate::waiting::Away;
 use crate::watch::RunEvent;
 
 /// How a tool's charge is called where requests to models are `actual`, `baseline` or `refused`.

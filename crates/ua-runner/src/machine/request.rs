@@ -16,6 +16,9 @@ const MAX_CUTS: u32 = 12;
 const MAX_GUESSES: u32 = 2;
 /// How many tools are left out for one reply before it is the provider, and not the tools, that something is wrong with.
 const MAX_LEFT_OUT: u32 = 32;
+/// How often something else than an API of models may answer a run that never had a reply. That is some twenty seconds; a page that is shown while a
+/// server is away comes behind replies, or the run is begun again by whoever reads what answered.
+const MAX_FOREIGN: u32 = 6;
 /// Ends what is said of a run whose provider will refuse the same request again.
 const FINAL: &str = "A resume alone brings the same refusal.";
 
@@ -85,7 +88,8 @@ impl RunMachine {
             let tries = Tries { left_out: tries.left_out + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }
-        if let Some(wait) = self.retry.wait_after(&tries, &failure) {
+        let is_elsewhere = failure.is_foreign && tries.foreign >= MAX_FOREIGN && self.committed() == 0;
+        if let Some(wait) = self.retry.wait_after(&tries, &failure).filter(|_| !is_elsewhere) {
             // What broke off was paid for: a budget that it used up is not waited for.
             return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
         }

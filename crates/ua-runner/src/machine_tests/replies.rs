@@ -22,6 +22,39 @@ fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
     assert_eq!(stop_reason(&command), Some(RunStop::Provider), "{command:?}");
 }
 
+/// A page where a reply should be is waited out like an outage where replies came from. A run that never had one is told after a few tries that
+/// its address is another one's.
+#[test]
+fn what_is_no_api_is_not_waited_for_where_no_reply_ever_came() {
+    let foreign = ThinkFailure { is_foreign: true, ..failure(false, true) };
+    for (committed, most) in [(0, 6), (3, u32::MAX)] {
+        let start = Start { committed, ..Start::fresh() };
+        let mut machine = RunMachine::new(Limits::default(), start);
+        let mut requests = 0;
+        let mut passed = Duration::ZERO;
+        loop {
+            feed(&mut machine, [reserved(), Event::Thought(Err(foreign.clone()))]);
+            requests += 1;
+            let Command::Wait { wait, .. } = machine.command() else { break };
+            passed += wait;
+            machine.apply(Event::Waited).unwrap();
+        }
+        let Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail }) = machine.command() else {
+            panic!("{:?}", machine.command())
+        };
+        assert!(detail.starts_with(&format!("{requests} requests brought no reply")), "{detail}");
+        assert_eq!((requests == most, passed < Duration::from_mins(1)), (committed == 0, committed == 0), "{requests}");
+    }
+    // An outage that comes in between is one.
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    for _ in 0..5 {
+        feed(&mut machine, [reserved(), Event::Thought(Err(foreign.clone())), Event::Waited]);
+        feed(&mut machine, [reserved(), Event::Thought(Err(failure(false, true)))]);
+        assert!(matches!(machine.command(), Command::Wait { .. }));
+        machine.apply(Event::Waited).unwrap();
+    }
+}
+
 /// A reply that breaks off is an outage like another one, and whoever waits is told that it may cost something.
 #[test]
 fn what_breaks_off_is_waited_out_and_said_to_be_billed() {

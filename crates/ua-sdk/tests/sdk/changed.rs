@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Notify;
-use ua_sdk::crates::ua_store::{OverrideKind, RunStore as _};
+use ua_sdk::crates::ua_store::{LedgerStore as _, OverrideKind, RunStore as _};
 use ua_sdk::prelude::*;
 use ua_sdk::{Component, Error, PriceTable, RunStop, Step, Tool};
 
@@ -158,6 +158,32 @@ fn approved(send: Tool) -> Tool {
 }
 
 type Declare = fn(Tool) -> Tool;
+
+#[derive(Deserialize, JsonSchema)]
+struct Bill {
+    number: u32,
+}
+
+/// A call is lost in its tool, and the next program reads other arguments: one more attempt says so, and a person is asked.
+#[tokio::test]
+async fn a_lost_call_that_the_changed_tool_cannot_read_is_tried_once_and_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let shop = Shop::new(true);
+    let first = step_of([keyed(shop.tool())]).max_turns(5);
+    tokio::select! {
+        outcome = runs.run(&first, "november") => panic!("{outcome:?}"),
+        () = shop.reached.notified() => {}
+    }
+    let other = tool("send_invoice", "Sends it.", async |_: Call, bill: Bill| Ok::<_, Failure>(bill.number));
+    let changed = step_of([keyed(other)]).max_turns(5);
+    let outcome = runs.run_accepting(&changed, "november", &[Component::Tools]).await.unwrap();
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    let call = runs.store().calls(&runs.get("november").await.unwrap().run_id, None).await.unwrap().remove(0);
+    assert_eq!((call.attempt, shop.tries()), (2, 1));
+    let asked = runs.questions("november").await.unwrap().remove(0);
+    assert!(asked.text.contains("cannot read these arguments: missing field `number`"), "{}", asked.text);
+}
 
 /// A call is lost in its tool, and the next program promises less of it: nobody but a person sends it again.
 #[tokio::test]

@@ -135,3 +135,24 @@ async fn what_could_not_be_noted_beside_the_database_is_told() {
     assert!(why.contains("effects.log"), "{why}");
     assert_eq!(*told.lock().unwrap(), [why]);
 }
+
+/// What a step says is stored as it is and sent to the model, so a key that the program knows is not in it.
+#[tokio::test]
+async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap().secret("SHOP_KEY", "shop-0123456789");
+    let step = || Step::new("ask").model(crate::model(&json!([{"text": "Yes."}])).secret("MODEL_KEY", "sk-0123456789"));
+    for (step, part, name) in [
+        (step().input("Use sk-0123456789."), "its input", "MODEL_KEY"),
+        (step().input(json!({"shop": {"key": "shop-0123456789"}})), "its input", "SHOP_KEY"),
+        (step().system("Say shop-0123456789.").input("Go."), "its system prompt", "SHOP_KEY"),
+    ] {
+        let refused = runs.run(&step, "november").await.unwrap_err();
+        let Error::Step(why) = &refused else { panic!("{refused}") };
+        assert!(why.contains(part) && why.contains(name) && !why.contains("0123456789"), "{why}");
+        assert!(runs.list(10).await.unwrap().is_empty(), "nothing is stored");
+    }
+    assert!(matches!(runs.run(&step().input("Go."), "november").await.unwrap(), Outcome::Complete { .. }));
+    let fork = runs.fork(&step().input("Use sk-0123456789."), "brief", "november", None).await.unwrap_err();
+    assert!(matches!(&fork, Error::Step(why) if why.contains("MODEL_KEY")), "{fork}");
+}

@@ -458,10 +458,10 @@ async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
     let error = canned_error(redirected("308 Permanent Redirect")).await;
     assert!(matches!(&error, LlmError::Protocol { why } if why.contains("308")), "{error:?}");
     let error = canned_error(redirected("307 Temporary Redirect")).await;
-    assert!(matches!(&error, LlmError::NotAReply { what } if what.contains("307")), "{error:?}");
+    assert!(matches!(&error, LlmError::NotAReply { what, .. } if what.contains("307")), "{error:?}");
     let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>";
     let error = canned_error(page.to_owned()).await;
-    assert!(matches!(&error, LlmError::NotAReply { what } if what == "an HTML page: <html/>"), "{error:?}");
+    assert!(matches!(&error, LlmError::NotAReply { what, .. } if what == "an HTML page: <html/>"), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,160 @@
+//! The wait before something that is away is tried again: the model's provider, or a tool server, in the middle of a run or when a process takes
+//! it.
+//!
+//! Every wait is told before it begins, can be ended by a signal at once and by a person within half a second, and is time in which the run is held.
+//! Proved by: `ua-runner`'s `granular::away`, and the tests below.
+
+use std::time::Duration;
+
+use ua_core::{Env, chain, span_in_words};
+use ua_dispatch::{StopSignal, TransportError};
+use ua_store::{EndMark, RunLease, RunStore as _, Store};
+
+use crate::error::RunError;
+use crate::retry::{RetryPolicy, Tries};
+use crate::watch::{RunEvent, Watcher};
+
+/// How often a wait looks whether somebody asked to end the run.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What ends a wait before it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// A signal.
+    Interrupted,
+    /// A person said that the run is to end.
+    Marked(EndMark),
+    /// The run's time is used up.
+    OutOfTime {
+        /// It was held for so long.
+        held_millis: u64,
+    },
+}
+
+/// What is looked at while a wait passes.
+pub(crate) struct Lookout<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) lease: &'a RunLease,
+    pub(crate) env: &'a Env,
+    pub(crate) stop: &'a StopSignal,
+}
+
+impl Lookout<'_> {
+    /// Lets a wait pass; what ended it, if something did. `used_up` says for how long the run was held, once that is all the time it has.
+    pub(crate) async fn sit_out(
+        &self,
+        wait: Duration,
+        used_up: impl Fn() -> Option<u64>,
+    ) -> Result<Option<Cut>, RunError> {
+        let mut left = wait;
+        while !left.is_zero() {
+            let piece = left.min(LOOK_EVERY);
+            tokio::select! {
+                biased;
+                () = self.stop.stopping() => return Ok(Some(Cut::Interrupted)),
+                () = self.env.clock.sleep(piece) => left -= piece,
+            }
+            // A wait may be long, and a process that is killed in it held the run all the same.
+            let alive = self.store.note_alive(self.lease, Duration::ZERO, self.env.now()).await;
+            alive.map_err(RunError::at("say that the run is driven"))?;
+            let run = self.store.run(&self.lease.run_id).await.map_err(RunError::at("read the run"))?;
+            if let Some(mark) = run.end_mark() {
+                return Ok(Some(Cut::Marked(mark)));
+            }
+            if let Some(held_millis) = used_up() {
+                return Ok(Some(Cut::OutOfTime { held_millis }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How often a tool server could not be reached, and for how long.
+#[derive(Debug, Default)]
+pub(crate) struct Away {
+    tries: Tries,
+}
+
+/// A wait before a tool server is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pause {
+    pub(crate) wait: Duration,
+    /// How long may still be waited after it.
+    pub(crate) left: Duration,
+}
+
+impl Away {
+    /// One more try found it away, and took so long to find out. The wait before the next one, of `most` at most; `None` when it was away for
+    /// too long.
+    pub(crate) fn again(
+        &mut self,
+        took: Duration,
+        retry: &RetryPolicy,
+        random: u64,
+        most: Option<Duration>,
+    ) -> Option<Pause> {
+        self.tries = self.tries.and_away(took);
+        let wait = retry.wait_for_server(&self.tries, random).filter(|_| most != Some(Duration::ZERO))?;
+        let wait = most.map_or(wait, |most| wait.min(most));
+        Some(Pause { wait, left: retry.left(&self.tries).saturating_sub(wait) })
+    }
+
+    /// Tells that it is waited for, and counts the wait as one that passes.
+    pub(crate) fn tell(
+        &mut self,
+        watcher: &Watcher,
+        error: &TransportError,
+        pause: Pause,
+        ends_in_millis: Option<u64>,
+    ) {
+        // The watcher tells people; twice would be once too often.
+        tracing::debug!(attempt = self.tries.attempts, %error, "a tool server is away, trying again");
+        watcher(RunEvent::ToolServerAway {
+            attempt: self.tries.attempts,
+            why: chain(error),
+            wait_millis: in_millis(pause.wait),
+            left_millis: in_millis(pause.left),
+            ends_in_millis,
+        });
+        self.tries.waited = self.tries.waited.saturating_add(pause.wait);
+    }
+
+    /// Why it is given up: with how long it was waited for.
+    pub(crate) fn in_words(&self, why: &str) -> String {
+        let waited = self.tries.waited;
+        if waited.is_zero() {
+            why.to_owned()
+        } else {
+            format!("{why}; it was waited for, for {}", span_in_words(waited))
+        }
+    }
+}
+
+/// A span as watchers are told it.
+pub(crate) fn in_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_waited_for_as_long_as_the_patience_and_the_time_last() {
+        let retry = RetryPolicy::default().within(Duration::from_secs(10));
+        let mut away = Away::default();
+        assert_eq!(away.in_words("gone"), "gone");
+        let first = away.again(Duration::ZERO, &retry, 0, None).unwrap();
+        assert_eq!(first, Pause { wait: Duration::from_millis(500), left: Duration::from_millis(9_500) });
+        let watcher: Watcher = std::sync::Arc::new(|_| {});
+        let error = TransportError::Away { server: "mail".to_owned(), why: "HTTP 503".to_owned() };
+        away.tell(&watcher, &error, first, None);
+        assert!(away.in_words("gone").starts_with("gone; it was waited for, for "));
+        // The next one is longer, but for what is left of the run's time.
+        assert_eq!(away.again(Duration::ZERO, &retry, 0, None).unwrap().wait, Duration::from_secs(1));
+        let most = Some(Duration::from_millis(30));
+        assert_eq!(away.again(Duration::ZERO, &retry, 0, most).unwrap().wait, Duration::from_millis(30));
+        assert_eq!(away.again(Duration::ZERO, &retry, 0, Some(Duration::ZERO)), None);
+        assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), None);
+    }
+}
