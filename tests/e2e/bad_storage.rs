@@ -139,7 +139,7 @@ fn a_root_or_database_that_cannot_be_written_sends_nothing() {
     }
     let refused = env.run(&resume(&good));
     assert!(set_immutable(&[database], false));
-    refused.refused(74, &["runtime database", "read-only"]);
+    refused.refused(74, &["cannot open the runtime database: ", "read-only", "lsattr", "may write to both"]);
     assert_eq!(env.comments(), [""; 0]);
 
     let locks = env.root().join("locks");

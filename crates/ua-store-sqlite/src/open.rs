@@ -3,11 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use ua_store::StoreError;
 
 use crate::beside::{OwnLog, adopt_beside, foreign_beside};
@@ -34,6 +37,8 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
     let lock = migrate_lock(path)?;
     make_file(path)?;
     check_owner(path)?;
+    check_writable(path)?;
+    widen_beside(path);
     if let Some(foreign) = config.identity.as_ref().and_then(|_| foreign_beside(path)) {
         return Err(not_ours(&foreign));
     }
@@ -423,6 +428,50 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     check_folder(folder_of(path))
 }
 
+/// Refuses a file that this user may read and not write to, before SQLite or a mark of its log fails by it. One on a medium that is mounted
+/// read-only has words of its own.
+fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let shown = path.display();
+    let why = match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
+        Err(Errno::ACCESS) => format!("{shown} is read-only; `chmod u+w {shown}` lets you write to it"),
+        Err(Errno::PERM) => {
+            format!("{shown} is read-only: it is marked as a file that nobody changes, which `lsattr {shown}` shows")
+        }
+        Ok(()) | Err(_) => return Ok(()),
+    };
+    Err(refused_because(why, std::io::Error::from(ErrorKind::PermissionDenied)))
+}
+
+/// Gives what lies beside a database the permissions of its owner that the database has: SQLite makes the files there with those that it had
+/// then, and opens none of them wider. Where that fails, whoever writes says so.
+fn widen_beside(path: &Path) {
+    const OWNERS: u32 = 0o600;
+    let Ok(database) = fs::symlink_metadata(path) else { return };
+    let wanted = database.mode() & OWNERS;
+    for beside in OPENED_BESIDE.map(|suffix| sibling_file(path, suffix)) {
+        let is_narrower = |file: &fs::Metadata| file.is_file() && file.mode() & wanted != wanted;
+        if !fs::symlink_metadata(&beside).is_ok_and(|file| is_narrower(&file)) {
+            continue;
+        }
+        if let Err(error) = widen(&beside, wanted) {
+            tracing::debug!(%error, file = %beside.display(), "it has narrower permissions than the database");
+        }
+    }
+}
+
+/// Adds permissions to a file of ours, which is never reached through a link. It is not opened for reading: closing it would give up the
+/// locks that SQLite has on it in this process.
+fn widen(path: &Path, wanted: u32) -> std::io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    let here = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(here, fs::Permissions::from_mode(found.mode() & 0o777 | wanted))
+}
+
 /// What SQLite opens beside a database by itself, whatever is there under these names.
 const OPENED_BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
@@ -494,7 +543,7 @@ pub(crate) fn migrate_lock(path: &Path) -> Result<File, StoreError> {
 /// Opens a file of ours beside the database: never through a link, and nothing but a regular file, made for this user alone. Tool servers of
 /// others write there as the same user, and a pipe in its place would hold this process up for ever.
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let refused = |what: &str| {
         let why = format!("{} is {what}, not a regular file; nothing was read or written", path.display());
         std::io::Error::new(ErrorKind::InvalidInput, why)
@@ -542,10 +591,40 @@ mod tests {
             let path = folder.path().join("a%41?b#c é.db");
             refuse_others(&path).unwrap();
             make(&path);
-            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             assert_eq!(refuse_others(&path).is_ok(), is_taken, "{name}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
         }
+    }
+
+    /// What was made beside a database while it was read-only, as SQLite makes it, must not keep it read-only once it is not.
+    #[test]
+    fn what_was_left_beside_a_read_only_database_is_as_wide_as_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let mode = |suffix: &str| fs::metadata(sibling_file(&path, suffix)).unwrap().mode() & 0o777;
+        let config = SqliteConfig::new(&path);
+        drop(writer(&config).unwrap());
+        for (narrow, wanted) in [(0o400, 0o600), (0o000, 0o600), (0o640, 0o640)] {
+            // SQLite itself widens what is empty, and nothing else.
+            for (suffix, bytes) in [("-shm", 32 * 1024), ("-wal", 1)] {
+                let file = sibling_file(&path, suffix);
+                fs::write(&file, vec![0; bytes]).unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(narrow)).unwrap();
+            }
+            let open = writer(&config).unwrap();
+            assert_eq!([mode("-shm"), mode("-wal")], [wanted, wanted], "{narrow:o}");
+            drop(open);
+        }
+        // What is no file is refused, and what it leads to is left alone.
+        let other = folder.path().join("other");
+        fs::write(&other, "").unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o400)).unwrap();
+        fs::remove_file(sibling_file(&path, "-shm")).unwrap_or_default();
+        std::os::unix::fs::symlink(&other, sibling_file(&path, "-shm")).unwrap();
+        widen_beside(&path);
+        assert!(widen(&sibling_file(&path, "-shm"), 0o600).is_err());
+        assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o400);
     }
 
     #[test]

@@ -44,7 +44,8 @@ struct Stamp {
 impl Source {
     /// The database at `path`, read beside those who write to it if anybody can.
     pub(crate) fn of(path: &Path) -> Self {
-        let still = if nothing_can_be_written(folder_of(path)) { stamp(path) } else { None };
+        let is_still = cannot_be_written(folder_of(path)) || is_read_only(path);
+        let still = if is_still { stamp(path) } else { None };
         Self { path: path.to_path_buf(), still, is_written_here: false }
     }
 
@@ -95,10 +96,15 @@ impl Source {
     }
 }
 
-/// Whether this user can make no file in `folder`.
-fn nothing_can_be_written(folder: &Path) -> bool {
-    let looked = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+/// Whether this user can make no file in a folder, or not write to a file.
+fn cannot_be_written(path: &Path) -> bool {
+    let looked = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
     matches!(looked, Err(Errno::ROFS | Errno::ACCESS | Errno::PERM))
+}
+
+/// Whether nobody is to write to the file. SQLite would leave files beside it that are as read-only, and stay so when it is not any more.
+fn is_read_only(path: &Path) -> bool {
+    cannot_be_written(path) || fs::metadata(path).is_ok_and(|file| file.mode() & 0o222 == 0)
 }
 
 /// What the file at `path` is, if nothing is beside it that SQLite would have to read with it.
@@ -226,6 +232,21 @@ mod tests {
         let again = found(&path);
         fs::remove_file(&path).unwrap();
         assert!(again.check().is_err());
+    }
+
+    #[test]
+    fn a_look_at_a_read_only_file_leaves_nothing_that_is_read_only_after_it() {
+        let (folder, path) = database();
+        let set = |mode| fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        set(0o400);
+        let source = Source::of(&path);
+        assert_eq!(rows(&source), 1);
+        source.check().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was made beside it");
+        set(0o600);
+        assert!(Source::of(&path).still.is_none());
+        Connection::open(&path).unwrap().execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        assert_eq!(rows(&Source::of(&path)), 2);
     }
 
     #[test]

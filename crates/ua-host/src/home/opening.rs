@@ -451,6 +451,9 @@ impl Home {
             Some(Trouble::Memory) => (why.as_str(), "end other programs, then give the command again".to_owned()),
             Some(Trouble::Other) => (why.as_str(), format!("check whether the file belongs to ua, or {another}")),
         };
+        // Words that name the file themselves are about it, or about one beside it.
+        let is_named = why.contains(&self.database.display().to_string());
+        let opening = if is_named { "open the runtime database" } else { opening.as_str() };
         HostError::storage(format!("cannot {opening}: {why}")).hint(format!("{hint}; nothing was changed"))
     }
 
