@@ -65,6 +65,7 @@ pub(crate) fn listener_at(address: SocketAddr) -> Option<u32> {
     tables().iter().find_map(|table| sockets(table).find(is_there).map(|socket| socket.user))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 fn tables() -> [String; 2] {
     ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
 }

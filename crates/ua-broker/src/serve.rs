@@ -1,9 +1,9 @@
 //! The broker as a process: one per state folder, found at its socket, gone when nobody needs it.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use ua_files::Folder;
 
 use crate::accepting;
 use crate::bridge;
@@ -53,9 +54,7 @@ impl BrokerLock {
     /// # Errors
     /// The lock file cannot be used.
     pub fn take(locks: &Path) -> io::Result<Option<Self>> {
-        DirBuilder::new().recursive(true).mode(0o700).create(locks)?;
-        let path = locks.join("gateway.lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        let file = Folder::make_itself(locks)?.open_or_make("gateway.lock")?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -72,7 +71,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     let over_http = broker.config.http.is_some();
     let io = |doing: &'static str| move |error: io::Error| Broken::new(format!("{doing}: {error}"));
     for folder in broker.config.socket.parent().into_iter().chain([broker.config.logs.as_path()]) {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io("make a folder"))?;
+        Folder::make(folder).map_err(io("make a folder"))?;
     }
     broker.clear_up().await?;
     let listener = listen(&broker.config.socket).map_err(io("listen"))?;
@@ -179,6 +178,7 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 }
 
 /// A path of the socket that fits into an address, and what has to stay open while it is used.
+#[expect(clippy::disallowed_methods, reason = "a folder, which only gives the address its name")]
 fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     if path.as_os_str().len() <= LONGEST_ADDRESS {
         return Ok((path.to_path_buf(), None));

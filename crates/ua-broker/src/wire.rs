@@ -252,6 +252,7 @@ impl<'l> BridgeLine<'l> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::path::PathBuf;
 

@@ -17,10 +17,11 @@
 //! Threats S5 and S8 of `docs/security.md`. Proved by: the tests below and `cargo xtask attacks`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,6 +88,12 @@ impl Replacement {
         Err(Errno::ISDIR.into())
     }
 
+    /// Makes what was written so far durable; its name is not yet.
+    fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.as_ref().map_or(Ok(()), |file| file.get_ref().sync_all())
+    }
+
     /// Appends what was written so far to another file.
     pub fn append_to(&mut self, other: &mut impl io::Write) -> io::Result<()> {
         self.flush()?;
@@ -138,6 +145,18 @@ impl Folder {
         let open =
             rustix::fs::open(path, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| named(error, path))?;
         Ok(Self { open: Arc::new(open), path: path.to_path_buf() })
+    }
+
+    /// Opens a folder that a person named and makes what is missing of it, for this user alone: links in its path are theirs.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        make_path(path)?;
+        Self::open(path)
+    }
+
+    /// The same for a folder whose own name may not be a link, wherever the folder above it is.
+    pub fn make_itself(path: &Path) -> io::Result<Self> {
+        make_path(path)?;
+        Self::open_itself(path)
     }
 
     /// Where it was when it was opened; for messages, and for programs that are told where to work.
@@ -279,6 +298,16 @@ impl Folder {
         replacement.place()
     }
 
+    /// The same, and on stable storage when this returns, with its name.
+    pub fn replace_durably(&self, name: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
+        let mut replacement = self.replacement(name)?;
+        replacement.write_all(content)?;
+        replacement.sync()?;
+        let folder = replacement.folder.clone();
+        replacement.place()?;
+        folder.sync()
+    }
+
     /// Begins to write a file that will stand in the place of whatever has the name, but for a folder.
     pub fn replacement(&self, name: impl AsRef<Path>) -> io::Result<Replacement> {
         let (here, last) = self.place(name.as_ref(), false)?;
@@ -381,6 +410,11 @@ pub fn unguessable() -> io::Result<String> {
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Makes what is missing of a path, for this user alone.
+fn make_path(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
 
 fn kind_of(kind: FileType) -> Kind {
     match kind {

@@ -155,3 +155,23 @@ fn a_named_file_may_be_a_link_and_is_neither_waited_for_nor_endless() {
     let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reading));
     assert_eq!(read_text(Path::new(&own), 9).unwrap(), "given");
 }
+
+#[test]
+fn a_folder_is_made_for_this_user_alone_and_behind_no_link_of_its_own_name() {
+    let bed = bed();
+    let inside = bed.folder.path();
+    let made = Folder::make_itself(&inside.join("a/b")).unwrap();
+    for folder in ["a", "a/b"] {
+        assert_eq!(fs::metadata(inside.join(folder)).unwrap().mode() & 0o777, 0o700, "{folder}");
+    }
+    assert!(Folder::make_itself(made.path()).is_ok(), "one that is there is as good");
+    symlink(bed.victim.parent().unwrap(), inside.join("up")).unwrap();
+    let refused = Folder::make_itself(&inside.join("up")).unwrap_err().to_string();
+    assert!(refused.contains("is a link"), "{refused}");
+    assert!(Folder::make(&inside.join("up")).is_ok(), "whoever names the folder says where it is");
+    // Whole in the place of whatever has the name, a link too.
+    symlink(&bed.victim, made.path().join("kept")).unwrap();
+    made.replace_durably("kept", b"ours").unwrap();
+    assert_eq!((made.read("kept", 9).unwrap(), fs::read(&bed.victim).unwrap()), (b"ours".to_vec(), b"mine".to_vec()));
+    assert_eq!(made.entries().unwrap().len(), 1, "nothing is left beside it");
+}

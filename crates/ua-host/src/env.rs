@@ -26,6 +26,7 @@ impl Process {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::fs;
     use std::path::Path;

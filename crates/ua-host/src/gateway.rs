@@ -18,6 +18,7 @@ use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
 use ua_classify::Classifier;
+use ua_files::Folder;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
 use ua_store::{QuestionRecord, RunRecord};
@@ -238,7 +239,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
-    std::fs::create_dir_all(&root).map_err(|error| cannot_use(&root, named, &error))?;
+    Folder::make(&root).map_err(|error| cannot_use(&root, named, &error))?;
     let mut broker = None;
     let mut ends = host.env().now().plus(START);
     while host.env().now() < ends {
@@ -278,7 +279,7 @@ fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> Host
 
 /// Starts a broker as a process of its own.
 fn spawn(host: &Host, root: &Path) -> Result<Child, HostError> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LOG));
+    let log = Folder::open(root).and_then(|root| root.append(LOG));
     let log = log.map_err(|error| cannot_use(root, Some(root), &error))?;
     let mut serve = Command::new(host.settings().program()?);
     serve.arg("--root").arg(root).args(["gateway", "serve"]).current_dir(root);
@@ -472,6 +473,7 @@ async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, H
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
     use crate::env::Process;

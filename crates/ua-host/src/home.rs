@@ -253,7 +253,7 @@ impl Home {
     /// of its tool servers. `then` is what the hint ends with.
     pub(crate) fn can_lock(&self, then: &str) -> Result<(), HostError> {
         let folder = self.locks();
-        let opened = fs::create_dir_all(&folder).and_then(|()| Folder::open_itself(&folder));
+        let opened = Folder::make_itself(&folder);
         opened.and_then(|_| tempfile::tempfile_in(&folder)).map(drop).map_err(|e| {
             HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
                 .hint(format!("{}, {then}", crate::paths::mend_folder(&e)))
@@ -353,6 +353,7 @@ fn server(settings: &Settings) -> Result<Option<PostgresConfig>, HostError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
     use crate::env::Process;

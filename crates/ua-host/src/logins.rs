@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -98,8 +98,7 @@ impl LoginFiles {
     fn folder(&self) -> Result<Folder, String> {
         let path = self.folder.as_deref().ok_or("there is nowhere to keep it: set HOME or XDG_STATE_HOME")?;
         let unusable = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        Folder::open_itself(path).map_err(unusable)
+        Folder::make_itself(path).map_err(unusable)
     }
 
     /// Every login that is kept, by server and address.
@@ -333,6 +332,7 @@ impl Keyring {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;

@@ -136,6 +136,7 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
     use crate::env::Process;

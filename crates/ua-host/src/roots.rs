@@ -13,7 +13,7 @@ mod databases;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ua_core::Timestamp;
@@ -209,14 +209,13 @@ impl Roots {
         let (Some(parent), Some(name)) = (root.parent(), root.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        fs::create_dir_all(parent)?;
+        make_above(parent)?;
         let number = ua_files::unguessable()?;
         if root.is_dir() && self.judge(root) == Belief::Empty && !is_replaceable(root, parent) {
             return self.mark(&Folder::open_itself(root)?, &root.canonicalize()?, &number);
         }
         let new = parent.join(format!(".{}.{number}", name.to_string_lossy()));
-        fs::DirBuilder::new().mode(0o700).create(&new)?;
-        let made = self.mark(&Folder::open_itself(&new)?, &parent.canonicalize()?.join(name), &number);
+        let made = self.mark(&Folder::make_itself(&new)?, &parent.canonicalize()?.join(name), &number);
         // Over an empty folder it works as well; one that somebody filled stays.
         let placed = made.and_then(|()| fs::rename(&new, root));
         if placed.is_err() {
@@ -242,8 +241,7 @@ impl Roots {
         let Some(state) = &self.state else {
             return Err(io::Error::new(io::ErrorKind::NotFound, NO_HOME));
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        Folder::open(state)
+        Folder::make(state)
     }
 
     fn mark(&self, folder: &Folder, path: &Path, number: &str) -> io::Result<()> {
@@ -251,6 +249,12 @@ impl Roots {
         roots.replace(number, path.as_os_str().as_encoded_bytes())?;
         folder.replace(MARKER, format!("{number}\n").as_bytes())
     }
+}
+
+/// Makes the folders that a root, or a database of its own, is to be in: not for this user alone, other things may come into them.
+#[expect(clippy::disallowed_methods, reason = "whoever says where a root is says which links lead there")]
+pub(crate) fn make_above(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
 }
 
 /// Whether a folder may be put in the place of one that is there.
@@ -275,6 +279,7 @@ pub(crate) fn first_link(root: &Path, names: &[&str]) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 

@@ -5,6 +5,8 @@
 //! (the latter in a session of its own) and writes its number to FILE · `--tools A,B` offers these names instead of its own,
 //! one per page · `--stateless` speaks revision 2026-07-28 and no other.
 
+#![expect(clippy::disallowed_methods, reason = "a tool server of somebody else's")]
+
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};

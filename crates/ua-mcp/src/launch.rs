@@ -206,6 +206,7 @@ impl StderrLog {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::io::Write;
 

@@ -60,6 +60,7 @@ mod transport;
 mod wire;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests;
 
 pub use amount::{is_too_much, read_message};

@@ -26,6 +26,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Looks a process up; `None` when it is gone or only waits to be reaped.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
     pub(crate) fn find(pid: i32) -> Option<Self> {
         parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -47,6 +48,7 @@ impl Process {
     }
 
     /// Whether the environment it was started with has `NAME=value`.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
     fn was_started_with(self, entry: &[u8]) -> bool {
         fs::read(format!("/proc/{}/environ", self.pid))
             .is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
@@ -61,6 +63,7 @@ impl Process {
     }
 
     /// The name of its program, as the kernel keeps it.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
     pub(crate) fn name(self) -> String {
         fs::read_to_string(format!("/proc/{}/comm", self.pid))
             .map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
@@ -116,6 +119,7 @@ pub(crate) fn leads_its_session() -> bool {
 }
 
 /// The identity of this boot of the machine.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 pub(crate) fn boot_id() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
 }

@@ -253,6 +253,7 @@ fn start(args: &ShimArgs) -> Result<Child, Failed> {
 
 /// Gives up this process's copy of the pipe that the server answers on. Its number stays taken, so that no file opened later gets it. A
 /// failure costs only that the end of the output is not seen, so the server that runs goes on; the log says so.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own device, into which everything goes")]
 fn let_go_of_output() {
     let nowhere = File::options().write(true).open("/dev/null");
     let gone = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(&nowhere)?));

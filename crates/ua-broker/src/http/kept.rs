@@ -3,20 +3,21 @@
 //! A client whose broker was started anew continues in its session, and what it asks for once more is asked for by the session that asked
 //! first. Of a session it is kept whose it is, with which tool server and in which project, and how its client began; none of its messages.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ua_core::{Timestamp, sha256};
+use ua_files::{Folder, Kind};
 
 use crate::broker::Broker;
 
 /// How long a session is kept that nobody uses: as long as a receipt is owed.
 const KEPT_FOR: Duration = crate::rules::OWED_FOR;
+/// The most that is read of one, in bytes: how a client began is one message of it, which has at most half of that.
+const MOST: u64 = 2 * super::LONGEST as u64;
 
 /// The folder where sessions of clients over HTTP are kept.
 #[derive(Debug, Clone)]
@@ -66,30 +67,25 @@ impl KeptSessions {
         Self { folder }
     }
 
-    fn path(&self, id: &str) -> PathBuf {
-        self.folder.join(format!("{}.json", sha256(id).to_hex()))
+    fn open(&self) -> io::Result<Folder> {
+        Folder::open(&self.folder)
     }
 
     /// Keeps one, on stable storage.
     pub(super) fn keep(&self, id: &str, session: &KeptSession) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let path = self.path(id);
-        let new = path.with_extension("new");
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(serde_json::to_string(session)?.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &path)
+        Folder::make(&self.folder)?.replace_durably(name(id), &serde_json::to_vec(session)?)
     }
 
     /// The one of this name that was used within `life`.
     pub(super) fn find(&self, id: &str, now: Timestamp, life: Duration) -> Option<KeptSession> {
-        let path = self.path(id);
-        let used_at = fs::metadata(&path).and_then(|found| found.modified()).ok()?;
-        if is_over(used_at, now, life) {
+        let file = self.open().and_then(|folder| folder.open_file(name(id))).ok()?;
+        let found = file.metadata().ok()?;
+        if is_over(found.modified().ok()?, now, life) || found.len() > MOST {
             return None;
         }
-        let text = fs::read_to_string(&path).ok()?;
-        serde_json::from_str(&text)
+        let mut text = Vec::new();
+        file.take(MOST).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text)
             .inspect_err(|error| tracing::warn!(%error, "a session over HTTP that was kept cannot be read"))
             .ok()
     }
@@ -97,20 +93,23 @@ impl KeptSessions {
     /// Notes when one was used last.
     pub(super) fn was_used(&self, id: &str, at: Timestamp) {
         // One that is not kept is not used later either.
-        let _unkept = File::options().write(true).open(self.path(id)).and_then(|file| file.set_modified(instant(at)));
+        let file = self.open().and_then(|folder| folder.open_to_change(name(id)));
+        let _unkept = file.and_then(|file| file.set_modified(instant(at)));
     }
 
     /// Forgets one, whose client ended it.
     pub(super) fn forget(&self, id: &str) {
-        let _gone = fs::remove_file(self.path(id));
+        let _gone = self.open().and_then(|folder| folder.remove(name(id)));
     }
 
     /// Forgets all that nobody used for long.
     pub(super) fn forget_old(&self, now: Timestamp) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let used_at = entry.metadata().and_then(|found| found.modified());
+        let Ok(folder) = self.open() else { return };
+        let entries = folder.entries().unwrap_or_default().into_iter();
+        for (name, _) in entries.filter(|(_, kind)| *kind == Kind::File) {
+            let used_at = folder.open_file(&name).and_then(|file| file.metadata()?.modified());
             if used_at.is_ok_and(|used_at| is_over(used_at, now, KEPT_FOR)) {
-                let _gone = fs::remove_file(entry.path());
+                let _gone = folder.remove(&name);
             }
         }
     }
@@ -119,6 +118,11 @@ impl KeptSessions {
     pub(super) fn of_client(&self, id: &str, now: Timestamp) -> Option<KeptSession> {
         self.find(id, now, KEPT_FOR)
     }
+}
+
+/// The file that one is kept in.
+fn name(id: &str) -> String {
+    format!("{}.json", sha256(id).to_hex())
 }
 
 fn instant(at: Timestamp) -> SystemTime {
@@ -130,7 +134,10 @@ fn is_over(used_at: SystemTime, now: Timestamp, life: Duration) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -158,10 +165,47 @@ mod tests {
         kept.forget_old(at(8 * 24));
         assert_eq!(kept.of_client("s1", at(24)), None);
         // What is no session is none, and one that was ended is gone.
-        fs::write(kept.path("s1"), "{").unwrap();
+        let path = kept.folder.join(name("s1"));
+        fs::write(&path, "{").unwrap();
         kept.was_used("s1", at(0));
         assert_eq!(kept.of_client("s1", at(0)), None);
         kept.forget("s1");
-        assert!(!kept.path("s1").exists());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_has_no_end_or_is_elsewhere_is_no_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptSessions::at(folder.path().join("sessions"));
+        let at = Timestamp::from_millis(1_767_323_045_000);
+        let session = KeptSession {
+            who: "codex".into(),
+            server: "mail".into(),
+            project: None,
+            connection: "c1".into(),
+            began_with: None,
+            revision: None,
+        };
+        kept.keep("s1", &session).unwrap();
+        let path = kept.folder.join(name("s1"));
+        // Longer than any that this program writes, though it could be one.
+        let text = serde_json::to_string(&session).unwrap();
+        let long = " ".repeat(usize::try_from(MOST).unwrap()) + &text;
+        fs::write(&path, long).unwrap();
+        kept.was_used("s1", at);
+        assert_eq!(kept.of_client("s1", at), None);
+        // A link in its place is neither followed nor changed, and makes way for the next one.
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, text).unwrap();
+        let before = fs::metadata(&elsewhere).unwrap().modified().unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        kept.was_used("s1", at);
+        assert_eq!(kept.of_client("s1", at), None);
+        assert_eq!(fs::metadata(&elsewhere).unwrap().modified().unwrap(), before);
+        kept.keep("s1", &session).unwrap();
+        kept.was_used("s1", at);
+        assert!(fs::symlink_metadata(&path).unwrap().is_file() && elsewhere.is_file());
+        assert_eq!(kept.of_client("s1", at), Some(session));
     }
 }

@@ -1,12 +1,15 @@
 //! Who is let in: a token for each client, of which only a digest is kept.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use ua_core::{Env, sha256};
+use ua_files::Folder;
+
+/// The most that is read of the file, in bytes: a token has a hundred.
+const MOST: u64 = 4 * 1024 * 1024;
 
 /// The file with the tokens' digests, by the client's name. It is read for each request, so that a new token holds at once and a removed one no more.
 #[derive(Debug, Clone)]
@@ -20,23 +23,23 @@ impl Tokens {
         Self { path }
     }
 
+    /// The folder of the file, and its name there.
+    fn place(&self) -> io::Result<(&Path, &OsStr)> {
+        self.path.parent().zip(self.path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
     fn read(&self) -> io::Result<BTreeMap<String, String>> {
-        match fs::read_to_string(&self.path) {
-            Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
+        let (folder, name) = self.place()?;
+        match Folder::open(folder).and_then(|folder| folder.read(name, MOST)) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error),
         }
     }
 
     fn write(&self, all: &BTreeMap<String, String>) -> io::Result<()> {
-        if let Some(folder) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        let new = self.path.with_extension("new");
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(serde_json::to_string_pretty(all)?.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)
+        let (folder, name) = self.place()?;
+        Folder::make(folder)?.replace_durably(name, &serde_json::to_vec_pretty(all)?)
     }
 
     /// Makes a token for a client, in the place of the one that it has. It is told once.
@@ -82,7 +85,9 @@ impl Tokens {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
@@ -100,5 +105,23 @@ mod tests {
         assert!(!text.contains(&second) && fs::metadata(&tokens.path).unwrap().mode().trailing_zeros() >= 6);
         assert!(tokens.remove("codex").unwrap() && !tokens.remove("codex").unwrap());
         assert_eq!(tokens.whose(&second), None);
+    }
+
+    #[test]
+    fn a_file_of_tokens_that_is_elsewhere_or_has_no_end_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (folder.path().join("tokens.json"), folder.path().join("elsewhere"));
+        let tokens = Tokens::at(path.clone());
+        let token = tokens.make("codex", &ua_core::system::env()).unwrap();
+        fs::rename(&path, &elsewhere).unwrap();
+        for place in [elsewhere.as_path(), Path::new("/dev/zero")] {
+            std::os::unix::fs::symlink(place, &path).unwrap();
+            assert_eq!(tokens.whose(&token), None, "{}", place.display());
+            fs::remove_file(&path).unwrap();
+        }
+        fs::rename(&elsewhere, &path).unwrap();
+        assert_eq!(tokens.whose(&token).as_deref(), Some("codex"));
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(MOST + 1).unwrap();
+        assert!(tokens.clients().unwrap_err().to_string().contains("more than"));
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn ancestors() -> Vec<u32> {
     above
 }
 
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // Its name may hold anything; what follows it does not.
@@ -53,6 +54,7 @@ pub(crate) fn only_people(run: &RunRecord, what: &str) -> Result<(), HostError> 
 }
 
 /// The agent that this process, or one above it, was started by, as far as can be seen.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 fn above() -> Option<&'static str> {
     let mut own = std::iter::once("self".to_owned()).chain(ancestors().into_iter().map(|process| process.to_string()));
     own.find_map(|process| marked(&fs::read(format!("/proc/{process}/environ")).ok()?))

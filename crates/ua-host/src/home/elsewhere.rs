@@ -73,6 +73,7 @@ pub(super) fn was_moved(copy: &Path, left: &Path) -> HostError {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::super::opening::close;
     use super::super::tests::home;

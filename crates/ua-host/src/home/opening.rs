@@ -19,7 +19,7 @@ use super::elsewhere::NAME_IT;
 use super::{DATABASE, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
-use crate::roots::{Belief, NO_HOME, Unknown, first_link};
+use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
@@ -131,7 +131,11 @@ impl Home {
             if let Some(replaced) = self.replaced() {
                 return Err(replaced);
             }
-            let opened = fs::OpenOptions::new().append(true).open(&self.database);
+            let place = (self.database.parent(), self.database.file_name());
+            let opened = match place {
+                (Some(folder), Some(name)) => Folder::open(folder).and_then(|folder| folder.open_to_change(name)),
+                (_, _) => Err(io::ErrorKind::InvalidInput.into()),
+            };
             return opened.map(drop).map_err(|e| {
                 HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
                     .hint(format!("make it writable, or {}; nothing was started", self.another_database()))
@@ -213,7 +217,7 @@ impl Home {
         {
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
-        fs::create_dir_all(&self.root).map_err(|e| self.cannot_make(&e))?;
+        make_above(&self.root).map_err(|e| self.cannot_make(&e))?;
         if !was_there {
             self.keep_out_of_git();
         }
@@ -227,7 +231,7 @@ impl Home {
             );
         }
         let beside = (self.state() != self.root).then(|| {
-            fs::create_dir_all(self.state())?;
+            make_above(self.state())?;
             self.roots.adopt(self.state())
         });
         if let (Err(error), _) | (_, Some(Err(error))) = (adopted, beside) {
@@ -516,6 +520,7 @@ fn served(server: &PostgresConfig, place: Option<Place>) -> Result<Database, Hos
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::super::DEFAULT_ROOT;
     use super::super::tests::home;

@@ -23,6 +23,7 @@ impl Home {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};

@@ -58,8 +58,7 @@ impl Beginning {
                 folder.display()
             ))
         };
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        let file = Folder::open_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;
+        let file = Folder::make_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;
         // This file may have been there already, and the run's own lock is made when the run is stored.
         host.home().can_lock("then give the command again; nothing was started")?;
         let env = host.env();

@@ -699,4 +699,5 @@ fn takes_a_value(arg: &str) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests;

@@ -269,6 +269,7 @@ fn is_executable(file: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::fs;
 

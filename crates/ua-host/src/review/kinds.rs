@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 /// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
 const CODE: [&str; 64] = [
     "R", "awk", "bash", "c", "cc", "cjs", "class", "clj", "cpp", "cr", "cs", "cts", "dart", "dll", "dylib", "el",
@@ -113,9 +115,12 @@ pub(super) fn is_script(path: &Path) -> bool {
     begins_with(path, *b"#!") || (path.extension().is_none() && path.is_file() && !begins_with(path, *b"\x7fE"))
 }
 
-/// Opens a file of a checkout: a pipe there is not waited for.
+/// Opens a file of a checkout: a pipe there is not waited for, and a terminal does not become this program's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is looked at is what a launcher would read, through every link that it follows"
+)]
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    #[expect(clippy::cast_possible_wrap, reason = "flags of open(2) are a C int")]
-    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let without_waiting = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(without_waiting).open(path)
 }

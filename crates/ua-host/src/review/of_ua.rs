@@ -85,6 +85,7 @@ pub(super) fn is_said(text: &[u8], file: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 

@@ -1,9 +1,8 @@
 //! The record of what a person let in: `trust.json` in the user's state folder.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -106,13 +105,7 @@ impl Trusted {
     }
 
     fn write_to(&self, folder: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // A temporary file is 0600 from its first moment.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(folder.join(FILE))?;
-        Ok(())
+        Folder::make(folder)?.replace_durably(FILE, serde_json::to_string_pretty(self)?.as_bytes())
     }
 
     /// Whether this server of this file was let in as it is.
@@ -172,6 +165,7 @@ impl Trusted {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -157,6 +157,7 @@ fn merged_back(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::fs;
 
