@@ -8,7 +8,10 @@
 
 use std::io;
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
+
+/// The longest line that is heard, in bytes: a message of more is one that nobody could pass on either.
+pub(crate) const LONGEST: usize = 64 * 1024 * 1024;
 
 /// What came up to the end of a line, or of everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +39,15 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     /// The next one; `None` at the end. Nothing is lost if this is not waited for to its end.
     ///
     /// # Errors
-    /// What comes cannot be read.
+    /// What comes cannot be read, or is a line of more than [`LONGEST`] bytes ([`io::ErrorKind::FileTooLarge`]); what follows that is no line.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
-        self.from.read_until(b'\n', &mut self.begun).await?;
+        let room = LONGEST.saturating_sub(self.begun.len());
+        (&mut self.from).take(room as u64).read_until(b'\n', &mut self.begun).await?;
+        if self.begun.len() >= LONGEST && !self.begun.ends_with(b"\n") {
+            self.begun = Vec::new();
+            let why = format!("a line of more than {LONGEST} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         let mut line = std::mem::take(&mut self.begun);
         if line.pop_if(|last| *last == b'\n').is_some() {
             line.pop_if(|last| *last == b'\r');
@@ -55,7 +64,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 tracing::warn!(bytes = begun.len(), "a line without its end was dropped");
                 None
             }
-            Ok(None) | Err(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "nothing more is read from somebody");
+                None
+            }
+            Ok(None) => None,
         }
     }
 }
@@ -86,6 +99,20 @@ mod tests {
             let expected: Vec<&[u8]> = [rest].into_iter().filter(|rest| !rest.is_empty()).collect();
             assert_eq!(torn, expected, "{cut}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_given_up_before_it_fills_the_memory() {
+        let mut lines = Lines::of(BufReader::new(tokio::io::repeat(b'x')));
+        let refused = lines.next().await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert!(lines.begun.capacity() == 0, "what came of it is not kept");
+        // The longest that is heard.
+        let mut long = vec![b'x'; LONGEST - 1];
+        long.extend(b"\n12\n");
+        let mut lines = Lines::of(&long[..]);
+        assert!(matches!(lines.next().await, Ok(Some(Line::Whole(line))) if line.len() == LONGEST - 1));
+        assert_eq!(lines.next_text().await.as_deref(), Some("12"));
     }
 
     /// However what comes is parted, and however often it is waited for in vain, no byte of it is lost.

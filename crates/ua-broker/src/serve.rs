@@ -19,7 +19,7 @@ use ua_files::Folder;
 use crate::accepting;
 use crate::bridge;
 use crate::broker::{Broken, Broker};
-use crate::ending::Lines;
+use crate::ending::{LONGEST, Lines};
 use crate::http;
 use crate::peers;
 use crate::session::Sessions;
@@ -315,6 +315,6 @@ async fn want(socket: &Path, control: Wanted) -> io::Result<Option<Value>> {
     line.push('\n');
     stream.write_all(line.as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    stream.take(LONGEST as u64).read_to_string(&mut answer).await?;
     serde_json::from_str(&answer).map(Some).map_err(io::Error::other)
 }

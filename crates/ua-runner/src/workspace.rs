@@ -53,6 +53,8 @@ pub struct Workspace {
 
 /// The file that says whose folder it is.
 const OWNER: &str = ".run";
+/// The most that is read of it, in bytes: it has one run's id, and stands where programs of a model write.
+const MAX_OWNER_BYTES: u64 = 4 * 1024;
 
 /// Folders that every run has.
 const FOLDERS: [&str; 3] = ["work_products", "search_results", "tasks"];
@@ -167,12 +169,8 @@ impl Workspace {
     /// The run whose folder it is by its mark, which a kill may have left empty; `None` when there is no mark.
     pub(crate) fn owner(&self) -> Result<Option<String>, WorkspaceError> {
         let path = self.path(OWNER);
-        match self.folder.open_file(OWNER) {
-            Ok(mut file) => {
-                let mut owner = String::new();
-                file.read_to_string(&mut owner).map_err(WorkspaceError::at("read", &path))?;
-                Ok(Some(owner.trim().to_owned()))
-            }
+        match self.folder.read(OWNER, MAX_OWNER_BYTES) {
+            Ok(owner) => Ok(Some(String::from_utf8_lossy(&owner).trim().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(WorkspaceError::at("read", &path)(error)),
         }
@@ -481,6 +479,12 @@ mod tests {
         let names: Vec<String> = workspace.artifacts().unwrap().into_iter().map(|a| a.path).collect();
         assert_eq!(names, ["transcript.md"]);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        // A mark without end is nobody's, and not read to see whose.
+        workspace.replace(OWNER, "run_1\n").unwrap();
+        assert_eq!(workspace.owner().unwrap().as_deref(), Some("run_1"));
+        let mark = fs::OpenOptions::new().write(true).open(workspace.path(OWNER)).unwrap();
+        mark.set_len(MAX_OWNER_BYTES + 1).unwrap();
+        assert!(workspace.owner().is_err());
         // A workspace that is a link itself is nobody's.
         fs::create_dir(dir.path().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", dir.path().join("linked")).unwrap();

@@ -71,6 +71,9 @@ fn shim() -> Result<ShimCommand, Error> {
     Ok(ShimCommand { program, args: vec![SHIM.into()] })
 }
 
+/// The largest configuration that is read, in bytes; theirs have a few thousand.
+const MOST: u64 = 16 * 1024 * 1024;
+
 /// Tool servers, as a configuration file names them. What their tools are is judged by their names until somebody says more:
 /// [`Servers::vouch_for`], [`Servers::trust_annotations_of`], [`Step::policy`](crate::Step::policy).
 #[derive(Debug, Clone)]
@@ -90,7 +93,7 @@ impl Servers {
     /// [`Error::Servers`] when the file cannot be read or does not fit, names a variable that is not set, or has one where it is not replaced.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
+        let text = ua_files::read_text(path, MOST)
             .map_err(|source| Error::Servers(format!("cannot read {}: {source}", path.display())))?;
         Self::parse(&text, &path.display().to_string())
     }
@@ -320,6 +323,9 @@ mod tests {
         }
         let error = Servers::file("nosuch.json").unwrap_err();
         assert!(matches!(&error, Error::Servers(why) if why.contains("cannot read nosuch.json")), "{error}");
+        // What has no end is not read to it.
+        let error = Servers::file("/dev/zero").unwrap_err();
+        assert!(matches!(&error, Error::Servers(why) if why.contains("a device, not a file")), "{error}");
     }
 
     #[test]

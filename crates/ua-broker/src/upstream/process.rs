@@ -240,10 +240,19 @@ impl Pipe {
 /// Reads what the server says until it says nothing more.
 pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
     let mut lines = Lines::of(BufReader::new(stdout));
-    while let Ok(Some(line)) = lines.next().await {
-        match line {
-            Line::Whole(line) => pipe.hear(&line, &to_client),
-            Line::Torn(begun) => pipe.hear_the_last(&begun),
+    loop {
+        match lines.next().await {
+            Ok(Some(Line::Whole(line))) => pipe.hear(&line, &to_client),
+            Ok(Some(Line::Torn(begun))) => pipe.hear_the_last(&begun),
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(%error, log = %pipe.stderr_log.display(), "a tool server is not listened to any more");
+                if error.kind() == io::ErrorKind::FileTooLarge {
+                    let why = format!("it sent {error}");
+                    pipe.unreadable(&Unreadable { why, id: None, has_method: false });
+                }
+                break;
+            }
         }
     }
     pipe.ended.cancel();

@@ -46,6 +46,8 @@ pub fn clear_temporary_folders() {
 
 /// How long output is still collected when the program has ended but something it started holds its pipes.
 const DRAIN_FOR: Duration = Duration::from_millis(500);
+/// The most that is read of what the confiner said, in bytes.
+const MAX_REPORT_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -284,7 +286,7 @@ fn ended_with(status: ExitStatus) -> (Option<i32>, Option<i32>) {
 
 /// What the confiner said, which has ended. Nobody holds the pipe any more, or the confiner's killed remains do for a moment.
 async fn reported(pipe: io::PipeReader) -> Option<Report> {
-    let mut reader = pipe::Receiver::from_owned_fd(pipe.into()).ok()?;
+    let mut reader = pipe::Receiver::from_owned_fd(pipe.into()).ok()?.take(MAX_REPORT_BYTES);
     let mut text = Vec::new();
     // What was sent before an end that does not come still counts.
     let _late = tokio::time::timeout(DRAIN_FOR, reader.read_to_end(&mut text)).await;
