@@ -58,7 +58,7 @@ impl Fork {
         let before = Launch::of_run(store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
         launch.check(host, &spec)?;
-        launch.check_policies(Begun::Fork)?;
+        launch.check_policies(host.settings(), Begun::Fork)?;
         let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
         let mut plan = plan.map_err(|error| refused(&error))?;
         tell_another_model(&mut plan, &before, &launch);

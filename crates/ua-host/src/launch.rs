@@ -104,7 +104,8 @@ pub struct Launch {
     pub(crate) accepted_servers: Option<Value>,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
-    /// What those of the command line were when they were named, as digests. `None` of an older version.
+    /// What those of the command line were when they were named, and those of the job that were trusted then, as digests. `None` of an older
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     known_policies: Option<BTreeMap<PathBuf, String>>,
     /// Policy files of the job, which are weaker than the user's own. `None` of an older version.
@@ -294,8 +295,8 @@ impl Launch {
                 options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(policies::configured(settings)?);
-            self.know_policies(settings);
             self.job_policies = Some(spec.policies.iter().map(|file| self.job_dir.join(file)).collect());
+            self.know_policies(settings);
         }
         self.allow_private_addresses |= options.allow_private_addresses;
         Ok(())

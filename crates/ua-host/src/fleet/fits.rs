@@ -44,7 +44,7 @@ pub(super) async fn fits(
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
     if run.current_step_id.is_none() && run.task_call_id.is_none() {
-        launch.check_policies(Begun::Run(&run.run_id))?;
+        launch.check_policies(host.settings(), Begun::Run(&run.run_id))?;
     }
     host.secrets()?;
     Ok(launch)

@@ -1,12 +1,16 @@
-//! What the policy files of a command line were when a person named them.
+//! What the policy files of a command line were when a person named them, and those of a job that a person trusted.
 //!
 //! Naming one trusts what it says then. A run that has begun has the rules themselves in its fingerprint, and one that changed is asked about; but
 //! a run that waits for its first turn, and a fork, take the files as they find them, and a checkout may have made something else of one. So their
 //! digests are kept with the run, as those of servers are ([`super::known`]), and compared where it begins. The files of the settings are those of
 //! every run of the user, whatever they say by then.
+//!
+//! A file of the job that was trusted may lower caution, or be what kept a call from being made unasked. Changed, it only raises caution; but what
+//! begins with it begins under other rules than the ones a person looked at, so that is asked about as well, until the file is trusted as it is.
 //! Proved by: this file's tests.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 use ua_core::{RunId, Sha256};
@@ -18,37 +22,59 @@ use crate::paths::read;
 use crate::policies;
 use crate::settings::Settings;
 use crate::text::plain;
+use crate::trust;
 
 impl Launch {
-    /// Keeps what the named policy files say now. What cannot be read is refused where the rules are made.
+    /// Keeps what the named policy files say now, and those of the job that are trusted. What cannot be read is refused where the rules are made.
     pub(super) fn know_policies(&mut self, settings: &Settings) {
         let of_settings = policies::configured(settings).unwrap_or_default();
         let named = self.policies.iter().filter(|file| !of_settings.contains(file));
-        self.known_policies = Some(named.map(|file| (file.clone(), digest_of(file))).collect());
+        let mut known: BTreeMap<PathBuf, String> = named.map(|file| (file.clone(), digest_of(file))).collect();
+        let before = self.known_policies.take().unwrap_or_default();
+        for file in self.job_policies.iter().flatten() {
+            // Whoever names other files says nothing about those of the job.
+            let digest = before.get(file).cloned().or_else(|| is_trusted(settings, file).then(|| digest_of(file)));
+            if let Some(digest) = digest {
+                known.entry(file.clone()).or_insert(digest);
+            }
+        }
+        self.known_policies = Some(known);
     }
 
-    /// Refuses to begin `what` with named policy files that are not what they were when they were named. A run of an older version has no
-    /// digests.
+    /// Refuses to begin `what` with named policy files that are not what they were when they were named, and with those of the job that were trusted
+    /// then and are not as they are now. A run of an older version has no digests.
     ///
     /// # Errors
     /// One is another.
-    pub(crate) fn check_policies(&self, what: Begun<'_>) -> Result<(), HostError> {
+    pub(crate) fn check_policies(&self, settings: &Settings, what: Begun<'_>) -> Result<(), HostError> {
         let Some(known) = &self.known_policies else { return Ok(()) };
-        let changed = known.iter().filter(|(file, digest)| self.policies.contains(file) && digest_of(file) != **digest);
-        let changed: Vec<String> = changed.map(|(file, _)| file.display().to_string()).collect();
+        let is_of_job = |file: &PathBuf| self.job_policies.iter().flatten().any(|of_job| of_job == file);
+        let changed = known.iter().filter(|(file, digest)| {
+            let is_named = self.policies.contains(file);
+            let counts = is_named || (is_of_job(file) && !is_trusted(settings, file));
+            counts && digest_of(file) != **digest
+        });
+        let changed: Vec<(String, bool)> =
+            changed.map(|(file, _)| (file.display().to_string(), self.policies.contains(file))).collect();
         if changed.is_empty() {
             return Ok(());
         }
+        let words = |file: &str| plain(&shell_word(file));
         let next = match what {
             Begun::Fork => {
-                let again: Vec<String> =
-                    changed.iter().map(|file| format!("--policy {}", plain(&shell_word(file)))).collect();
-                format!("name them again (`{}`)", again.join(" "))
+                let named = changed.iter().filter(|(_, is_named)| *is_named);
+                let again: Vec<String> = named.map(|(file, _)| format!("--policy {}", words(file))).collect();
+                let of_job = changed.iter().filter(|(_, is_named)| !is_named);
+                let trust: Vec<String> = of_job.map(|(file, _)| format!("`ua trust {}`", words(file))).collect();
+                let again = (!again.is_empty()).then(|| format!("name them again (`{}`)", again.join(" ")));
+                let trust = (!trust.is_empty()).then(|| format!("trust what came with the job ({})", trust.join(", ")));
+                again.into_iter().chain(trust).collect::<Vec<String>>().join(", and ")
             }
             Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run again"),
         };
-        let shown: Vec<String> = changed.iter().map(|file| plain(file)).collect();
-        let words = format!("these policy files changed since they were named for the run: {}", shown.join(", "));
+        let shown: Vec<String> = changed.iter().map(|(file, _)| plain(file)).collect();
+        let words =
+            format!("these policy files changed since they were named or trusted for the run: {}", shown.join(", "));
         Err(HostError::waiting(words).hint(format!("look at what changed, then {next}; nothing was started")))
     }
 }
@@ -62,6 +88,11 @@ pub(crate) enum Begun<'r> {
     Run(&'r RunId),
 }
 
+/// Whether a person trusted a policy file as it is now.
+fn is_trusted(settings: &Settings, file: &Path) -> bool {
+    read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
+}
+
 /// The digest of a file's text; empty where it cannot be read.
 fn digest_of(file: &Path) -> String {
     let text = read(file, "the policy file");
@@ -69,6 +100,7 @@ fn digest_of(file: &Path) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::fs;
 
@@ -84,32 +116,81 @@ mod tests {
         let mut launch = Launch::for_inspection(dir.path().to_path_buf());
         launch.policies = vec![file.clone(), other.clone()];
         // One of an older version.
-        launch.check_policies(Begun::Fork).unwrap();
+        launch.check_policies(&settings, Begun::Fork).unwrap();
         launch.know_policies(&settings);
         let stored = Launch::from_stored(&launch.to_stored()).unwrap();
-        stored.check_policies(Begun::Fork).unwrap();
+        stored.check_policies(&settings, Begun::Fork).unwrap();
         for (path, text) in [(&file, Some("two")), (&file, None), (&other, Some("there now"))] {
             let before = fs::read(path).ok();
             match text {
                 Some(text) => fs::write(path, text).unwrap(),
                 None => fs::remove_file(path).unwrap(),
             }
-            let refused = stored.check_policies(Begun::Fork).unwrap_err().to_string();
+            let refused = stored.check_policies(&settings, Begun::Fork).unwrap_err().to_string();
             assert!(refused.contains(&path.display().to_string()), "{refused}");
-            assert!(stored.check_policies(Begun::Run(&run)).is_err());
+            assert!(stored.check_policies(&settings, Begun::Run(&run)).is_err());
             let mut again = stored.clone();
             again.know_policies(&settings);
-            again.check_policies(Begun::Fork).unwrap();
+            again.check_policies(&settings, Begun::Fork).unwrap();
             match before {
                 Some(before) => fs::write(path, before).unwrap(),
                 None => fs::remove_file(path).unwrap(),
             }
-            stored.check_policies(Begun::Fork).unwrap();
+            stored.check_policies(&settings, Begun::Fork).unwrap();
         }
         // One that is not named any more decides nothing.
         let mut fewer = stored.clone();
         fewer.policies = vec![other];
         fs::write(&file, "two").unwrap();
-        fewer.check_policies(Begun::Fork).unwrap();
+        fewer.check_policies(&settings, Begun::Fork).unwrap();
+    }
+
+    /// A word for a file of the job is about its text, in a fork of its run too, whatever else is named for that.
+    #[test]
+    fn a_trusted_policy_of_a_job_that_changed_is_not_begun_with_until_it_is_trusted_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (trusted, other) = (dir.path().join("trusted.toml"), dir.path().join("other.toml"));
+        fs::write(&trusted, "# one\n").unwrap();
+        fs::write(&other, "# one\n").unwrap();
+        let state = dir.path().join("state").display().to_string();
+        let settings = Settings::of_process().with("XDG_STATE_HOME", Some(state));
+        let trust = || {
+            let mut record = trust::Trusted::read(&settings).unwrap();
+            record.add(trust::Entry {
+                file: trust::canonical(&trusted),
+                server: String::new(),
+                digest: trust::policy::PolicyReview::of(&settings, &trusted).unwrap().digest,
+                parts: BTreeMap::new(),
+                at: ua_core::Timestamp::from_millis(0),
+                annotations: false,
+                is_policy: true,
+            });
+            record.write(&settings).unwrap();
+        };
+        trust();
+        let mut launch = Launch::for_inspection(dir.path().to_path_buf());
+        launch.job_policies = Some(vec![trusted.clone(), other.clone()]);
+        launch.know_policies(&settings);
+        let mut stored = Launch::from_stored(&launch.to_stored()).unwrap();
+        // What nobody trusted only raises caution, whatever it says.
+        fs::write(&other, "# two\n").unwrap();
+        stored.check_policies(&settings, Begun::Fork).unwrap();
+        fs::write(&trusted, "# two\n").unwrap();
+        for _ in 0..2 {
+            let refused = stored.check_policies(&settings, Begun::Fork).unwrap_err();
+            let hint = refused.hint_text().unwrap_or_default();
+            assert!(refused.to_string().contains("trusted.toml") && hint.contains("`ua trust "), "{refused} {hint}");
+            assert!(!refused.to_string().contains("other.toml") && !hint.contains("--policy"), "{refused} {hint}");
+            // Naming another file says nothing about this one.
+            stored.policies = vec![other.clone()];
+            stored.know_policies(&settings);
+        }
+        trust();
+        stored.check_policies(&settings, Begun::Fork).unwrap();
+        // A job that does not have it any more does not begin with it.
+        fs::write(&trusted, "# three\n").unwrap();
+        assert!(stored.check_policies(&settings, Begun::Fork).is_err());
+        stored.job_policies = Some(Vec::new());
+        stored.check_policies(&settings, Begun::Fork).unwrap();
     }
 }

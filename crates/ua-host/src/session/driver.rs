@@ -203,7 +203,7 @@ impl Driver {
         let (host, launch) = (&self.host, &self.launch);
         // One that has begun has the rules themselves in its fingerprint. What a person accepted for the run above is not known to a sub-agent's.
         if run.current_step_id.is_none() && run.task_call_id.is_none() && !launch.accept.contains(&Component::Policy) {
-            launch.check_policies(Begun::Run(&run.run_id))?;
+            launch.check_policies(host.settings(), Begun::Run(&run.run_id))?;
         }
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
