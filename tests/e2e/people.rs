@@ -330,6 +330,10 @@ fn a_tool_whose_question_nobody_answered_is_told_no_and_a_line_says_so() {
     env.run(&["job", &job, "--run-id", "late"]).code(0).says(&[said, "nobody answered within 1 s"]);
     let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     assert!(log.contains("nobody answered within 1 s"), "{log}");
+    // The second in which it waited uses up no budget.
+    let rest = "SELECT CAST((unixepoch(updated_at, 'subsec') - unixepoch(created_at, 'subsec')) * 1000 - held_millis AS INTEGER) FROM runs";
+    let rest: i64 = env.value(rest).parse().unwrap();
+    assert!(rest >= 900, "{rest}");
     env.run(&["job", &job, "--run-id", "nobody", "--no-input"]).code(0).says(&[said]);
 }
 

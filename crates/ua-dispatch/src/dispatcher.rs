@@ -20,6 +20,7 @@ use crate::error::DispatchError;
 use crate::files::{FileLookup, Looked, ServedFrom};
 use crate::guardrail::Rules;
 use crate::long_running::{Elicitations, LongCallOutcome};
+use crate::person_waits::PersonWaits;
 use crate::plan::Planner;
 use crate::probe::LONGEST_WAIT;
 use crate::spans;
@@ -154,6 +155,7 @@ pub struct Dispatcher {
     files: FileLookup,
     watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     pub(crate) elicitations: Elicitations,
+    pub(crate) waits: Arc<PersonWaits>,
     /// What drives sub-agents; `None` where nothing does.
     pub(crate) agents: Option<Arc<dyn SubAgents>>,
     pub(crate) tasks_at_once: Semaphore,
@@ -172,6 +174,7 @@ impl Dispatcher {
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
         Self {
+            waits: PersonWaits::new(ledger.env().clone()),
             catalog,
             classifier,
             policy: OnceLock::new(),
@@ -190,6 +193,13 @@ impl Dispatcher {
     #[must_use]
     pub fn with_sub_agents(mut self, agents: Arc<dyn SubAgents>) -> Self {
         self.agents = Some(agents);
+        self
+    }
+
+    /// The same road, whose waits for a person somebody counts.
+    #[must_use]
+    pub fn with_person_waits(mut self, waits: Arc<PersonWaits>) -> Self {
+        self.waits = waits;
         self
     }
 
@@ -251,6 +261,7 @@ impl Dispatcher {
         };
         let span = spans::of_call(&call);
         let dispatch = async {
+            let _under_way = self.waits.under_way();
             let receipt = self.take_to_receipt(call, is_planned, handed, stop);
             let dispatched = Box::pin(receipt).await?;
             spans::ended(&dispatched);

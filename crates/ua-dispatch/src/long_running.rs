@@ -227,6 +227,7 @@ impl Dispatcher {
             return Ok(Elicited::Open(question));
         }
         self.tell(CallProgress::Asking { question: Box::new(question.clone()), patience });
+        let _waiting = self.waits.waiting();
         let until = self.ledger.env().now().plus(patience);
         let mut handle = handle;
         let mut open = question;

@@ -257,6 +257,7 @@ async fn life(
         port: port.clone(),
         launch: launch.clone(),
         trace,
+        above: None,
     };
     let taken = Taken { run, lease, past, workspace: workspace.clone(), acquired_at, page: Some(page) };
     let worked = driver.work(taken, stop).await;

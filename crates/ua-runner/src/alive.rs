@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ua_core::{Env, Timestamp};
+use ua_dispatch::PersonWaits;
 use ua_store::{RunLease, RunStore, Store, StoreError};
 
 /// How often an owner says that it is alive: what a kill may hide of the time it held the run.
@@ -15,42 +16,50 @@ const EVERY: Duration = Duration::from_secs(1);
 /// is far more than a busy machine lets a second wait.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long this process stood still while it held its run. Only with a clock that passes by itself; a simulated one moves when somebody
-/// waits, and nothing is still then.
+/// How long this process stood still while it held its run, or did nothing but wait for a person. Only with a clock that passes by itself; a
+/// simulated one moves when somebody waits, and nothing is still then.
 #[derive(Debug)]
 pub(crate) struct Stillness {
     env: Env,
+    waits: Arc<PersonWaits>,
     looked: Mutex<Option<Looked>>,
 }
 
 #[derive(Debug)]
 struct Looked {
     at: Timestamp,
+    /// How long a person had been waited for by then.
+    waited: Duration,
     still: Duration,
 }
 
 impl Stillness {
     /// Nothing is measured before [`begin`](Self::begin).
-    pub(crate) fn new(env: Env) -> Self {
-        Self { env, looked: Mutex::new(None) }
+    pub(crate) fn new(env: Env, waits: Arc<PersonWaits>) -> Self {
+        Self { env, waits, looked: Mutex::new(None) }
+    }
+
+    /// How long a person is waited for in the middle of calls.
+    pub(crate) fn waits(&self) -> &Arc<PersonWaits> {
+        &self.waits
     }
 
     /// Measures from now on. Somebody has to look every second.
     fn begin(&self) {
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Looked { at: self.env.now(), still: Duration::ZERO });
+            Some(Looked { at: self.env.now(), waited: self.waits.so_far(), still: Duration::ZERO });
     }
 
     /// Looks at the clock, and says how long it has been altogether.
     pub(crate) fn so_far(&self) -> Duration {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(looked) = &mut *looked else { return Duration::ZERO };
-        let now = self.env.now();
+        let (now, waited) = (self.env.now(), self.waits.so_far());
         let gap = now.since(looked.at);
-        if gap > LONGEST {
-            looked.still += gap.saturating_sub(EVERY);
-        }
-        looked.at = now;
+        let stood = if gap > LONGEST { gap.saturating_sub(EVERY) } else { Duration::ZERO };
+        // A machine that is suspended while a person is waited for does both in the same time.
+        looked.still += stood.max(waited.saturating_sub(looked.waited).min(gap));
+        (looked.at, looked.waited) = (now, waited);
         looked.still
     }
 }
@@ -88,7 +97,7 @@ mod tests {
     fn only_what_is_far_longer_than_a_second_counts_as_standing_still() {
         let env = Env::simulated(1);
         let pass = |span| env.clock.sleep_blocking_for_tests(span);
-        let still = Stillness::new(env.clone());
+        let still = Stillness::new(env.clone(), PersonWaits::new(env.clone()));
         pass(Duration::from_mins(1));
         assert_eq!(still.so_far(), Duration::ZERO, "nobody looks at the clock yet");
         still.begin();
@@ -100,5 +109,27 @@ mod tests {
         assert_eq!(still.so_far(), Duration::from_secs(30));
         pass(Duration::from_secs(1));
         assert_eq!(still.so_far(), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_wait_for_a_person_is_no_work_and_counts_once_where_the_process_stood_still_as_well() {
+        let env = Env::simulated(1);
+        let pass = |seconds| env.clock.sleep_blocking_for_tests(Duration::from_secs(seconds));
+        let waits = PersonWaits::new(env.clone());
+        let still = Stillness::new(env.clone(), waits.clone());
+        still.begin();
+        let call = waits.under_way();
+        pass(1);
+        assert_eq!(still.so_far(), Duration::ZERO, "the call is at work");
+        let asks = waits.waiting();
+        for second in 1..=75 {
+            pass(1);
+            assert_eq!(still.so_far(), Duration::from_secs(second));
+        }
+        pass(60);
+        assert_eq!(still.so_far(), Duration::from_secs(75 + 60), "suspended while a person is waited for");
+        drop((asks, call));
+        pass(1);
+        assert_eq!(still.so_far(), Duration::from_secs(75 + 60));
     }
 }

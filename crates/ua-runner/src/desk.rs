@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use ua_classify::Classifier;
 use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, ToolSpec, Trace};
 use ua_dispatch::{
-    Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, Redacting, Rules, StopSignal, ToolTransport,
-    TransportError, WithAskUser, task_tool,
+    Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, PersonWaits, Redacting, Rules, StopSignal,
+    ToolTransport, TransportError, WithAskUser, task_tool,
 };
 use ua_ledger::{LateReplies, Ledger, LedgerConfig, Lineage, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
@@ -94,7 +94,7 @@ impl Desk {
     pub fn new(ports: DeskPorts) -> Self {
         assert_eq!(ports.past.run(), &ports.lease.run_id, "the past of another run says nothing about this one");
         Self {
-            still: Arc::new(Stillness::new(ports.env.clone())),
+            still: Arc::new(Stillness::new(ports.env.clone(), PersonWaits::new(ports.env.clone()))),
             ports,
             watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
@@ -183,6 +183,13 @@ impl Desk {
         self
     }
 
+    /// Where the time is counted in which a tool waits for a person: that of a sub-agent counts for the run above as well.
+    #[must_use]
+    pub fn with_person_waits(mut self, waits: Arc<PersonWaits>) -> Self {
+        self.still = Arc::new(Stillness::new(self.ports.env.clone(), waits));
+        self
+    }
+
     /// Who drives the runs of sub-agents; without it `task` is not offered.
     #[must_use]
     pub fn with_sub_agents(mut self, driver: Arc<dyn ChildDriver>) -> Self {
@@ -257,7 +264,8 @@ impl Desk {
         let notices = Arc::new(move |notice| watcher(RunEvent::Call(notice)));
         let classifier = self.ports.classifier.clone();
         let dispatcher = Dispatcher::new(catalog, classifier, rules, ledger, transport, files, notices)
-            .with_elicitations(self.elicitations);
+            .with_elicitations(self.elicitations)
+            .with_person_waits(self.still.waits().clone());
         Ok(Opened::Ready(Box::new(match &self.children {
             Some(driver) => dispatcher.with_sub_agents(self.sub_agents(driver)),
             None => dispatcher,

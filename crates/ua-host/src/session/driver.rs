@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
 use ua_core::{Component, Redactor, RunSpec, Timestamp, Trace};
-use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
+use ua_dispatch::{PersonWaits, StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
     Worked, Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
@@ -36,6 +36,8 @@ pub(super) struct Driver {
     pub(super) port: Arc<dyn Store>,
     pub(super) launch: Launch,
     pub(super) trace: Trace,
+    /// How long calls of the run above waited for a person; `None` of the run at the top.
+    pub(super) above: Option<Arc<PersonWaits>>,
 }
 
 /// The epoch of whoever takes a run first.
@@ -231,6 +233,11 @@ impl Driver {
             trace: self.trace.clone(),
             stop: stop.clone(),
         };
+        let waits = match &self.above {
+            Some(above) => PersonWaits::below(host.env().clone(), above.clone()),
+            None => PersonWaits::new(host.env().clone()),
+        };
+        let below = Self { above: Some(waits.clone()), ..self.clone() };
         let desk = Desk::new(ports)
             .with_watcher(watcher)
             .with_redactor(redactor)
