@@ -28,9 +28,26 @@ impl Screen {
 
     /// The same on a terminal of so many columns.
     pub(super) fn start_on(env: &TestEnv, columns: u16, args: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_with(env, CommandBuilder::new(ua_program()), columns, args, variables)
+    }
+
+    /// The same as a shell with jobs starts it behind `&`.
+    fn start_in_background(env: &TestEnv, args: &[&str]) -> Self {
+        let mut shell = CommandBuilder::new("/bin/bash");
+        shell.args(["-c", "set -m; \"$0\" \"$@\" & wait $!"]);
+        shell.arg(ua_program());
+        Self::start_with(env, shell, 100, args, &[])
+    }
+
+    fn start_with(
+        env: &TestEnv,
+        mut command: CommandBuilder,
+        columns: u16,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let size = PtySize { rows: 30, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(ua_program());
         command.args(args);
         command.args(["--root", &env.root().display().to_string()]);
         command.cwd(env.path("work"));
@@ -118,6 +135,22 @@ fn a_job_shows_what_it_does_and_how_much_it_used() {
     assert!(screen.raw().contains("\u{1b}[32msucceeded"), "a terminal has colour: {:?}", screen.raw());
     let raw = screen.raw();
     assert!(!raw.contains("\u{1b}[2Jx") && !raw.contains("\u{1b}]0;") && !raw.contains('\u{202e}'), "{raw:?}");
+}
+
+/// What is typed at the prompt meanwhile, such as `kill -9 %1`, would be drawn over.
+#[test]
+fn a_job_in_the_background_writes_lines_and_draws_nothing() {
+    let env = env().with_forum();
+    let job = waiting_job(&env);
+    let mut screen = Screen::start_in_background(&env, &["job", &job, "--run-id", "r"]);
+    until("the call on the screen", || screen.text().contains("turn 1 · call 1 · post_comment"));
+    env.write("go", "");
+    assert_eq!(screen.end(), 0, "{}", screen.text());
+    let raw = screen.raw();
+    assert!(
+        raw.contains("succeeded") && !raw.contains("\u{1b}[J") && !raw.contains('█') && !raw.contains('⠋'),
+        "{raw:?}"
+    );
 }
 
 #[test]

@@ -50,10 +50,15 @@ enum Order {
 }
 
 impl Screen {
-    /// Starts the thread; `None` where the system has none to give.
-    pub(crate) fn start(out: impl Write + Send + 'static, width: fn() -> Option<usize>) -> Option<Self> {
+    /// Starts the thread; `None` where the system has none to give. It draws the display only while the terminal `is_ours`, which a shell gives
+    /// and takes.
+    pub(crate) fn start(
+        out: impl Write + Send + 'static,
+        width: fn() -> Option<usize>,
+        is_ours: fn() -> bool,
+    ) -> Option<Self> {
         let (orders, taken) = channel();
-        let painter = Painter::new(out, width);
+        let painter = Painter::new(out, width, is_ours);
         let started = thread::Builder::new().name("ua-screen".to_owned()).spawn(move || painter.run(&taken));
         started.ok().map(|_| Self(orders))
     }
@@ -101,6 +106,7 @@ impl Screen {
 struct Painter<W> {
     out: W,
     width: fn() -> Option<usize>,
+    is_ours: fn() -> bool,
     display: Option<Display>,
     is_paused: bool,
     /// Something could not be written: nothing is drawn any more.
@@ -114,9 +120,9 @@ struct Painter<W> {
 }
 
 impl<W: Write> Painter<W> {
-    fn new(out: W, width: fn() -> Option<usize>) -> Self {
+    fn new(out: W, width: fn() -> Option<usize>, is_ours: fn() -> bool) -> Self {
         let (bytes, waiting) = (Vec::new(), Vec::new());
-        Self { out, width, display: None, is_paused: false, is_gone: false, drawn: 0, bytes, waiting }
+        Self { out, width, is_ours, display: None, is_paused: false, is_gone: false, drawn: 0, bytes, waiting }
     }
 
     /// Writes what it is told until nobody is left who could tell it anything.
@@ -179,7 +185,7 @@ impl<W: Write> Painter<W> {
     /// Draws the display where the last line ended.
     fn draw(&mut self) {
         self.clear();
-        let Some(display) = self.display.as_ref().filter(|_| !self.is_paused) else { return };
+        let Some(display) = self.display.as_ref().filter(|_| !self.is_paused && (self.is_ours)()) else { return };
         let lines = display.lines((self.width)());
         self.drawn = lines.len();
         self.bytes.extend(lines.join("\n").bytes());
@@ -284,7 +290,7 @@ mod tests {
 
     /// Everything that is done with a screen, waited for after each step.
     fn life(tty: &Tty) {
-        let screen = Screen::start(tty.clone(), || Some(20)).unwrap();
+        let screen = Screen::start(tty.clone(), || Some(20), || true).unwrap();
         let steps: [&dyn Fn(&Screen); 9] = [
             &|screen| screen.text(b"one\n".to_vec()),
             &|screen| screen.show(display("thinking")),
@@ -341,13 +347,24 @@ mod tests {
             }
         }
         let (ctrl_q, ctrl_s) = channel();
-        let screen = Screen::start(Still(ctrl_s), || None).unwrap();
+        let screen = Screen::start(Still(ctrl_s), || None, || true).unwrap();
         for number in 0..1_000 {
             screen.text(format!("{number}\n").into_bytes());
             screen.show(display("working"));
         }
         drop(ctrl_q);
         screen.flush();
+    }
+
+    /// `bg` behind Ctrl-Z: the shell and what is typed there have the terminal.
+    #[test]
+    fn while_another_process_group_has_the_terminal_there_are_lines_and_no_display() {
+        let tty = Tty { written: Arc::default(), gone_at: usize::MAX, for_good: true };
+        let screen = Screen::start(tty.clone(), || Some(20), || false).unwrap();
+        screen.show(display("thinking"));
+        screen.text(b"one\n".to_vec());
+        screen.flush();
+        assert_eq!(tty.written.lock().unwrap().1, b"one\n");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::AsFd;
 use std::panic;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -65,7 +66,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn screen() -> Option<&'static Screen> {
     // The width is asked for with each drawing: a window changes.
-    let start = || io::stderr().is_terminal().then(|| Screen::start(standard_error(), err_width)).flatten();
+    let start = || io::stderr().is_terminal().then(|| Screen::start(standard_error(), err_width, is_ours)).flatten();
     SCREEN.get_or_init(start).as_ref()
 }
 
@@ -138,9 +139,14 @@ pub(crate) fn err_has_color() -> bool {
     is_so(|terminal| terminal.err)
 }
 
-/// Whether a live display can be drawn on standard error.
+/// Whether a live display can be drawn on standard error: it is a terminal, and nobody types there meanwhile.
 pub(crate) fn can_draw() -> bool {
-    is_so(|terminal| terminal.draws)
+    is_so(|terminal| terminal.draws) && is_ours()
+}
+
+/// Whether the terminal that standard error is does not belong to another process group at the moment: what was typed there would be drawn over.
+fn is_ours() -> bool {
+    !another_group_has(io::stderr())
 }
 
 fn progress_style(settings: &Settings) -> ProgressStyle {
@@ -261,7 +267,11 @@ pub(crate) fn restore_echo() {
 /// Whether the terminal belongs to another process group at the moment, as after `ua job FILE &`. One that is not this session's own stops
 /// nobody who reads it.
 pub(crate) fn is_in_background() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
+    another_group_has(io::stdin())
+}
+
+fn another_group_has(terminal: impl AsFd) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|group| group != rustix::process::getpgrp())
 }
 
 /// What it means to this process that its terminal goes away. Asked before anything listens for it: whoever listened once ignores it no more.
