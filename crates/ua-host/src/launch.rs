@@ -99,6 +99,9 @@ pub struct Launch {
     /// found, and of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     known_servers: Option<KnownServers>,
+    /// It is that of a fork, which takes a file that is named again and accepts nothing.
+    #[serde(skip)]
+    is_of_fork: bool,
     /// Servers that a person accepts with this very command, as that is stored.
     #[serde(skip)]
     pub(crate) accepted_servers: Option<Value>,
@@ -237,6 +240,7 @@ impl Launch {
             job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
             folder: Some(configured.folder),
             known_servers: None,
+            is_of_fork: false,
             accepted_servers: None,
             model_facts: models::facts(settings, &provider, &model)?,
             model,
@@ -310,6 +314,7 @@ impl Launch {
         spec: &RunSpec,
         options: &LaunchOptions,
     ) -> Result<Self, HostError> {
+        launch.is_of_fork = true;
         let before = &parent.spec;
         if let Some(provider) = spec.model.provider.as_ref().filter(|_| spec.model.provider != before.model.provider) {
             launch.provider.clone_from(provider);
@@ -675,6 +680,7 @@ impl Launch {
             job_policies: None,
             folder: None,
             known_servers: None,
+            is_of_fork: false,
             accepted_servers: None,
             job_dir: folder,
             allow_private_addresses: false,

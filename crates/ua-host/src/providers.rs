@@ -201,8 +201,14 @@ fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Ar
 }
 
 fn not_set_up(provider: &str, error: &LlmError) -> HostError {
-    HostError::provider(format!("cannot set up the provider `{provider}`: {}", chain(error)))
-        .hint(error.hint(provider).unwrap_or_else(|| "see docs/guide/models.md".to_owned()))
+    let doing = format!("cannot set up the provider `{provider}`");
+    let refused = if let LlmError::Setup { why } = error {
+        // What is configured cannot be used: nothing was sent, and there is nothing to wait for.
+        HostError::usage(format!("{doing}: {why}"))
+    } else {
+        HostError::provider(format!("{doing}: {}", chain(error)))
+    };
+    refused.hint(error.hint(provider).unwrap_or_else(|| "see docs/guide/models.md".to_owned()))
 }
 
 /// The longest silence of a model, as it is configured.

@@ -616,14 +616,18 @@ mod tests {
             let settings = Settings::read(Process { variables, folder: None, program: None });
             let (extras, env) = (ua_llm::ModelExtras::default(), ua_core::Env::simulated(1));
             let made = crate::providers::by_settings(&settings, "anthropic", false, &extras, &env).unwrap();
-            made.map(|_| ()).unwrap_err().to_string()
+            made.map(|_| ()).unwrap_err()
         };
         let place = format!("cannot use `providers.anthropic.base_url` ({}:2): it is not an address", file.display());
-        assert!(refused(&[]).starts_with(&place), "{}", refused(&[]));
-        assert!(refused(&[("ANTHROPIC_BASE_URL", "bar")]).starts_with("cannot use ANTHROPIC_BASE_URL: "));
+        assert!(refused(&[]).to_string().starts_with(&place), "{}", refused(&[]));
+        assert!(refused(&[("ANTHROPIC_BASE_URL", "bar")]).to_string().starts_with("cannot use ANTHROPIC_BASE_URL: "));
         // A key that no header takes is refused as well, here and in a job.
         let fine = ("ANTHROPIC_BASE_URL", "https://api.anthropic.com");
-        assert!(refused(&[fine, ("ANTHROPIC_API_KEY", "a\nb")]).contains("cannot set up the provider"));
+        let key = refused(&[fine, ("ANTHROPIC_API_KEY", "a\nb")]);
+        assert_eq!(key.to_string().matches("cannot set up").count(), 1, "{key}");
+        assert!(key.to_string().starts_with("cannot set up the provider `anthropic`: "), "{key}");
+        // A mistake of configuration, and no outage that somebody waits for.
+        assert_eq!(key.kind(), crate::error::Kind::Usage);
     }
 
     #[test]

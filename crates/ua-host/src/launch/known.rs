@@ -131,8 +131,8 @@ impl Launch {
             changes.join(", ")
         ))
         .hint(format!(
-            "look at what changed, then resume the run with `--accept servers`, or name the file again with `--mcp-config {shown}`; nothing \
-             was started"
+            "look at what changed, then {}name the file again with `--mcp-config {shown}`; nothing was started",
+            if self.is_of_fork { "" } else { "resume the run with `--accept servers`, or " }
         )))
     }
 
