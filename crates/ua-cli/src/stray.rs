@@ -80,6 +80,9 @@ const OPTIONS: [(&[&str], &[&str], &str); 17] = [
             "--max-tool-calls",
             "--max-steps",
             "--max-wallclock-minutes",
+            "--max-retries-per-tool-call",
+            "--max-same-error-repeats",
+            "--max-provider-wait-minutes",
             "--budget",
         ],
         &["job", "submit"],
@@ -252,6 +255,16 @@ mod tests {
                 };
                 assert_eq!(options.iter().find(is_its), None, "`{}` has it", command.get_name());
             }
+        }
+        // Whatever budget a resume changes is known behind `ua job` as well.
+        let [job, resume] = ["job", "resume"].map(|name| top.find_subcommand(name).unwrap());
+        let options = |command: &clap::Command| -> Vec<String> {
+            command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect()
+        };
+        let of_job = options(job);
+        for budget in options(resume).iter().filter(|option| option.starts_with("--max-") && !of_job.contains(option)) {
+            let hint = meant_by_option(budget, &words("job x.json")).unwrap_or_default().1;
+            assert!(hint.contains("\"budgets\""), "{budget}: {hint}");
         }
         let meant = |line: &str, option: &str| {
             meant_by_option(option, &words(line)).map(|(command, hint)| format!("{command}: {hint}"))

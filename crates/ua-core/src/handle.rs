@@ -116,17 +116,26 @@ pub fn with_defaults(content: &Map<String, Value>, params: &Value) -> Map<String
     filled
 }
 
-/// The fields that a form asks for.
+/// The fields that a form asks for: those that are required first, in the order in which the form lists them, since its fields have none of their
+/// own once they were read.
 pub fn fields(params: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let properties = params.get("requestedSchema").and_then(|schema| schema.get("properties"));
-    properties.and_then(Value::as_object).into_iter().flatten()
+    let mut fields: Vec<_> = properties.and_then(Value::as_object).into_iter().flatten().collect();
+    let required: Vec<&str> = required(params).collect();
+    let place = |name: &str| required.iter().position(|required| *required == name).unwrap_or(required.len());
+    fields.sort_by_key(|(name, _)| place(name));
+    fields.into_iter()
+}
+
+/// The fields of a form that cannot be left out.
+fn required(params: &Value) -> impl Iterator<Item = &str> {
+    let required = params.get("requestedSchema").and_then(|schema| schema.get("required")).and_then(Value::as_array);
+    required.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The required fields of a form that `content` does not have.
 pub fn missing<'p>(content: &Map<String, Value>, params: &'p Value) -> Vec<&'p str> {
-    let required = params.get("requestedSchema").and_then(|schema| schema.get("required")).and_then(Value::as_array);
-    let names = required.into_iter().flatten().filter_map(Value::as_str);
-    names.filter(|name| !content.contains_key(*name)).collect()
+    required(params).filter(|name| !content.contains_key(*name)).collect()
 }
 
 #[cfg(test)]
@@ -155,6 +164,18 @@ mod tests {
         for (handle, expected) in cases {
             assert_eq!(handle.outlives_its_process(), expected, "{handle:?}");
         }
+    }
+
+    #[test]
+    fn what_a_form_requires_is_asked_first_and_in_its_order() {
+        let order = |required: Value| {
+            let schema =
+                json!({"properties": {"count": {}, "email": {}, "gift": {}, "size": {}}, "required": required});
+            let params = json!({"requestedSchema": schema});
+            fields(&params).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(order(json!(["size", "none", "email"])), ["size", "email", "count", "gift"]);
+        assert_eq!(order(Value::Null), ["count", "email", "gift", "size"]);
     }
 
     #[test]

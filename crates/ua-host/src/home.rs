@@ -44,6 +44,8 @@ pub struct Home {
     root_is_said_in: Option<String>,
     /// Where the database is named, if it is not simply in the root.
     database_is_said_in: Option<String>,
+    /// Where a root was found that nobody named, if that is not the current folder.
+    found_where: Option<&'static str>,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
 }
@@ -88,7 +90,9 @@ impl Home {
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
         let root = root.map(Path::to_path_buf).or_else(|| settings.var("UA_ROOT").map(PathBuf::from));
         let roots = Roots::new(state_folder(settings));
-        let usual = resolved_parent(&usual_root(settings, &roots)?);
+        let usual = usual_root(settings, &roots)?;
+        let is_above = root.is_none() && usual != settings.absolute(Path::new(DEFAULT_ROOT))?;
+        let usual = resolved_parent(&usual);
         // Once, here: what is stored, compared and shown is the folder itself, whichever way a command spelt it.
         let spelt = if root_is_named { resolved } else { resolved_parent };
         let root =
@@ -117,6 +121,7 @@ impl Home {
             database,
             is_default,
             roots,
+            found_where: is_above.then_some("the nearest folder above this one that has runs"),
             root_is_said_in,
             database_is_said_in: settings.var("UA_RUNTIME_DB_PATH").map(|_| settings.said_as("UA_RUNTIME_DB_PATH")),
             root_is_named,
@@ -168,8 +173,15 @@ impl Home {
             self.root = resolved_parent(&root);
             self.database = self.root.join(DATABASE);
             self.is_default = false;
+            self.found_where = Some("which lies beside the job's file or above it");
         }
         self
+    }
+
+    /// What somebody is told who begins a run: that it is kept where nobody said, and where other runs are that the same words may mean.
+    pub(crate) fn found_elsewhere(&self) -> Option<String> {
+        let why = self.found_where.filter(|_| fs::symlink_metadata(&self.root).is_ok())?;
+        Some(format!("runs are kept in {}, {why}; `--root DIR` names another folder", self.root.display()))
     }
 
     /// Whether the runtime database is on a server.
@@ -477,6 +489,9 @@ mod tests {
         close(home(&work).open().unwrap());
         assert_eq!(home(&below).root(), work.join(DEFAULT_ROOT));
         assert!(home(&below).is_default(), "a command given there needs no --root");
+        let said = home(&below).found_elsewhere().unwrap();
+        assert!(said.contains(&work.join(DEFAULT_ROOT).display().to_string()) && said.contains("--root"), "{said}");
+        assert_eq!(home(&work).found_elsewhere(), None);
         assert!(!home(&below).is_unused());
         // One that is there already, or is named, comes first.
         fs::create_dir(below.join(DEFAULT_ROOT)).unwrap();

@@ -226,6 +226,9 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     if let Some(warning) = host.home().unnoted() {
         people.tell(&warning);
     }
+    if let Some(place) = host.home().found_elsewhere() {
+        people.remark(&place);
+    }
     let seen = Seen::now(host, &store).await?;
     let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
     let foretold = fate(host, &store, request, &spec, &launch).await?;

@@ -62,6 +62,7 @@ mod written;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
+pub use chat::as_text::WRITTEN as CALL_IN_TEXT;
 pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens, heard_so_far};

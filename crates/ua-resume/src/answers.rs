@@ -129,7 +129,7 @@ fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
             "the credentials are right now; try it again"
         }
         (Choice::Execute | Choice::Continue, QuestionKind::RepeatedFailures | QuestionKind::MissingEvidence) => {
-            "let the model try again; --text tells it something"
+            "let the model try again; it reads your remark, if you add one"
         }
         (Choice::Execute | Choice::Continue, QuestionKind::OrphanAlive) => "that server was ended; check again",
         (Choice::Execute | Choice::Continue, QuestionKind::CrashLoop) => "the cause is fixed; resume once more",
@@ -244,6 +244,13 @@ pub struct Beside {
 /// The most characters of a fact that are shown.
 const FACT_LIMIT: usize = 400;
 
+/// Whether a question quotes what the model said, as far as it was quoted.
+fn is_quoted(question: &QuestionRecord, said: &str) -> bool {
+    const ENOUGH: usize = 100;
+    let begin: String = clean(said).chars().take(ENOUGH).collect();
+    clean(&question.text).contains(&format!("It said: {begin}"))
+}
+
 /// What the rows say about a question beside its text: what became of the attempt, and what the model said when it stopped or asked for the call.
 /// `attempts` are those of its call, `messages` the history of its run, `late` answers that lie beside the database; each may be empty.
 pub fn known(
@@ -300,6 +307,7 @@ pub fn known(
     let said = said.filter(is_its_turn).map(|row| row.message.text());
     if question.kind != QuestionKind::AskUser
         && let Some(said) = said.map(|text| text.trim().to_owned()).find(|text| !text.is_empty())
+        && !is_quoted(question, &said)
     {
         known.push(fact("model said", &said));
     }
@@ -490,5 +498,7 @@ mod tests {
         assert_eq!(said(&asked, records.call(&ids[0])), Vec::<String>::new(), "it said nothing about this one");
         let of_run = question(QuestionKind::MissingEvidence, &[]);
         assert_eq!(said(&of_run, None), ["Mailing the first."]);
+        let quoted = QuestionRecord { text: "It cannot be read. It said: Mailing the first.".into(), ..of_run };
+        assert_eq!(said(&quoted, None), [""; 0], "once is enough");
     }
 }

@@ -479,7 +479,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
             }
         })?;
     }
-    tell(then);
+    tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
 

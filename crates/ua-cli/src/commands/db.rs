@@ -20,6 +20,7 @@ use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
+use crate::ids::{in_sentence, short};
 use crate::output::{print, print_json, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 use crate::{complete, find};
@@ -280,7 +281,10 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         print_json(&DbAccepted { run_id: run.to_string(), accepted })?;
     }
     if forgotten.is_empty() {
-        tell(format!("run {run}: the database knows everything that effects.log does; nothing to accept"));
+        tell(format!(
+            "run {}: the database knows everything that effects.log does; nothing to accept",
+            short(run.as_str())
+        ));
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
@@ -292,11 +296,12 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let resume = ua_host::restart::how_to_resume(&store, &run).await.unwrap_or_else(|_| format!("`ua resume {run}`"));
     ua_host::home::close(store);
     for attempt in &forgotten {
-        tell(format!("accepted: {attempt}"));
+        tell(in_sentence(&format!("accepted: {attempt}")).as_ref());
     }
     if forgotten.iter().any(|attempt| attempt.run_id != run.as_str()) {
         tell(format!(
-            "for run {run} and its family; what runs sent that are not in the database any more still counts for others"
+            "for run {} and its family; what runs sent that are not in the database any more still counts for others",
+            short(run.as_str())
         ));
     }
     if !in_doubt.is_empty() {
@@ -304,7 +309,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             "of {} the database does not know what came of it: {}; {} records what you found out, and a resume decides about the others as after \
              a crash",
             if in_doubt.len() == 1 { "one call" } else { "these calls" },
-            in_doubt.join(", "),
+            in_sentence(&in_doubt.join(", ")),
             ua_resume::correct_by_hand("CALL")
         ));
     }
@@ -314,7 +319,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             ua_core::counted(lost, "call")
         ));
     }
-    tell(format!("run {run} may be resumed: {resume}"));
+    tell(in_sentence(&format!("run {run} may be resumed: {resume}")).as_ref());
     Ok(OK)
 }
 
@@ -401,7 +406,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         tell(format!("what was there is kept as {}", kept.display()));
     }
     for attempt in &health.forgotten {
-        tell(format!("after the copy was made: {attempt}"));
+        tell(in_sentence(&format!("after the copy was made: {attempt}")).as_ref());
     }
     tell(
         "what runs have used since the copy was made (tokens, money, time) is not in it, and does not count for their budgets",

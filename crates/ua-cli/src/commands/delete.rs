@@ -22,7 +22,7 @@ use ua_store::{
 
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
-use crate::ids::short;
+use crate::ids::{in_sentence, short};
 use crate::output::{print, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{RunDeleted, RunsDeleted};
@@ -87,7 +87,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             if !args.force
                 && let Err(error) = open.refuse(&run.run_id)
             {
-                tell(format!("run {} is kept: {error}", run.run_id));
+                tell(in_sentence(&format!("run {} is kept: {error}", run.run_id)).as_ref());
                 continue;
             }
             if !wanted.iter().any(|(id, _)| *id == run.run_id) {

@@ -13,7 +13,7 @@ use super::names::wire_name;
 use crate::request::ModelRequest;
 
 /// What a reply is said to have ended with that has a call in its text.
-pub(crate) const WRITTEN: &str = "a tool call written into its text";
+pub const WRITTEN: &str = "a tool call written into its text";
 
 /// What calls begin with, as models write them.
 const MARKS: [&str; 20] = [

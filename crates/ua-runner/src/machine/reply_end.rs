@@ -9,6 +9,7 @@
 //! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
 
 use ua_core::{StopReason, is_unseen};
+use ua_llm::CALL_IN_TEXT;
 
 /// How often in a row a reply may be cut before that is no progress any more.
 const MAX_CUTS: u32 = 8;
@@ -96,10 +97,17 @@ impl ReplyEnd {
                 times(in_a_row)
             ),
             Self::Empty => format!("The model's reply was empty {}{ended}.", times(in_a_row)),
-            Self::Odd => format!(
-                "The model's reply ended for a reason that cannot be read as an answer, {}{ended}. {said}",
-                times(in_a_row)
-            ),
+            Self::Odd => {
+                let helps = if ended.contains(CALL_IN_TEXT) {
+                    "The server of the model has to read its tool calls: start it with the parser for this model, or use another model. "
+                } else {
+                    ""
+                };
+                format!(
+                    "The model's reply ended for a reason that cannot be read as an answer, {}{ended}. {helps}{said}",
+                    times(in_a_row)
+                )
+            }
         }
     }
 }
@@ -195,6 +203,11 @@ mod tests {
         }
         assert!(!ReplyEnd::Cut.is_given_up(MAX_CUTS) && ReplyEnd::Cut.is_given_up(MAX_CUTS + 1));
         assert!(ReplyEnd::Refused.question(2, "I will not.", "").ends_with("twice in a row. It said: I will not."));
+        let written = ReplyEnd::Odd.question(2, "<tool_call>", &format!("stop; {CALL_IN_TEXT}"));
+        assert!(
+            written.contains("start it with the parser for this model") && written.ends_with("It said: <tool_call>")
+        );
+        assert!(!ReplyEnd::Odd.question(2, "So far", "moon_phase").contains("parser"));
         for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd, ReplyEnd::Cut] {
             for text in ["", "So far"] {
                 let question = end.question(2, text, "moon_phase (phase: full)");
