@@ -52,6 +52,14 @@ pub struct Args {
     pub headers: Vec<String>,
 }
 
+/// Whether a tool server's command is an entry of the same gateway. One with a folder of its own is another one.
+fn is_the_gateway(command: &[OsString]) -> bool {
+    let [program, first, rest @ ..] = command else { return false };
+    let is_ua = Path::new(program).file_name().is_some_and(|name| name == "ua");
+    let own = || rest.iter().take_while(|word| *word != "--");
+    is_ua && first == "gateway" && !own().any(|word| word == "--root")
+}
+
 impl Args {
     /// Reads the arguments.
     ///
@@ -94,6 +102,11 @@ impl Args {
             }
         }
         read.command = args.collect();
+        if is_the_gateway(&read.command) {
+            return Err("the command after `--` is this gateway itself, so that each call with an effect would wait for itself; \
+                        write the entry without the gateway in front"
+                .to_owned());
+        }
         if read.url.is_some() && !read.command.is_empty() {
             return Err("a tool server has a `--url` or a command, not both".to_owned());
         }
@@ -223,6 +236,7 @@ mod tests {
         assert_eq!((read.name.as_str(), read.env.as_slice()), ("mail", &["KEY".to_owned()][..]));
         assert_eq!((read.start.len(), read.command.len()), (2, 5));
         assert_eq!(parse("--socket /s -- /opt/mail-server --x").unwrap().name, "mail-server");
+        assert_eq!(parse("--socket /s --name a -- ua gateway --root /other --all").unwrap().command.len(), 5);
         let all = parse("--socket /s --all").unwrap();
         assert!(all.all && all.name == "all" && all.command.is_empty());
         for (words, why) in [
@@ -237,6 +251,8 @@ mod tests {
             ("--socket /s --name a --header A:b -- mail", "needs a `--url`"),
             ("--socket /s --all -- mail", "takes no other"),
             ("--socket /s --name a --header-from A --url http://x/mcp", "HEADER=VARIABLE"),
+            ("--socket /s --name all -- /opt/bin/ua gateway --all", "this gateway itself"),
+            ("--socket /s --name a -- ua gateway --name a -- mail", "this gateway itself"),
         ] {
             let refused = parse(words).unwrap_err();
             assert!(refused.contains(why), "{words}: {refused}");

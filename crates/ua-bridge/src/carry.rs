@@ -33,6 +33,12 @@ const DYING: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// With what a program ends that will not start a broker however often it is asked: somebody has to change something first.
 const REFUSED: [i32; 2] = [2, 64];
+/// With what it ends where the database cannot be used, which may pass.
+const STORAGE: i32 = 74;
+/// How long that, and a program that is not there, is waited for before clients are told: less than any of them waits for a tool server to start.
+const PASSES: Duration = Duration::from_secs(5);
+/// The same for whatever else a broker does not start for: less than the half minute that many clients wait.
+const MAY_PASS: Duration = Duration::from_secs(20);
 /// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
 const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
@@ -200,6 +206,7 @@ impl Bridge {
         let mut begun = now();
         let mut wait = WAITS.0;
         let mut said = String::new();
+        let mut failing: Option<Instant> = None;
         loop {
             let refused = match connect(&self.args.socket) {
                 Ok(broker) => return Ok(broker),
@@ -207,22 +214,38 @@ impl Bridge {
             };
             if begun.elapsed() > PATIENCE {
                 let socket = self.args.socket.display();
-                return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {refused}")));
+                let why = if said.is_empty() { refused.to_string() } else { said };
+                return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {why}")));
             }
             if let Some((program, args)) = self.args.start.split_first() {
                 let mut start = Command::new(program);
                 start.args(args).stdin(Stdio::null()).stdout(Stdio::null());
                 // It returns when somebody listens, or when nobody will; then it is looked again.
-                if let Ok(started) = start.stderr(Stdio::piped()).output()
-                    && !started.status.success()
-                {
-                    let why = String::from_utf8_lossy(&started.stderr);
-                    let why = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+                let tried = now();
+                let failed = match start.stderr(Stdio::piped()).output() {
+                    Ok(started) if started.status.success() => None,
+                    Ok(started) => {
+                        let why = String::from_utf8_lossy(&started.stderr);
+                        let lines = why.lines().map(|line| line.trim().trim_start_matches("error: "));
+                        let lines = lines.filter(|line| !line.is_empty());
+                        Some((lines.collect::<Vec<_>>().join("; "), started.status.code()))
+                    }
+                    Err(error) => {
+                        let why = format!(
+                            "cannot start {}: {error}; restart this client, so that it finds the program where it is now",
+                            Path::new(program).display()
+                        );
+                        Some((why, Some(STORAGE)))
+                    }
+                };
+                if let Some((why, code)) = failed {
                     if why != said {
                         let _unread = writeln!(io::stderr(), "ua gateway: {why}");
                         said.clone_from(&why);
                     }
-                    if started.status.code().is_some_and(|code| REFUSED.contains(&code)) {
+                    let lasts = failing.get_or_insert(tried).elapsed();
+                    let has_not_passed = lasts >= if code == Some(STORAGE) { PASSES } else { MAY_PASS };
+                    if has_not_passed || code.is_some_and(|code| REFUSED.contains(&code)) {
                         self.refuse_all(&why)?;
                         self.wait_for_a_request();
                         begun = now();

@@ -537,6 +537,13 @@ fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io:
             "HTTP/1.1 200 OK\r\n{session}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
         );
     }
+    for (name, line) in [("fails", "500 Internal Server Error"), ("moved", "307 Temporary Redirect")] {
+        if fs::remove_file(folder.join(name)).is_ok() {
+            let body = if name == "fails" { "{}" } else { "" };
+            let length = body.len();
+            return write!(out, "HTTP/1.1 {line}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+        }
+    }
     write!(out, "{stream}")?;
     for line in aside.lines() {
         write!(out, "data: {}\n\n", line?)?;

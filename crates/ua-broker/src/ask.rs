@@ -10,8 +10,8 @@ use ua_core::{
     SideEffectClass, Timestamp,
 };
 use ua_store::{
-    ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
-    QuestionRecord, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
+    ArrivalRecord, ArrivalsOf, CallRecord, Change, Choice, GatewayStore as _, LedgerStore as _, NewArrival,
+    QuestionKind, QuestionRecord, QuestionsOf, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
 };
 
 use crate::again::is_open;
@@ -24,7 +24,7 @@ use crate::open_requests::Asker;
 use crate::posted::Arrived;
 use crate::queue::Place;
 use crate::road::Road;
-use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
+use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::sync::lock;
 use crate::texts::{Notice, Told, with_notice};
@@ -138,7 +138,8 @@ impl Connection {
                 }
                 // With this process it would be gone.
                 Known::Kept(call, reply, Some(why)) => {
-                    Ok(Some(told(&Told::unrecorded(call.updated_at, why, &reply), &call.call_id)))
+                    let since = self.broker.sent_at(&call.call_id).await.unwrap_or(call.updated_at);
+                    Ok(Some(told(&Told::unrecorded(since, why, &reply), &call.call_id)))
                 }
                 Known::Waits(waiting, call, rule, given) => {
                     let id = call.call_id.clone();
@@ -198,6 +199,8 @@ impl Connection {
         };
         let seen = self.seen_by_now(&asked, &asked_for, session, is_first).await?;
         let args_hash = planned.args_hash;
+        // As it is stored: the name of a tool that is not there is what its client makes of it.
+        let raw_name = planned.name.raw.clone();
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
             arrival: ArrivalRecord {
                 arrival_id: arrival.to_owned(),
@@ -206,7 +209,7 @@ impl Connection {
                 client_call: client.clone(),
                 rule: rule.as_str().to_owned(),
                 project: self.project.clone(),
-                tool: self.raw_name(params),
+                tool: raw_name.clone(),
                 args_hash,
                 arrived_at: asked.at,
                 answered_at: None,
@@ -223,11 +226,11 @@ impl Connection {
         let ruling = decide(&asked, &seen);
         let FromClient { call: planned, given, .. } = asked_for;
         let planned = match &ruling {
-            Ruling::Ask(call) => Self::asked_about(planned, call),
+            Ruling::Ask(call, why) => Self::asked_about(planned, call, *why),
             Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
         };
         let known = match ruling {
-            Ruling::New | Ruling::Ask(_) => {
+            Ruling::New | Ruling::Ask(..) => {
                 let spent = self.broker.spend(&session.record, &planned, asked.at).await;
                 if let Some(budget) = spent.map_err(Unanswerable::Before)? {
                     return Ok((None, Known::Untaken(Told::Budget { budget })));
@@ -340,15 +343,28 @@ impl Connection {
         waiting
     }
 
-    /// A call that a person lets go out or not, since it may be one that was made to another server or as another account.
-    fn asked_about(mut planned: PlannedCall, earlier: &CallId) -> PlannedCall {
+    /// A call that a person lets go out or not, since it may be an earlier one once more.
+    fn asked_about(mut planned: PlannedCall, earlier: &CallId, why: Asks) -> PlannedCall {
+        if why == Asks::Withdrawn && planned.policy.needs_approval {
+            // Its policy asks, in its own words.
+            return planned;
+        }
         planned.policy.needs_approval = true;
         CallPolicy::MAY_REPEAT.clone_into(&mut planned.policy.rule_id);
-        planned.policy.reason = format!(
-            "Call {earlier} says the same, and was asked for in this project with another account, address, program or name of this tool \
-             server (its entry has another `env`, header, command, URL or name than now). If that is the same account, with a new token for \
-             example, the effect may be there already: look before you let it be sent."
-        );
+        planned.policy.reason = match why {
+            Asks::Elsewhere => format!(
+                "Call {earlier} says the same, and was asked for in this project with another account, address, program or name of this tool \
+                 server (its entry has another `env`, header, command, URL or name than now). If that is the same account, with a new token \
+                 for example, the effect may be there already: look before you let it be sent."
+            ),
+            Asks::Withdrawn => format!(
+                "Call {earlier} says the same. A person was asked whether it may be sent, and ended its session instead. It was not sent."
+            ),
+            Asks::Failed => format!(
+                "Call {earlier} says the same, and its tool answered that it failed. It may have had its effect all the same: look before \
+                 you let it be sent again."
+            ),
+        };
         planned
     }
 
@@ -460,7 +476,10 @@ impl Connection {
             let call = store.call(&id).await.map_err(Broken::at("read a call"))?;
             // What was never sent of a session that a person ended never will be: it is nobody's call any more.
             let is_unsent = call.status == CallStatus::Prepared && call.attempt == 0;
-            if is_unsent && call.run_id != session.run.run_id && self.broker.has_ended(&call.run_id).await {
+            let is_ended = is_unsent && call.run_id != session.run.run_id && self.broker.has_ended(&call.run_id).await;
+            // But what a person was asked about, and did not let go out, is not sent in the next session without a word.
+            let is_withdrawn = is_ended && self.is_withdrawn(&call).await?;
+            if is_ended && !is_withdrawn {
                 continue;
             }
             let of = self.session_seen(&call.run_id, session).await?;
@@ -483,6 +502,7 @@ impl Connection {
                 is_given_up: call.resolution == Some(Resolution::Skipped),
                 may_have_happened: call.possible_effect == Some(PossibleEffect::Maybe),
                 is_held: live.as_ref().is_some_and(|live| live.is_held()),
+                is_withdrawn,
                 live: live.map_or(Live::No, |live| if live.is_awaited() { Live::Awaited } else { Live::Left }),
                 arrivals: of_call
                     .into_iter()
@@ -501,6 +521,17 @@ impl Connection {
             });
         }
         Ok(calls)
+    }
+
+    /// Whether a person who was asked about a call ended its session instead of letting it go out.
+    async fn is_withdrawn(&self, call: &CallRecord) -> Result<bool, Broken> {
+        let of_run = self.broker.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await;
+        let of_run = of_run.map_err(Broken::at("read the questions of a session"))?;
+        let is_aborted = |asked: &QuestionRecord| {
+            asked.call_id.as_ref() == Some(&call.call_id)
+                && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Abort)
+        };
+        Ok(of_run.iter().any(is_aborted))
     }
 
     /// Waits for a call, as long as the client does (until `early`) and a person may take.
@@ -607,7 +638,7 @@ impl Connection {
         let call = self.broker.store.call(&call.call_id).await.unwrap_or_else(|_| call.clone());
         Waited::Told(Told::Unknown {
             since: self.broker.sent_at(&call.call_id).await,
-            why: call.error_detail.unwrap_or_else(|| "its answer was lost".to_owned()),
+            why: doubt(&call),
             question: Some(question.question_id),
         })
     }
@@ -640,8 +671,8 @@ impl Connection {
                 return told(Told::NotSent { why: self.hello.in_clients_names(&why()) }, true);
             }
             CallStatus::Unknown => {
-                let why = call.error_detail.clone().unwrap_or_else(|| "its answer was lost".to_owned());
-                return told(Told::Unknown { since: self.broker.sent_at(id).await, why, question: None }, false);
+                let (since, why) = (self.broker.sent_at(id).await, doubt(&call));
+                return told(Told::Unknown { since, why, question: None }, false);
             }
             // What its tool server still does as a task has no answer that could be stored.
             CallStatus::Running if self.broker.is_followed(id).await => {
@@ -719,6 +750,18 @@ impl Connection {
 enum Written {
     Yes,
     No,
+}
+
+/// Why nobody knows what came of a call, as a clause. What came with a status may be next to nothing, so that is named.
+fn doubt(call: &CallRecord) -> String {
+    let said = call.error_detail.as_deref().map(str::trim).filter(|said| !said.is_empty());
+    let status = call.error_code.as_deref().and_then(|code| code.strip_prefix("http_"));
+    match (status, said) {
+        (Some(status), None) => format!("its tool server answered HTTP status {status}"),
+        (Some(status), Some(said)) => format!("its tool server answered HTTP status {status}: {said}"),
+        (None, Some(said)) => said.to_owned(),
+        (None, None) => "its answer was lost".to_owned(),
+    }
 }
 
 /// What is said of a receipt that is handed out by a rule.

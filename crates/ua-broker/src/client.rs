@@ -22,6 +22,7 @@ use crate::era::Era;
 use crate::input::{Ask, ComesBack};
 use crate::live::LiveCall;
 use crate::sync::lock;
+use crate::texts::without_job;
 
 /// Under which name a decision is asked for.
 const DECISION: &str = "decision";
@@ -325,7 +326,8 @@ fn form(question: &QuestionRecord) -> Value {
     let words: Vec<&str> = choices.iter().map(|choice| ua_resume::answers::word(question.kind, *choice)).collect();
     let named: Vec<&str> = choices.iter().map(|choice| in_words(question.kind, *choice)).collect();
     let mut properties = json!({DECISION: {"type": "string", "title": "Decision", "enum": words, "enumNames": named}});
-    if choices.contains(&Choice::Happened) {
+    // What an earlier call did has its receipt.
+    if choices.contains(&Choice::Happened) && question.kind != QuestionKind::NearDuplicate {
         properties["proof"] = json!({"type": "string", "title": "Proof, if it happened",
             "description": "What the other side calls it: a message id, an order number."});
     }
@@ -334,12 +336,16 @@ fn form(question: &QuestionRecord) -> Value {
 }
 
 fn shown(text: &str, question: &QuestionId) -> String {
-    format!("{}\n\n(Question {question} of the gateway; it can be answered in a terminal as well.)", text.trim())
+    let text = without_job(text.trim());
+    format!("{text}\n\n(Question {question} of the gateway; it can be answered in a terminal as well.)")
 }
 
 /// A choice as the dialogue names it: a call that may have happened is sent once more, one that was never sent is sent.
 const fn in_words(kind: QuestionKind, choice: Choice) -> &'static str {
     match choice {
+        Choice::Happened if matches!(kind, QuestionKind::NearDuplicate) => {
+            "The earlier call did it; do not send this one"
+        }
         Choice::Happened => "It happened",
         Choice::Execute if matches!(kind, QuestionKind::UnknownOutcome) => "It did not happen; send it again",
         Choice::Execute => "Send it",

@@ -32,6 +32,9 @@ use crate::texts::Told;
 use crate::upstream::{Launch, Reach, Upstream};
 use crate::wire::Hello;
 
+/// Clients that wait for an answer as long as it takes, or say that they do not any more, by what they call themselves.
+pub const KNOWN_CLIENTS: [&str; 4] = ["claude-code", "codex-mcp-client", "goose", "Visual Studio Code"];
+
 /// A connection.
 pub(crate) struct Connection {
     pub(crate) broker: Arc<Broker>,
@@ -183,7 +186,7 @@ impl Connection {
             Some(Patience::Unlimited) => return None,
             Some(Patience::Limited(span)) => return Some(span.mul_f64(0.9)),
             None => match (client.name.as_str(), client.version.as_str()) {
-                ("claude-code" | "codex-mcp-client" | "goose" | "Visual Studio Code", _) => return None,
+                (name, _) if KNOWN_CLIENTS.contains(&name) => return None,
                 ("mcp", "0.1.0") => 5,
                 _ => 60,
             },

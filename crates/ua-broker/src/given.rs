@@ -105,9 +105,11 @@ impl Connection {
             call.args_hash = keyed;
             hashes.reverse();
         }
-        // It may quote them.
+        // It may quote them. The name of a tool that is there is its tool server's word; of one that is not, the client's.
         if let Some(refusal) = &mut call.refusal {
             redactor.own(&mut refusal.message);
+            redactor.own(&mut call.name.raw);
+            redactor.own(&mut call.name.tool);
         }
         Ok(FromClient { call, given, hashes })
     }

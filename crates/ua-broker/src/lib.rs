@@ -57,6 +57,7 @@ mod upstream;
 mod wire;
 
 pub use broker::{Broken, Broker, BrokerConfig};
+pub use connection::KNOWN_CLIENTS;
 pub use http::{HttpSettings, KeptSessions, Tokens};
 pub use serve::{BrokerLock, Served, ask_broker, hook_broker, serve};
 pub use settings::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRules, Patience};

@@ -129,6 +129,8 @@ pub struct Seen {
     pub live: Live,
     /// Whether a person is asked about it.
     pub is_held: bool,
+    /// Whether it was never sent, since a person who was asked about it ended its session instead.
+    pub is_withdrawn: bool,
     /// Who asked for it, oldest first.
     pub arrivals: Vec<SeenArrival>,
 }
@@ -144,8 +146,19 @@ pub enum Ruling {
     Decide(CallId, Rule),
     /// It is this call, and this is its answer.
     HandOut(CallId, Rule),
-    /// It would be this call if its tool server, or its account, were the same: a call of its own, which a person lets go out or not.
-    Ask(CallId),
+    /// It may be this call once more: a call of its own, which a person lets go out or not.
+    Ask(CallId, Asks),
+}
+
+/// Why a person is asked about a call before it goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// It would be the earlier one if its tool server, or its account, were the same.
+    Elsewhere,
+    /// A person did not let the earlier one go out, and ended its session.
+    Withdrawn,
+    /// The session asked for the earlier one, which is another session's, and read that it failed: it may have had its effect.
+    Failed,
 }
 
 /// What a request is. `seen` are the calls of the project with its tool and its arguments, in any order.
@@ -156,11 +169,32 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     }
     let elsewhere: Vec<Seen> = seen.iter().filter(|seen| !seen.is_same_server).map(Seen::as_if_same_server).collect();
     match among(asked, &elsewhere) {
-        Ruling::New => Ruling::New,
-        Ruling::Join(call, _) | Ruling::Decide(call, _) | Ruling::HandOut(call, _) | Ruling::Ask(call) => {
-            Ruling::Ask(call)
+        Ruling::New => asked_about(asked, seen).unwrap_or(Ruling::New),
+        Ruling::Join(call, _) | Ruling::Decide(call, _) | Ruling::HandOut(call, _) | Ruling::Ask(call, _) => {
+            Ruling::Ask(call, Asks::Elsewhere)
         }
     }
+}
+
+/// What is not made once more without a person's word, with whichever server: what a person did not let go out, and a declared effect that
+/// failed, as whoever asks has heard, and may be there all the same. A later one that went out stands in the place of an earlier one.
+fn asked_about(asked: &Asked<'_>, seen: &[Seen]) -> Option<Ruling> {
+    let seen: Vec<Seen> =
+        seen.iter().map(|seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() }).collect();
+    let of_project = asked.class != SideEffectClass::Local;
+    let last = seen.iter().filter(|seen| seen.is_family || of_project);
+    let last = last.filter(|seen| seen.is_withdrawn || seen.went_out());
+    let last = last.max_by(|a, b| (a.asked_at, &a.call).cmp(&(b.asked_at, &b.call)))?;
+    if asked.at.since(last.asked_at) > OWED_FOR {
+        return None;
+    }
+    if last.is_withdrawn {
+        return Some(Ruling::Ask(last.call.clone(), Asks::Withdrawn));
+    }
+    // One of its own run is the verdict's to find.
+    let is_heard = !last.is_family && last.is_known_to_family();
+    let is_failed = last.live == Live::No && last.status == CallStatus::FailedReported && last.may_have_happened;
+    (asked.is_declared && is_heard && is_failed).then(|| Ruling::Ask(last.call.clone(), Asks::Failed))
 }
 
 /// What it is among the calls to its own tool server.
@@ -168,14 +202,16 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     // The newest first; of two of one instant, the one with the later id.
     let mut newest: Vec<&Seen> = seen.iter().collect();
     newest.sort_by(|a, b| (b.asked_at, &b.call).cmp(&(a.asked_at, &a.call)));
-    if let Some(exact) = newest.iter().find(|seen| seen.is_exact(asked)) {
+    // The very request of what a person did not let go out is told so; by another name of its client it is another one.
+    let is_exact = |seen: &&&Seen| seen.is_exact(asked) && (!seen.is_withdrawn || seen.is_under(asked.arrival));
+    if let Some(exact) = newest.iter().find(is_exact) {
         return exact.as_it_stands(Rule::Exact);
     }
     if asked.class == SideEffectClass::ReadOnly {
         return Ruling::New;
     }
     let of_project = asked.class != SideEffectClass::Local;
-    newest.retain(|seen| seen.is_same_server && (seen.is_family || of_project));
+    newest.retain(|seen| seen.is_same_server && !seen.is_withdrawn && (seen.is_family || of_project));
     if let Some(open) = newest.iter().find(|seen| seen.is_unsettled()) {
         return open.as_it_stands(Rule::Unsettled);
     }
@@ -228,6 +264,11 @@ impl Seen {
         self.arrivals.iter().any(is_it)
     }
 
+    /// Whether it was asked for under this name.
+    fn is_under(&self, arrival: &str) -> bool {
+        self.arrivals.iter().any(|one| one.arrival == arrival)
+    }
+
     fn as_it_stands(&self, rule: Rule) -> Ruling {
         let call = self.call.clone();
         match (self.live, self.status) {
@@ -244,6 +285,14 @@ impl Seen {
     /// Whether its family asked for it, or was handed the receipt of another one's: then it has heard of it, and asking again is a repeat.
     fn is_known_to_family(&self) -> bool {
         self.is_family || self.arrivals.iter().any(|arrival| arrival.is_family)
+    }
+
+    /// It was sent and answered.
+    fn went_out(&self) -> bool {
+        match self.status {
+            CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => true,
+            CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown | CallStatus::Cancelled => false,
+        }
     }
 
     fn is_done(&self) -> bool {

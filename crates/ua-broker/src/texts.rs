@@ -167,6 +167,20 @@ impl Told {
     }
 }
 
+/// A question for somebody who knows of no job: the earlier call that it is about without the ids, turns and names of states by which the
+/// ledger tells it from others. A terminal shows those too.
+pub(crate) fn without_job(text: &str) -> String {
+    const EFFECT: &str = " may already have had the same effect";
+    let line = |line: &str| match line.split_once(EFFECT) {
+        Some((earlier, rest)) if earlier.contains(" of this job (") => {
+            let lead = earlier.rsplit_once("Call ").map_or(earlier, |(lead, _)| lead);
+            format!("{lead}An earlier call{EFFECT}{rest}")
+        }
+        Some(_) | None => line.to_owned(),
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// That an answer is not carried, as a clause.
 pub(crate) fn too_long(length: usize) -> String {
     format!(
@@ -287,6 +301,23 @@ mod tests {
                     assert!(told["content"][1]["text"].as_str().unwrap().contains("made"), "{told}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_dialogue_speaks_of_no_job() {
+        let text = "May `send_mail` run? Call call_1 of this job (failed_reported, turn 1) may already have had the same effect with the same \
+                    arguments: {\"to\":\"Call me of this job\"}\nArguments: {}";
+        assert_eq!(
+            without_job(text),
+            "May `send_mail` run? An earlier call may already have had the same effect with the same arguments: {\"to\":\"Call me of this \
+             job\"}\nArguments: {}"
+        );
+        for other in [
+            "May `x` run? Calls of this tool need a person's approval.",
+            "It may already have had the same effect as one of this job",
+        ] {
+            assert_eq!(without_job(other), other);
         }
     }
 

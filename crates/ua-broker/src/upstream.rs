@@ -16,7 +16,6 @@ use tokio::process::Command;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use ua_core::{CallId, Env, RawReply, RunId};
-use ua_files::Folder;
 use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
 
 mod greeting;
@@ -42,6 +41,8 @@ use crate::sync::lock;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked whether it is idle.
 const IDLE_POLL: Duration = Duration::from_millis(50);
+/// The program of this process, also when its file is gone.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// How a tool server is started.
 #[derive(Debug, Clone)]
@@ -341,11 +342,11 @@ impl Upstream {
             command: program.into(),
             args: args.iter().map(Into::into).collect(),
         };
-        let place = stderr_log.parent().zip(stderr_log.file_name());
-        let log = place.ok_or_else(|| io::ErrorKind::InvalidInput.into());
-        let log = log.and_then(|(folder, name)| Folder::open_itself(folder)?.append(name));
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(stderr_log);
         let log = log.map_err(|error| format!("its log {} cannot be opened: {error}", stderr_log.display()))?;
-        let mut start = Command::new(&shim.program);
+        // It is this program, whose file an upgrade may have removed since; the kernel has it as long as it runs.
+        let is_there = shim.program.exists();
+        let mut start = Command::new(if is_there { &shim.program } else { Path::new(OWN_PROGRAM) });
         start.args(&shim.args).args(shim_args.to_args()).env_clear().envs(env).current_dir(cwd);
         start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         // Not killed on drop: that would kill the shim and leave the server. A closed pipe is what ends both.

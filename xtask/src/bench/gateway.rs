@@ -108,9 +108,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
         let (without, with) = (median(without), median(with));
         println!(
-            "| {what} | {without:.2} ms | {with:.2} ms | {:.2} ms, {:.2} ms of CPU of broker and bridge |",
+            "| {what} | {without:.2} ms | {with:.2} ms | {:.2} ms; {:.0} µs of CPU of broker and bridge a call |",
             with - without,
-            cpu / f64::from(options.calls)
+            cpu * 1_000.0 / f64::from(options.calls)
         );
     }
     println!();
@@ -120,10 +120,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     println!("| a bridge until the tool server behind it has answered the handshake | {up:.1} ms |");
     println!("| memory of a bridge | {} kB |", resident(through.pid())?);
     println!("| memory of the broker | {} kB |", resident(broker)?);
-    let one = at_once(&place, 1, options.calls)?;
-    let all = at_once(&place, options.clients, options.calls.div_ceil(options.clients).max(8))?;
-    println!("| effects a second, one client | {one:.0} |");
-    println!("| effects a second, {} clients at once | {all:.0}, {:.1} × one |", options.clients, all / one);
+    let (one, one_busy) = at_once(&place, 1, options.calls)?;
+    let (all, all_busy) = at_once(&place, options.clients, options.calls.div_ceil(options.clients).max(8))?;
+    println!("| effects a second, one client | {one:.0}; {one_busy:.0} % of all cores busy |");
+    println!(
+        "| effects a second, {} clients at once | {all:.0}, {:.1} × one; {all_busy:.0} % of all cores busy |",
+        options.clients,
+        all / one
+    );
     drop((through, direct));
     place.broker("stop")?;
     Ok(())
@@ -138,12 +142,14 @@ fn arguments(tool: &str, who: &str, number: u32) -> Value {
     }
 }
 
-/// Effects a second of so many clients, each with a session and a tool server of its own.
-fn at_once(place: &Place<'_>, clients: u32, calls: u32) -> anyhow::Result<f64> {
+/// Effects a second of so many clients, each with a session and a tool server of its own, and how much of all cores' time was used meanwhile, in
+/// percent.
+fn at_once(place: &Place<'_>, clients: u32, calls: u32) -> anyhow::Result<(f64, f64)> {
     let mut ready: Vec<Client> = (0..clients).map(|_| place.through()).collect::<anyhow::Result<_>>()?;
     for (number, client) in ready.iter_mut().enumerate() {
         client.call("send_email", &arguments("send_email", &format!("first-{clients}-{number}"), 0))?;
     }
+    let before = cores()?;
     let begun = Instant::now();
     let outcomes: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {
         let work = |(number, mut client): (usize, Client)| {
@@ -160,8 +166,22 @@ fn at_once(place: &Place<'_>, clients: u32, calls: u32) -> anyhow::Result<f64> {
         };
         threads.into_iter().map(ended).collect()
     });
+    let took = begun.elapsed().as_secs_f64();
+    let after = cores()?;
     outcomes.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
-    Ok(f64::from(clients) * f64::from(calls) / begun.elapsed().as_secs_f64())
+    let (idle, all) = (after.0 - before.0, after.1 - before.1);
+    let busy = 100.0 * (1.0 - number_of(idle) / number_of(all.max(1)));
+    Ok((f64::from(clients) * f64::from(calls) / took, busy))
+}
+
+/// Of all cores, how long they were idle since the machine started, and how long it is running: in ticks, those of each core added up.
+fn cores() -> anyhow::Result<(usize, usize)> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("no line of all cores")?;
+    // The first eight: what guests took is among what was used already.
+    let ticks: Vec<usize> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>()?;
+    let idle = ticks.iter().skip(3).take(2).sum();
+    Ok((idle, ticks.iter().sum()))
 }
 
 fn broker_pid(place: &Place<'_>) -> anyhow::Result<u32> {

@@ -37,6 +37,7 @@ fn seen(id: &str, status: CallStatus) -> Seen {
         may_have_happened: false,
         live: Live::No,
         is_held: false,
+        is_withdrawn: false,
         arrivals: vec![SeenArrival {
             arrival: format!("a_{id}"),
             client_call: Some("toolu_1".into()),
@@ -63,6 +64,11 @@ fn other_server(call: Seen) -> Seen {
     let mut call = call;
     call.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
     Seen { is_same_server: false, is_family: false, is_newest_effect: false, ..call }
+}
+
+/// One that a person did not let go out.
+fn withdrawn() -> Seen {
+    Seen { is_withdrawn: true, ..seen("c", CallStatus::Prepared) }
 }
 
 /// Of a client that may give up without a word.
@@ -172,20 +178,25 @@ fn each_rule_has_its_rows() {
             "in doubt at another server of that name",
             email("b"),
             vec![elsewhere(other_server(c(Unknown)))],
-            Ruling::Ask(call()),
+            Ruling::Ask(call(), Asks::Elsewhere),
         ),
         (
             "done there, for this session",
             email("b"),
             vec![other_server(acknowledged(c(Succeeded)))],
-            Ruling::Ask(call()),
+            Ruling::Ask(call(), Asks::Elsewhere),
         ),
-        ("under way there", email("b"), vec![other_server(live(Live::Awaited, Running))], Ruling::Ask(call())),
+        (
+            "under way there",
+            email("b"),
+            vec![other_server(live(Live::Awaited, Running))],
+            Ruling::Ask(call(), Asks::Elsewhere),
+        ),
         (
             "an approval is waited for there",
             append("b"),
             vec![other_server(Seen { is_held: true, ..live(Live::Awaited, Prepared) })],
-            Ruling::Ask(call()),
+            Ruling::Ask(call(), Asks::Elsewhere),
         ),
         (
             "an append is done there and heard of",
@@ -257,6 +268,52 @@ fn each_rule_has_its_rows() {
         ),
         ("an append whose late receipt it was handed", append("b"), vec![heard_of(c(Succeeded))], Ruling::New),
         ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
+        // R6: what its own session's ledger does not find.
+        (
+            "it failed for another session, and this one read so",
+            email("b"),
+            vec![Seen { may_have_happened: true, ..heard_of(c(FailedReported)) }],
+            Ruling::Ask(call(), Asks::Failed),
+        ),
+        ("… without an effect", email("b"), vec![heard_of(c(FailedReported))], Ruling::New),
+        (
+            "… and this one has not read so",
+            email("b"),
+            vec![elsewhere(acknowledged(Seen { may_have_happened: true, ..c(FailedReported) }))],
+            Ruling::New,
+        ),
+        (
+            "… an append",
+            append("b"),
+            vec![Seen { may_have_happened: true, ..heard_of(c(FailedReported)) }],
+            Ruling::New,
+        ),
+        (
+            "a person ended its session instead of letting it go out",
+            append("b"),
+            vec![elsewhere(withdrawn())],
+            Ruling::Ask(call(), Asks::Withdrawn),
+        ),
+        ("… the very request", again(append("a")), vec![withdrawn()], settle(Rule::Exact)),
+        (
+            "… under its name for the tool use",
+            posted(append("b")),
+            vec![withdrawn()],
+            Ruling::Ask(call(), Asks::Withdrawn),
+        ),
+        (
+            "… and another one went out since",
+            append("b"),
+            vec![elsewhere(withdrawn()), Seen { asked_at: at(5), ..elsewhere(acknowledged(seen("d", Succeeded))) }],
+            Ruling::New,
+        ),
+        ("… a shell of another session", shell, vec![elsewhere(withdrawn())], Ruling::New),
+        (
+            "… more than a week ago",
+            Asked { at: at(8 * 86_400), ..email("b") },
+            vec![elsewhere(withdrawn())],
+            Ruling::New,
+        ),
         ("it failed for certain", email("b"), vec![acknowledged(c(FailedDefinite))], Ruling::New),
         ("it was refused", email("b"), vec![c(Cancelled)], Ruling::New),
         // R5
@@ -293,7 +350,7 @@ fn any_status() -> impl Strategy<Value = CallStatus> {
 
 prop_compose! {
     fn any_seen()(
-        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()), is_of_client in any::<bool>(),
+        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
         live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
         arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
     ) -> Seen {
@@ -301,6 +358,7 @@ prop_compose! {
         Seen {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
             is_newest_effect, status, is_given_up, may_have_happened, live, is_held,
+            is_withdrawn: is_withdrawn && live == Live::No && status == CallStatus::Prepared,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
                 arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,
                 arrived_at: at(seconds), answered_at: is_acknowledged.then(|| at(seconds + 3)),
@@ -324,7 +382,7 @@ proptest! {
         let asked = Asked { class, is_declared, ..email("other") };
         let ruling = decide(&asked, &all);
         let reaches = |seen: &&Seen| seen.is_same_server && (seen.is_family || class != SideEffectClass::Local);
-        let is_open = |seen: &&Seen| seen.live == Live::Left || (seen.live == Live::No
+        let is_open = |seen: &&Seen| seen.live == Live::Left || (seen.live == Live::No && !seen.is_withdrawn
             && matches!(seen.status, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown));
         let open = all.iter().filter(reaches).any(|seen| is_open(&seen));
         if open && class != SideEffectClass::ReadOnly {
@@ -339,7 +397,10 @@ proptest! {
             Ruling::Join(call, _) => prop_assert!(of(call).iter().any(|live| *live != Live::No)),
             Ruling::Decide(call, _) | Ruling::HandOut(call, _) => prop_assert!(of(call).contains(&Live::No)),
             // What would be a call that is there if its server were the same.
-            Ruling::Ask(call) => prop_assert!(all.iter().any(|seen| seen.call == *call && !seen.is_same_server)),
+            Ruling::Ask(call, Asks::Elsewhere) => prop_assert!(all.iter().any(|seen| seen.call == *call && !seen.is_same_server)),
+            // What was not let go out, or failed.
+            Ruling::Ask(call, Asks::Withdrawn) => prop_assert!(all.iter().any(|seen| seen.call == *call && seen.is_withdrawn)),
+            Ruling::Ask(call, Asks::Failed) => prop_assert!(all.iter().any(|seen| seen.call == *call && seen.may_have_happened)),
             Ruling::New => {}
         }
     }
@@ -383,6 +444,17 @@ proptest! {
         }
     }
 
+    /// What a person did not let go out is not sent without a word while nothing like it went out since.
+    #[test]
+    fn what_was_withdrawn_is_asked_about(all in prop::collection::vec(any_seen(), 0..5), class in any_class(), is_declared in any::<bool>()) {
+        let mut all = all;
+        all.push(Seen { asked_at: at(95), ..withdrawn() });
+        let asked = Asked { class, is_declared, ..email("other") };
+        if class != SideEffectClass::ReadOnly {
+            prop_assert_ne!(decide(&asked, &all), Ruling::New);
+        }
+    }
+
     #[test]
     fn the_order_of_rows_says_nothing(all in prop::collection::vec(any_seen(), 0..5), client in 0..3_u32) {
         let mut all = all;
@@ -399,7 +471,7 @@ proptest! {
     fn an_effect_of_another_family_that_was_heard_of_is_no_ones_answer(all in prop::collection::vec(any_seen(), 0..5)) {
         let mut all = all;
         for seen in &mut all {
-            (seen.is_family, seen.is_of_client) = (false, false);
+            (seen.is_family, seen.is_of_client, seen.is_withdrawn) = (false, false, false);
             (seen.live, seen.status) = (Live::No, CallStatus::Succeeded);
             seen.arrivals =
                 vec![SeenArrival { arrival: "z".into(), ..acknowledged(elsewhere(super::tests::seen("z", CallStatus::Succeeded))).arrivals.remove(0) }];

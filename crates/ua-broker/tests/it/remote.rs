@@ -89,6 +89,26 @@ fn an_answer_that_is_lost_leaves_a_question_or_is_had_under_its_key() {
     world.check();
 }
 
+/// What comes with a status may be next to nothing, so the status is said.
+#[test]
+fn an_unknown_outcome_names_the_status_that_was_its_answer() {
+    for (behaves, words) in [
+        ("fails", "its outcome is unknown: its tool server answered HTTP status 500: {}."),
+        ("moved", "answered HTTP status 307."),
+    ] {
+        let world = GatewayWorld::remote();
+        let mut client = world.client().greet();
+        world.behave(behaves);
+        for _ in 0..2 {
+            let lost = client.result("send_email", &mail());
+            assert_eq!((told(&lost), world.effects().len()), ("unknown", 1), "{lost}");
+            assert!(text(&lost).contains(words), "{lost}");
+        }
+        client.done();
+        world.check();
+    }
+}
+
 /// G5 over HTTP: nobody can be killed there, so the broker's end leaves the call in doubt, and the request is answered all the same.
 #[test]
 fn a_request_outlives_its_broker() {

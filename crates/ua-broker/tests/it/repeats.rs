@@ -1,6 +1,7 @@
 //! The same call again: of a client that was killed, timed out or cancelled, of two clients, of another day.
 
 use serde_json::json;
+use ua_store::Choice;
 
 use crate::world::{Client, GatewayWorld, kill, mail, notice, text, told, until};
 
@@ -271,4 +272,56 @@ fn what_failed_is_not_repeated_and_it_is_said_which_call_it_may_repeat() {
         assert_eq!((world.effects().len(), world.questions().len()), (1, 1));
         world.check();
     }
+}
+
+/// Its tool says of `send_email` that it failed.
+fn fails(world: &GatewayWorld) {
+    let failed = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"no"}],"isError":true}}"#;
+    std::fs::write(world.path("stub/raw"), failed).unwrap();
+}
+
+/// A person who is asked about a repeat and ends the session did not let it go out: the client's next session is asked again.
+#[test]
+fn a_repeat_whose_session_a_person_ended_is_not_sent_by_the_next_one() {
+    let world = GatewayWorld::new();
+    fails(&world);
+    let mut client = world.client().greet();
+    assert_eq!(text(&client.result("send_email", &mail())), "no");
+    assert_eq!(told(&client.result("send_email", &mail())), "rival");
+    let question = world.questions().pop().unwrap();
+    world.answer(&question, Choice::Abort);
+    // It may hear of its session's end first.
+    let held = until("a question of the next session", || {
+        let said = client.result("send_email", &mail());
+        (told(&said) == "held").then_some(said)
+    });
+    assert_eq!((told(&held), world.effects().len()), ("held", 1), "{held}");
+    let asked = world.questions();
+    assert!(asked.len() == 1 && asked[0].text.contains("ended its session instead"), "{asked:?}");
+    world.answer(&asked[0], Choice::Execute);
+    assert_eq!((text(&client.result("send_email", &mail())).as_str(), world.effects().len()), ("no", 2));
+    client.done();
+    world.check();
+}
+
+/// A repeat that was approved for one session and made for another one failed for that one too: it asks a person before it is made again.
+#[test]
+fn a_failure_that_another_session_was_answered_with_is_its_own() {
+    let world = GatewayWorld::new();
+    fails(&world);
+    let mut first = world.session("s1").greet();
+    assert_eq!(text(&first.result("send_email", &mail())), "no");
+    assert_eq!(told(&first.result("send_email", &mail())), "rival");
+    first.done();
+    world.answer(&world.questions().pop().unwrap(), Choice::Execute);
+    let mut second = world.session("s2").greet();
+    assert_eq!((text(&second.result("send_email", &mail())).as_str(), world.effects().len()), ("no", 2));
+    for _ in 0..2 {
+        let held = second.result("send_email", &mail());
+        assert_eq!((told(&held), world.effects().len()), ("held", 2), "{held}");
+    }
+    let asked = world.questions();
+    assert!(asked.len() == 1 && asked[0].text.contains("answered that it failed"), "{asked:?}");
+    second.done();
+    world.check();
 }

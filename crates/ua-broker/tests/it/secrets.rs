@@ -58,6 +58,10 @@ fn what_an_entry_keeps_secret_is_stored_nowhere() {
         // Arguments that the tool does not take are quoted to whoever gave them.
         let refused = client.result("send_email", &json!({"to": [SECRET]}));
         assert!(text(&refused).contains("do not fit"), "{refused}");
+        // So is the name of a tool that is not there.
+        let id = client.call(&format!("tell_{SECRET}"), &json!({}));
+        let unknown = client.answer(id);
+        assert!(unknown["error"].is_object() || unknown["result"]["isError"] == true, "{unknown}");
         client.done();
         world.check();
         is_stored_nowhere(&world);
