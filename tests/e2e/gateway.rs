@@ -441,3 +441,176 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     assert!(neither.contains("--client <CLIENT>|--file <FILE>"), "{neither}");
     env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }
+
+/// A client that waits as long as most do hears what is wrong, and so does whoever looks: not that there is no socket.
+#[test]
+fn a_database_that_cannot_be_used_is_said_wherever_a_person_looks() {
+    const GREETS: &str = r#"
+coproc G { "$1" gateway "$2" "$3" --name mail -- "$1" toolserver --workspace . 2>/dev/null; }
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}' >&"${G[1]}"
+read -r -t 25 reply <&"${G[0]}" && echo "$reply"
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"#;
+    let env = env();
+    env.run_by_bash(CLIENT).code(0);
+    let stands = || env.run(&["gateway", "status", "--json"]).code(0).json();
+    ua_e2e::until("the broker ends", || stands()["broker"].is_null());
+    assert_eq!((&stands()["trouble"], &stands()["last_error"]), (&Value::Null, &Value::Null));
+    env.run(&["gateway", "status"]).code(0).shows(&["no broker is running; it starts with the first client"]);
+
+    let database = env.root().join("runtime_state.db");
+    let kept = std::fs::read(&database).unwrap();
+    for (is_there, words) in [(true, "not a database"), (false, "runtime_state.db")] {
+        if is_there {
+            let mut broken = kept.clone();
+            broken[..100].fill(b'x');
+            std::fs::write(&database, broken).unwrap();
+        } else {
+            for name in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm"] {
+                let _not_there = std::fs::remove_file(env.root().join(name));
+            }
+        }
+        let told = env.run_by_bash(GREETS).code(0).stdout;
+        assert!(told.contains("the gateway does not run") && told.contains(words), "{told}");
+        env.run(&["gateway", "start"]).refused(74, &[words]);
+        let status = stands();
+        assert!(status["broker"].is_null() && status["trouble"].to_string().contains(words), "{status}");
+        assert!(status["last_error"]["message"].to_string().contains(words), "{status}");
+        env.run(&["gateway", "status"]).code(0).shows(&["no broker is running, and none can start", words]);
+        // `gateway.toml` says that this folder is the gateway's.
+        std::fs::write(env.root().join("gateway.toml"), "").unwrap();
+        let doctor = env.run(&["doctor", "--json"]).json();
+        let of_gateway = doctor["findings"].as_array().unwrap().iter().filter(|finding| finding["check"] == "gateway");
+        let found: Vec<String> = of_gateway.map(Value::to_string).collect();
+        assert!(!found.concat().contains("the next client starts one"), "{found:?}");
+        assert!(doctor["ok"] == false && doctor.to_string().contains(words), "{doctor}");
+    }
+    std::fs::write(&database, kept).unwrap();
+    env.run(&["gateway", "start"]).code(0);
+    assert_eq!((&stands()["trouble"], &stands()["last_error"]), (&Value::Null, &Value::Null));
+    env.run(&["gateway", "stop"]).code(0);
+}
+
+/// A name that nobody has lifts a budget as a wrong effect does. It may be one that is still to come, so it is said, and no more.
+#[test]
+fn a_name_in_the_file_that_nobody_has_is_said_at_the_start_and_by_whoever_looks() {
+    let env = env();
+    with_servers(
+        &env,
+        "[client.\"Claude Code\"]\npatience = \"60s\"\n[[budget]]\nserver = \"wrok\"\nper = \"day\"\ncalls = 1\n\
+         [[budget]]\nclient = \"prboe\"\neffect = \"mail.post\"\nper = \"day\"\ncalls = 1\n\
+         [[budget]]\nclient = \"codex-mcp-client\"\nserver = \"work\"\neffect = \"email.send\"\nper = \"day\"\ncalls = 1\n",
+    );
+    let all = [
+        "under `client` is \"Claude Code\"",
+        "did you mean `claude-code`?",
+        "`budget[1].server` is \"wrok\"",
+        "did you mean `work`?",
+        "`budget[2].client` is \"prboe\"",
+        "`budget[2].effect` is \"mail.post\"",
+    ];
+    let said = env.run(&["gateway", "start"]).code(0).stderr;
+    let restarted = env.run(&["gateway", "restart"]).code(0).stderr;
+    let shown = env.run(&["gateway", "status"]).code(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let doctor = env.run(&["doctor", "--json"]).json();
+    let listed = env.run(&["gateway", "status", "--json"]).code(0).json();
+    assert_eq!(listed["warnings"].as_array().unwrap().len(), 4, "{listed}");
+    let found = doctor["findings"].as_array().unwrap().iter().map(|finding| finding["detail"].as_str().unwrap());
+    let found = found.collect::<Vec<_>>().join("\n");
+    let listed = listed["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
+    for words in all {
+        for (place, text) in
+            [("start", &said), ("restart", &restarted), ("status", &shown), ("doctor", &found), ("json", &listed)]
+        {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(words), "{place}: {words}: {text}");
+        }
+    }
+    env.run(&["gateway", "stop"]).code(0);
+    for (effect, meant) in [("mail.send", "email.send"), ("issues.create", "issue.create")] {
+        let budget = format!("[[budget]]\neffect = \"{effect}\"\nper = \"day\"\ncalls = 0\n");
+        std::fs::write(env.root().join("gateway.toml"), budget).unwrap();
+        env.run(&["gateway", "start"]).refused(2, &["which no tool can have", &format!("did you mean `{meant}`?")]);
+    }
+}
+
+/// Packages put another version behind the same link and remove the old one. What runs of that finds the new one: a bridge, for the next broker,
+/// and a broker, for the next tool server.
+#[test]
+fn an_upgrade_that_removes_the_old_version_is_noticed_by_no_client() {
+    let env = env();
+    for version in ["v1", "v2"] {
+        std::fs::create_dir_all(env.path(version)).unwrap();
+        let program = env.path(version).join("ua");
+        if std::fs::hard_link(ua_e2e::ua_program(), &program).is_err() {
+            std::fs::copy(ua_e2e::ua_program(), &program).unwrap();
+        }
+    }
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+root="$3"
+: > go
+V=V_FOLDER
+mkdir -p "$V/bin"
+ln -s ../v1/ua "$V/bin/ua"
+ua="$V/bin/ua"
+coproc G { "$ua" gateway --root "$root" --name notes -- bash notes.sh; }
+greet
+call post_note
+hear
+ln -sfn ../v2/ua "$V/bin/ua"
+rm "$V/v1/ua"
+old=("${G[@]}") old_pid="$G_PID"
+coproc H { "$ua" gateway --root "$root" --name other -- bash notes.sh; }
+G=("${H[@]}") G_PID="$H_PID"
+greet
+gone
+kill -9 "$("$ua" --root "$root" gateway status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)"
+G=("${old[@]}") G_PID="$old_pid"
+call post_note
+hear
+gone
+"$ua" --root "$root" gateway stop
+"#
+        .replace("V_FOLDER", &as_a_word(&env.arg("")))
+    ));
+    let said = said.code(0).stdout;
+    let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(answers.len(), 4, "{said}");
+    assert_eq!(answers[2]["result"]["serverInfo"]["name"], "notes", "the broker starts another tool server: {said}");
+    assert!(answers[3].to_string().contains("it is posted"), "the bridge starts the next broker: {said}");
+}
+
+/// A path as a word of bash.
+fn as_a_word(path: &str) -> String {
+    format!("'{}'", path.trim_end_matches('/').replace('\'', r"'\''"))
+}
+
+/// An agent of somebody who runs no jobs has a model of its own, and the gateway's sessions are no jobs that were run elsewhere.
+#[test]
+fn whoever_uses_the_gateway_alone_is_told_nothing_about_jobs() {
+    let env = env();
+    let said = env.run_by_bash(
+        r#"
+export HOME="$PWD/home" XDG_STATE_HOME=
+unset UA_ROOT ANTHROPIC_API_KEY
+mkdir -p "$HOME" elsewhere
+"$1" doctor >/dev/null; echo "before: $?"
+coproc G { "$1" gateway --name mail -- "$1" toolserver --workspace . --outbox ./outbox; }
+ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; }
+ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'
+ask '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_email","arguments":{"to":["a@example.test"],"subject":"One","body":"x"}}}'
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"$1" gateway stop
+cd elsewhere
+"$1" questions 2>&1
+"$1" doctor; echo "after: $?"
+"#,
+    );
+    let said = said.code(0).stdout;
+    assert!(said.contains("before: 1") && said.contains("after: 0"), "{said}");
+    assert!(said.contains("jobs need one, the gateway does not") && !said.contains("your runs are in"), "{said}");
+}

@@ -28,6 +28,7 @@ mod fleet;
 mod fork;
 mod front_door;
 mod gateway;
+mod gateway_conformance;
 mod guardrails;
 mod guide;
 mod harness;

@@ -26,9 +26,9 @@ use self::weigh::Decision;
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, IdleCaution, Verdict, hints};
 use crate::job::JobPolicy;
-use crate::name::{creates_by, read_name};
+use crate::name::{creates_by, kind_by_names, read_name};
 use crate::packs::Pack;
-use crate::rule::{Patterns, PolicyRules};
+use crate::rule::{Patterns, PolicyRules, Rule};
 
 pub(crate) const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
@@ -295,16 +295,35 @@ impl Classifier {
     /// # Errors
     /// See above.
     pub fn can_be_effect(&self, kind: &str) -> Result<(), Option<String>> {
-        let packs = Pack::all().unwrap_or_default().iter().filter_map(|pack| pack.rules().ok());
-        let job = self.job.iter().map(|file| &file.rules);
-        let rules = self.user.iter().chain([&*self.shipped]).chain(job).chain(packs).flat_map(|file| &file.rules);
-        let known: BTreeSet<&str> =
-            rules.filter_map(|rule| rule.settings.effect_kind.as_ref()).map(EffectKind::as_str).collect();
-        let verb = kind.rsplit_once('.').map(|(_, verb)| verb);
-        if known.contains(kind) || (EffectKind::parse(kind).is_some() && verb.is_some_and(creates_by)) {
+        let known: BTreeSet<&str> = self.declared_effects().collect();
+        if known.contains(kind) {
             return Ok(());
         }
+        let verb = kind.rsplit_once('.').map(|(_, verb)| verb);
+        if let Some(parsed) = EffectKind::parse(kind).filter(|_| verb.is_some_and(creates_by)) {
+            // A rule that says `creates = true` and no kind has the one that the tool's name says, whatever words that has.
+            let is_any = verb == Some("create")
+                && self.rules().any(|rule| rule.settings.creates == Some(true) && rule.settings.effect_kind.is_none());
+            match kind_by_names(&parsed) {
+                Some(said) if said == parsed || is_any => return Ok(()),
+                Some(said) => return Err(Some(said.as_str().to_owned())),
+                None if is_any => return Ok(()),
+                None => {}
+            }
+        }
         Err(ua_core::nearest(kind, known).map(str::to_owned))
+    }
+
+    /// The kinds of effects that rules and packs declare.
+    pub fn declared_effects(&self) -> impl Iterator<Item = &str> {
+        self.rules().filter_map(|rule| rule.settings.effect_kind.as_ref()).map(EffectKind::as_str)
+    }
+
+    /// All rules, those of packs among them.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let packs = Pack::all().unwrap_or_default().iter().filter_map(|pack| pack.rules().ok());
+        let job = self.job.iter().map(|file| &file.rules);
+        self.user.iter().chain([&*self.shipped]).chain(job).chain(packs).flat_map(|file| &file.rules)
     }
 
     /// What a tool says of itself in rules ([`PolicyRules::of_the_tools`]), by the names of their settings; what is not said is left out.

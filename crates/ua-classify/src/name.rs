@@ -78,6 +78,11 @@ pub(crate) fn creates_by(verb: &str) -> bool {
     creates::is_said_of(verb)
 }
 
+/// What names in the words of a kind say of a call: the kind itself, if any says it.
+pub(crate) fn kind_by_names(kind: &EffectKind) -> Option<EffectKind> {
+    creates::said_in_words_of(kind)
+}
+
 /// What a call of the tool makes anew each time, if its name says so.
 pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
     creates::made_by(&words(&tool.tool), &words(&tool.server))

@@ -62,16 +62,20 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
             home.root().display()
         ));
     }
-    let is_about_runs = only_looks(&cli.command) && !matches!(cli.command, Command::Doctor(_));
+    let is_about_runs =
+        (only_looks(&cli.command) && !matches!(cli.command, Command::Doctor(_))) || names_a_run(&cli.command);
     if named_in.is_none() && is_about_runs && home.is_unused() {
         // Whoever comes back to another folder is not told that all is done.
-        let others = home.used_elsewhere();
+        let mut others = home.used_elsewhere();
+        // What the gateway asks is said in every folder, and its sessions are no jobs.
+        others.retain(|root| !ua_host::gateway::is_its_folder(host, root));
         let shown: Vec<String> = others.iter().take(3).map(|root| root.display().to_string()).collect();
         let more = others.len().checked_sub(shown.len()).filter(|more| *more > 0);
         let more = more.map_or_else(String::new, |more| format!(" and {more} more (`ua trust --list`)"));
-        if !shown.is_empty() {
+        if let Some(newest) = others.first() {
+            let look = ua_resume::Commands::naming(newest).complete("`ua status`").into_owned();
             crate::output::tell(format!(
-                "note: no job was run in {} yet; your runs are in {}{more}: change the folder, or name one with --root",
+                "note: no job was run in {} yet; your runs are in {}{more}: {look} shows those of the folder that was used last",
                 home.root().display(),
                 shown.join(", ")
             ));
@@ -141,6 +145,19 @@ fn only_looks(command: &Command) -> bool {
             | Command::Workers(fleet::WorkersCommand::List { .. })
             | Command::Schedule(schedule::ScheduleCommand::List { .. })
             | Command::Doctor(_)
+    )
+}
+
+/// Whether a command is about a run that is there already.
+fn names_a_run(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Resume(_)
+            | Command::Fork(_)
+            | Command::Answer(_)
+            | Command::Runs(_)
+            | Command::Calls(_)
+            | Command::Turns(_)
     )
 }
 

@@ -31,7 +31,7 @@ pub(crate) use fleet::{
     MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, WorkerDrained, WorkerRow,
 };
 pub(crate) use gateway::{
-    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStarted, GatewayStatus,
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted, GatewayStatus,
     GatewayStopped, GatewayToken,
 };
 pub(crate) use installation::{
@@ -356,7 +356,8 @@ pub(crate) struct RunDeleted {
     /// Runs of its lineage for which the database keeps what it did.
     #[schemars(with = "Vec<String>")]
     pub(crate) kept_for: Vec<ua_core::RunId>,
-    /// What it sent and nobody knows the end of, in sentences: the same job would do it again.
+    /// What it sent and may have happened, in sentences: calls that nobody knows the end of, calls that only their tools say failed, and what
+    /// `effects.log` knows more; the same job would do it again.
     pub(crate) may_have_happened: Vec<String>,
     /// The same as a person reads it: of one that nobody drives it is not `running`.
     #[serde(skip)]
@@ -405,7 +406,7 @@ pub(crate) struct CallRow {
     /// prepared, running, succeeded, failed, unknown or cancelled.
     pub(crate) status: String,
     /// The same as a person is told it: `not sent yet` for prepared, `never sent` for cancelled, `not repeated` for one that the receipt of
-    /// another call answers.
+    /// another call answers, `failed, may have happened` for one with an effect that only its tool says failed.
     pub(crate) shown_status: &'static str,
     /// Of a failed one: definite (it did not happen) or reported.
     pub(crate) failure_kind: Value,

@@ -4,13 +4,15 @@
 
 mod agent;
 mod config;
+mod fault;
 mod install;
 mod lately;
 mod look;
 
 use std::ffi::OsString;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +20,12 @@ use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
 use ua_classify::Classifier;
-use ua_files::Folder;
+use ua_core::Timestamp;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
 use ua_store::{QuestionRecord, RunRecord};
 
-use crate::error::HostError;
+use crate::error::{HostError, Kind};
 use crate::home::Home;
 use crate::host::Host;
 use crate::policies;
@@ -32,6 +34,7 @@ use crate::roots::state_folder;
 use crate::settings::Settings;
 
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
+pub use fault::{Fault, last_fault, trouble, unmatched};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use lately::{CallsLately, calls_beside};
 pub use look::{Looked, look};
@@ -59,6 +62,10 @@ const START: Duration = Duration::from_secs(30);
 const HORIZON: Duration = Duration::from_secs(30);
 /// How long a broker that is to end may take.
 const DRAIN: Duration = Duration::from_mins(1);
+/// With what a broker ends that cannot use its database.
+const STORAGE: i32 = 74;
+/// As much of what a broker says before it ends is told to whoever started it.
+const MOST_SAID: u64 = 4_000;
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
 const BRIDGE: &str = "ua-bridge";
 
@@ -130,7 +137,8 @@ pub fn entry(settings: &Settings, args: impl IntoIterator<Item = OsString>) -> R
     let program = settings.program()?;
     let beside = program.with_file_name(BRIDGE);
     let mut all: Vec<OsString> = vec!["--socket".into(), root.join(SOCKET).into()];
-    for word in [program.into_os_string(), "--root".into(), root.into(), "gateway".into(), "start".into()] {
+    let start = called_program(settings)?;
+    for word in [start.into_os_string(), "--root".into(), root.into(), "gateway".into(), "start".into()] {
         all.extend(["--start".into(), word]);
     }
     all.extend(passed);
@@ -151,6 +159,17 @@ pub fn stable_program(settings: &Settings) -> Result<PathBuf, HostError> {
     Ok(places.find(|place| std::fs::canonicalize(place).is_ok_and(|found| found == real)).unwrap_or(own))
 }
 
+/// The path by which this program was called, if it is one and leads here; else the stable one. A bridge starts the next broker by it, also when
+/// an upgrade has removed the version that the bridge is.
+fn called_program(settings: &Settings) -> Result<PathBuf, HostError> {
+    let own = std::fs::canonicalize(settings.program()?).ok();
+    let called = std::env::args_os().next().map(PathBuf::from).filter(|called| called.is_absolute());
+    match called.filter(|called| own.is_some() && std::fs::canonicalize(called).ok() == own) {
+        Some(called) => Ok(called),
+        None => stable_program(settings),
+    }
+}
+
 /// A client whose configuration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
@@ -164,6 +183,11 @@ pub enum Client {
     Codex,
     /// goose.
     Goose,
+}
+
+impl Client {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::ClaudeCode, Self::Cursor, Self::VsCode, Self::Codex, Self::Goose];
 }
 
 /// Where a client keeps the tool servers that a user has everywhere.
@@ -239,26 +263,23 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
-    Folder::make(&root).map_err(|error| cannot_use(&root, named, &error))?;
+    std::fs::create_dir_all(&root).map_err(|error| cannot_use(&root, named, &error))?;
     let mut broker = None;
-    let mut ends = host.env().now().plus(START);
+    let begun = host.env().now();
+    let mut ends = begun.plus(START);
     while host.env().now() < ends {
         match (stands(&socket).await, &mut broker) {
             (Stands::Listens, _) => return Ok(Started::Now),
             // It has the lock until the calls that it has under way are over; there is no use in starting one before.
             (Stands::Ends, _) => ends = host.env().now().plus(START),
             (Stands::Nowhere, None) => broker = Some(spawn(host, &root)?),
-            (Stands::Nowhere, Some(child)) => match child.try_wait() {
+            (Stands::Nowhere, Some((child, from))) => match child.try_wait() {
                 // Another one has the lock: it is about to listen, or ends just now, and then the next one is started.
                 Ok(Some(status)) if status.success() => {
                     broker = None;
                     host.env().clock.sleep(AGAIN).await;
                 }
-                Ok(Some(status)) => {
-                    let log = root.join(LOG);
-                    let why = format!("the gateway's broker ended at once ({status}); see {}", log.display());
-                    return Err(HostError::failed(why));
-                }
+                Ok(Some(status)) => return Err(ended_at_once(host, &root, begun, *from, status).await),
                 Ok(None) | Err(_) => {}
             },
         }
@@ -277,10 +298,42 @@ fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> Host
     })
 }
 
-/// Starts a broker as a process of its own.
-fn spawn(host: &Host, root: &Path) -> Result<Child, HostError> {
-    let log = Folder::open(root).and_then(|root| root.append(LOG));
+/// Why a broker that was started ended at once, in its own last words: whoever waits for it reads no log.
+async fn ended_at_once(host: &Host, root: &Path, since: Timestamp, from: u64, status: ExitStatus) -> HostError {
+    let log = root.join(LOG);
+    if let Some(fault) = last_fault(root).filter(|fault| fault.at >= since) {
+        let kind = if status.code() == Some(STORAGE) { Kind::Storage } else { Kind::Failed };
+        let error = HostError::new(kind, format!("the gateway's broker cannot start: {}", fault.message));
+        return fault.hint.iter().fold(error, |error, hint| error.hint(hint.as_str()));
+    }
+    let why = match last_words(&log, from) {
+        Some(said) => format!("the gateway's broker cannot start: {said}"),
+        // On a full disk not even that is written.
+        None => match trouble(host, root).await {
+            Some(trouble) => return trouble,
+            None => format!("the gateway's broker ended at once ({status})"),
+        },
+    };
+    let kind = if status.code() == Some(STORAGE) { Kind::Storage } else { Kind::Failed };
+    HostError::new(kind, why).hint(format!("{} has all that it said", log.display()))
+}
+
+/// What stands in a log from a place on; `None` when that is nothing.
+fn last_words(log: &Path, from: u64) -> Option<String> {
+    let mut file = std::fs::File::open(log).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut said = Vec::new();
+    file.take(MOST_SAID).read_to_end(&mut said).ok()?;
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+/// Starts a broker as a process of its own. With it, where in the log it begins to speak.
+fn spawn(host: &Host, root: &Path) -> Result<(Child, u64), HostError> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LOG));
     let log = log.map_err(|error| cannot_use(root, Some(root), &error))?;
+    let from = log.metadata().map_or(0, |log| log.len());
     let mut serve = Command::new(host.settings().program()?);
     serve.arg("--root").arg(root).args(["gateway", "serve"]).current_dir(root);
     serve
@@ -288,6 +341,7 @@ fn spawn(host: &Host, root: &Path) -> Result<Child, HostError> {
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
+        .map(|broker| (broker, from))
         .map_err(|error| HostError::failed(format!("cannot start the gateway's broker: {error}")))
 }
 
@@ -317,8 +371,24 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     let lock = BrokerLock::take(&home.locks());
     let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
     let Some(lock) = lock else { return Ok(Served::Another) };
-    let Said { config: said, classifier, entries } = Said::read(host, &root)?;
+    let served = serve_alone(host, &root, &home, lock, waits).await;
+    if let Err(error) = &served {
+        fault::note(&root, host.env().now(), error);
+    }
+    served
+}
+
+/// Serves as the one broker of this folder.
+async fn serve_alone(
+    host: &Host,
+    root: &Path,
+    home: &Home,
+    lock: BrokerLock,
+    waits: Waits,
+) -> Result<Served, HostError> {
+    let Said { config: said, classifier, entries } = Said::read(host, root)?;
     let store = home.open()?;
+    fault::forget(root);
     let config = BrokerConfig {
         socket: root.join(SOCKET),
         locks: home.locks(),
@@ -331,7 +401,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         rules: said.rules,
         http: said.listen.map(|address| HttpSettings {
             address,
-            tokens: tokens(&root),
+            tokens: tokens(root),
             sessions: KeptSessions::at(root.join(HTTP_SESSIONS)),
             away_after: HttpSettings::AWAY_AFTER,
             again_within: HttpSettings::AGAIN_WITHIN,
@@ -420,6 +490,19 @@ fn home_beside(host: &Host) -> Option<Home> {
     let home = Home::new(host.settings(), Some(&root)).ok()?;
     let is_the_same = home.root() == host.home().root() || home.database() == host.home().database();
     (root.is_dir() && !is_the_same && !host.home().is_on_a_server() && !home.is_unused()).then_some(home)
+}
+
+/// Whether this is the folder of the user's gateway.
+pub fn is_its_folder(host: &Host, folder: &Path) -> bool {
+    let own = root(host.settings(), None).ok();
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    own.is_some_and(|own| real(&own) == real(folder))
+}
+
+/// Whether somebody here uses the gateway and runs no jobs.
+pub fn is_all_that_is_used(host: &Host) -> bool {
+    let is_used = root(host.settings(), None).is_ok_and(|root| root.is_dir());
+    is_used && (host.home().is_unused() || is_its_folder(host, host.home().root()))
 }
 
 /// Who may come over HTTP.

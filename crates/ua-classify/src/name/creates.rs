@@ -168,6 +168,19 @@ pub(super) fn is_said_of(verb: &str) -> bool {
     KINDS.contains(&verb)
 }
 
+/// What names in the words of a kind say: the kind itself, if any says it, else what they say instead. `send_mail` is `email.send`, and no tool has
+/// `mail.send`.
+pub(super) fn said_in_words_of(kind: &EffectKind) -> Option<EffectKind> {
+    let (object, verb) = kind.as_str().split_once('.')?;
+    let named =
+        |verb: &str| -> Vec<String> { std::iter::once(verb).chain(object.split('_')).map(str::to_owned).collect() };
+    let by = |verb: &str| made_by(&named(verb), &[]);
+    let is_said = VERBS.iter().any(|(verb, _)| by(verb).as_ref() == Some(kind));
+    // A thing of which services keep one under each name is made where its server says so.
+    let is_kept = || verb == "create" && of_anything(&named(verb), &[]).as_ref() == Some(kind);
+    if is_said || is_kept() { Some(kind.clone()) } else { by(verb) }
+}
+
 /// What a name says that a call makes.
 pub(super) enum Made {
     /// One more of this kind each time.
@@ -345,8 +358,34 @@ mod tests {
             assert!(is_said_of(verb), "{verb}");
         }
         let shipped = crate::Classifier::shipped().unwrap();
-        for kind in ["email.send", "issue.comment", "gizmo.create"] {
+        for kind in [
+            "email.send",
+            "issue.comment",
+            "gizmo.create",
+            "folder.create",
+            "mail.post",
+            "payment.pay",
+            "workflow_run.create",
+        ] {
             assert_eq!(shipped.can_be_effect(kind), Ok(()), "{kind}");
+        }
+        // Whatever a tool of these words is called, its effect is another one, and a budget of these would limit nothing.
+        for (kind, meant) in
+            [("mail.send", "email.send"), ("emails.send", "email.send"), ("issues.create", "issue.create")]
+        {
+            assert_eq!(shipped.can_be_effect(kind), Err(Some(meant.to_owned())), "{kind}");
+        }
+        // All that names say in the tests below can be limited.
+        for name in [
+            "create_pull_request",
+            "add_issue_comment",
+            "attach_file_to_card",
+            "append_table_rows",
+            "wire_money",
+            "swap_tokens",
+        ] {
+            let said = made("other", name).unwrap();
+            assert_eq!(shipped.can_be_effect(&said), Ok(()), "{said}");
         }
         assert_eq!(shipped.can_be_effect("email.sned"), Err(Some("email.send".to_owned())));
         assert_eq!(shipped.can_be_effect("xq"), Err(None));

@@ -19,8 +19,8 @@ use crate::ids::short;
 use crate::moment;
 use crate::output::{plain, print, print_exactly, print_json, print_table, say, wrapped};
 use crate::view::{
-    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStarted, GatewayStatus,
-    GatewayStopped, GatewayToken, OpenQuestion,
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,
+    GatewayStatus, GatewayStopped, GatewayToken, OpenQuestion,
 };
 
 /// Words that somebody types who means no client of that name, and what they mean.
@@ -256,6 +256,7 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             if let Err(error) = rustix::process::setsid() {
                 tracing::debug!(%error, "the broker stays in the session it was started in");
             }
+            tell_unmatched(host, root).await?;
             if gateway::serve(host, root, Waits::default()).await? == Served::Another {
                 let there =
                     broker(host, root).await?.map_or_else(String::new, |broker| format!(": process {}", broker.pid));
@@ -274,6 +275,7 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
         }
         GatewayCommand::Restart => {
             let was_running = gateway::restart(host, root).await?;
+            tell_unmatched(host, root).await?;
             let words = if was_running { "a new broker is running\n" } else { "no broker was running; one is now\n" };
             say(&GatewayStarted { was_running, is_new: true }, words)?;
         }
@@ -388,6 +390,12 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
                 "skipped: its name is given twice, and only the client knows which entry it takes; remove one of them"
             }
             What::NotWrapped => "skipped: it does not go through the gateway",
+            What::All => {
+                "skipped: it is the gateway itself (`--all`), and there is no other entry to restore; remove it in the client's configuration"
+            }
+            What::NotRestored => {
+                "skipped: it goes through the gateway, and its URL or a header of it cannot be written here without it; change it by hand"
+            }
         };
         let server = match &change.project {
             Some(project) => format!("{} (in {project})", change.server),
@@ -457,7 +465,8 @@ pub(super) async fn show_session(
             (None, None) if found.is_some_and(|call| !call.policy.class.has_effect()) => "",
             (None, None) => "not delivered",
         };
-        let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.in_words().to_owned());
+        let status =
+            found.map_or_else(|| "another session's".to_owned(), |call| ua_evidence::call_in_words(call).to_owned());
         let call = short(arrival.call_id.as_str()).to_owned();
         vec![call, moment::ago(arrival.arrived_at, now), arrival.tool.clone(), status, answer.to_owned(), what]
     };
@@ -474,6 +483,7 @@ async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
     if let Some(why) = broker(host, root).await?.and_then(|broker| broker.http_taken) {
         crate::output::tell(why);
     }
+    tell_unmatched(host, root).await?;
     if started == Started::Now {
         let words = "the broker is started; `ua gateway status` shows it, `ua gateway stop` ends it\n";
         return say(&GatewayStarted { was_running: false, is_new: true }, words);
@@ -485,6 +495,15 @@ async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
     }
     let words = "a broker is already running; `ua gateway restart` replaces it\n";
     say(&GatewayStarted { was_running: true, is_new: false }, words)
+}
+
+/// Says which names of the file stand for nobody so far. What is wrong with the file is told by whoever starts a broker.
+async fn tell_unmatched(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
+    let folder = gateway::root(host.settings(), root)?;
+    for warning in gateway::unmatched(host, &folder).await.unwrap_or_default() {
+        crate::output::tell(format!("warning: {warning}"));
+    }
+    Ok(())
 }
 
 async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker>, HostError> {
@@ -507,23 +526,51 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     let broker = broker(host, root).await?;
     let folder = gateway::root(host.settings(), root)?;
     // How the broker stands is said whatever becomes of the rest: it may be making its database just now.
+    let trouble = gateway::trouble(host, &folder).await;
     let found = gateway::open_questions(host, root).await;
     let (commands, questions) = found.unwrap_or_else(|error| {
-        crate::output::tell(format!("its questions cannot be read now: {error}"));
+        // Most often that is what keeps a broker from starting, and is said below.
+        if trouble.as_ref().is_none_or(|trouble| trouble.to_string() != error.to_string()) {
+            crate::output::tell(format!("its questions cannot be read now: {error}"));
+        }
         (Commands::default(), Vec::new())
     });
+    // One that serves has said all that was wrong before it.
+    let fault = if broker.is_none() { gateway::last_fault(&folder) } else { None };
+    let warnings = gateway::unmatched(host, &folder).await.unwrap_or_default();
     if json {
         let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
-        return print_json(&GatewayStatus { root: folder, broker, questions });
+        let trouble = trouble.map(|trouble| trouble.to_string());
+        let fault = fault.map(|gateway::Fault { at, message, hint }| GatewayFault { at, message, hint });
+        return print_json(&GatewayStatus { root: folder, broker, questions, trouble, last_error: fault, warnings });
     }
-    match broker {
-        None => {
+    let is_running = broker.is_some();
+    match (broker, &trouble) {
+        (None, None) => {
             print(format!(
                 "no broker is running; it starts with the first client. Its folder is {}\n",
                 folder.display()
             ))?;
         }
-        Some(broker) => show_broker(broker, &folder)?,
+        (None, Some(_)) => print(format!("no broker is running, and none can start in {}\n", folder.display()))?,
+        (Some(broker), _) => show_broker(broker, &folder)?,
+    }
+    if let Some(trouble) = &trouble {
+        let lead = if is_running { "the next broker would not start: " } else { "" };
+        print(format!("{}\n", wrapped(&plain(&format!("{lead}{trouble}")), 0)))?;
+        if let Some(hint) = trouble.hint_text() {
+            print(format!("{}\n", wrapped(&plain(&format!("hint: {hint}")), 0)))?;
+        }
+    } else if let Some(fault) = &fault {
+        let said = format!(
+            "the last broker ended {} with: {}",
+            moment::ago(fault.at, ua_core::system::env().now()),
+            fault.message
+        );
+        print(format!("{}\n", wrapped(&plain(&said), 0)))?;
+    }
+    for warning in &warnings {
+        print(format!("{}\n", wrapped(&plain(&format!("warning: {warning}")), 0)))?;
     }
     match super::status::at_the_gateway(&commands, &questions) {
         Some(waits) => print(format!("\n{waits}\n")),

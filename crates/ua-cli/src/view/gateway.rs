@@ -17,6 +17,24 @@ pub(crate) struct GatewayStatus {
     pub(crate) broker: Option<GatewayBroker>,
     /// Questions about calls that wait for an answer, whether a broker runs or not.
     pub(crate) questions: Vec<OpenQuestion>,
+    /// What would keep a broker from starting now: its settings, its database or its disk; none when nothing is known.
+    pub(crate) trouble: Option<String>,
+    /// What the last broker said before it ended by an error; none once another one serves.
+    pub(crate) last_error: Option<GatewayFault>,
+    /// Names in `gateway.toml` that stand for no client, tool server or effect so far.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a broker said before it ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayFault {
+    /// When.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+    /// What was wrong.
+    pub(crate) message: String,
+    /// What helps, where that is known.
+    pub(crate) hint: Option<String>,
 }
 
 /// The gateway's broker.
@@ -101,7 +119,8 @@ pub(crate) struct GatewayChanged {
 pub(crate) struct GatewayEntry {
     /// Its name.
     pub(crate) server: String,
-    /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `twice` or `not_wrapped`.
+    /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `twice`, `not_wrapped`,
+    /// `all` or `not_restored`.
     pub(crate) what: String,
 }
 

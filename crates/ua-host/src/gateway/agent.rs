@@ -8,8 +8,8 @@ use ua_store::RunRecord;
 
 use crate::error::HostError;
 
-/// What agents set for what they start, each with the agent.
-const MARKS: [(&str, &str); 9] = [
+/// What agents set for what they start, each with the agent. `CURSOR_TRACE_ID` is none: a person's own terminal in Cursor has it too.
+const MARKS: [(&str, &str); 11] = [
     ("CLAUDECODE", "Claude Code"),
     ("CODEX_SANDBOX", "Codex"),
     ("CODEX_SANDBOX_NETWORK_DISABLED", "Codex"),
@@ -19,6 +19,9 @@ const MARKS: [(&str, &str); 9] = [
     ("GOOSE_TERMINAL", "goose"),
     ("CURSOR_AGENT", "Cursor"),
     ("OPENCODE", "OpenCode"),
+    // Agreed on by several: goose, Amp and others put their name there.
+    ("AGENT", "`AGENT` is set"),
+    ("AI_AGENT", "`AI_AGENT` is set"),
 ];
 /// How many processes are looked at.
 const MOST: usize = 64;
@@ -76,7 +79,17 @@ mod tests {
     fn an_agent_is_known_by_its_mark() {
         assert_eq!(marked(b"PATH=/bin\0CLAUDECODE=1\0"), Some("Claude Code"));
         assert_eq!(marked(b"CODEX_SANDBOX_NETWORK_DISABLED=1\0"), Some("Codex"));
-        for none in [&b""[..], b"CLAUDECODE=0\0", b"CLAUDECODE=\0", b"MY_CLAUDECODE=1\0", b"\xff=1\0"] {
+        assert_eq!(marked(b"AGENT=goose\0"), Some("`AGENT` is set"));
+        assert_eq!(marked(b"AI_AGENT=1\0"), Some("`AI_AGENT` is set"));
+        for none in [
+            &b""[..],
+            b"CURSOR_TRACE_ID=1\0",
+            b"SSH_AGENT_PID=1\0",
+            b"CLAUDECODE=0\0",
+            b"CLAUDECODE=\0",
+            b"MY_CLAUDECODE=1\0",
+            b"\xff=1\0",
+        ] {
             assert_eq!(marked(none), None);
         }
         assert!(

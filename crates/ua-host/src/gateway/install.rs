@@ -20,6 +20,7 @@ use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
 
+pub(super) use self::entry::plain_name;
 pub use self::entry::{Front, What};
 
 mod entry;
@@ -245,7 +246,8 @@ pub fn install(
     let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(edited) };
     let place = kept_at(root, path);
     let folder = place.parent().unwrap_or(root);
-    Folder::make(folder).map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
+    fs::create_dir_all(folder)
+        .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
     let text = serde_json::to_string(&kept).map_err(|error| HostError::failed(error.to_string()))?;
     // What the file was is kept before it is another one.
     replace(&place, text.as_bytes())?;
@@ -588,6 +590,95 @@ mod tests {
         let elsewhere = Front { root: Some("/srv/gateway".to_owned()), ..ua() };
         let made = Format::Json.wrapped(here(), config, &elsewhere, &[]).unwrap();
         assert!(made.text.contains(r#"["gateway", "--root", "/srv/gateway", "--name", "crm""#), "{}", made.text);
+    }
+
+    /// What a person wrote with the gateway in it has what its arguments say, or is left as it is and said to be.
+    #[test]
+    fn an_address_behind_the_gateway_that_was_written_by_hand_is_restored_whole_or_not_at_all() {
+        let entry = |format: Format, args: &str, env: &str| match format {
+            Format::Json => {
+                format!(r#"{{"mcpServers": {{"a": {{"command": "ua", "args": [{args}], "env": {{{env}}}}}}}}}"#)
+            }
+            Format::Toml => {
+                format!("[mcp_servers.a]\ncommand = \"ua\"\nargs = [{args}]\nenv = {{ {} }}\n", env.replace(':', " ="))
+            }
+            Format::Yaml => format!("extensions:\n  a:\n    cmd: ua\n    args: [{args}]\n    envs: {{{env}}}\n"),
+        };
+        let back = |format: Format, args: &str, env: &str| {
+            let text = entry(format, &format!(r#""gateway", {args}, "--url", "https://x/mcp""#), env);
+            let made = format.unwrapped(here(), &text, &Typed::default(), &[]).unwrap();
+            let again = format.wrapped(here(), &text, &ua(), &[]).unwrap();
+            assert_eq!((again.changes[0].what, &again.text), (What::Already, &text));
+            assert_eq!(made.changes[0].what == What::NotRestored, made.text == text, "{}", made.text);
+            (made.changes[0].what, made.text)
+        };
+        for (args, env, headers) in [
+            (
+                r#""--env", "K", "--header", "Authorization: Bearer ${K}""#,
+                r#""K": "1""#,
+                r#""Authorization":"Bearer 1""#,
+            ),
+            (r#""--header", "X: v""#, r#""K": "1""#, r#""X":"v""#),
+            (r#""--header", "X: ${K}", "--env", "K""#, r#""K": "1""#, r#""X":"1""#),
+            (
+                r#""--header", "X-Key:a-${K}-${L}-${M}", "--env", "K", "--env", "L""#,
+                r#""K": "1", "L": "2""#,
+                r#""X-Key":"a-1-2-${M}""#,
+            ),
+            (r#""--name", "--header", "--header-from", "X=K""#, r#""K": "1""#, r#""X":"1""#),
+        ] {
+            let (what, text) = back(Format::Json, args, env);
+            assert!(
+                what == What::Unwrapped && text.replace(": ", ":").contains(&headers.replace(": ", ":")),
+                "{args}: {text}"
+            );
+            assert!(!text.contains("gateway") && text.contains("https://x/mcp"), "{text}");
+            let (what, text) = back(Format::Toml, args, env);
+            let header = headers.replacen(':', " = ", 1).replace('"', "");
+            assert!(what == What::Unwrapped && text.replace('"', "").contains(&header), "{args}: {text}");
+            assert_eq!(back(Format::Yaml, args, env).0, What::NotRestored, "goose's addresses are not written here");
+        }
+        let (what, text) = back(Format::Toml, r#""--env", "K", "--header", "Authorization: Bearer ${K}""#, "");
+        assert!(what == What::Unwrapped && text.contains("bearer_token_env_var = \"K\""), "{text}");
+        for format in [Format::Json, Format::Toml] {
+            // What the variable holds stands nowhere, or the header is not of the form that its client has.
+            assert_eq!(back(format, r#""--env", "K", "--header", "X: a ${K}""#, "").0, What::NotRestored);
+            assert_eq!(back(format, r#""--env", "K", "--header", "X""#, "").0, What::NotRestored);
+        }
+    }
+
+    /// One entry for all tool servers is the gateway's, and has none behind it.
+    #[test]
+    fn the_gateway_for_all_tool_servers_is_left_alone() {
+        for (name, text) in [
+            ("a.json", r#"{"mcpServers": {"all": {"command": "ua", "args": ["gateway", "--all"]}}}"#),
+            (
+                "a.json",
+                r#"{"mcpServers": {"all": {"command": "/opt/ua", "args": ["--root", "/r", "gateway", "--name", "x", "--all"]}}}"#,
+            ),
+            (
+                "a.toml",
+                "[mcp_servers.all]\ncommand = \"ua\"\nargs = [\"gateway\", \"--all\"]\ntool_timeout_sec = 3600\n",
+            ),
+            ("a.yaml", "extensions:\n  all:\n    cmd: ua\n    args: [gateway, --all]\n"),
+        ] {
+            let format = Format::of(Path::new(name));
+            // A program that is not there any more is another matter.
+            let made = format.wrapped(here(), &text.replace("/opt/ua", "ua"), &ua(), &[]).unwrap();
+            assert_eq!((made.changes[0].what, made.text), (What::Already, text.replace("/opt/ua", "ua")));
+            let back = format.unwrapped(here(), text, &Typed::default(), &[]).unwrap();
+            assert_eq!((back.changes[0].what, back.text.as_str()), (What::All, text));
+        }
+        // Behind `--` these words are another program's.
+        let other =
+            r#"{"mcpServers": {"a": {"command": "ua", "args": ["gateway", "--name", "a", "--", "x", "--all"]}}}"#;
+        let back = Format::Json.unwrapped(here(), other, &Typed::default(), &[]).unwrap();
+        assert_eq!(back.changes[0].what, What::Unwrapped, "{}", back.text);
+        // An entry is behind the gateway also where `ua` is told its folder first.
+        let rooted = r#"{"mcpServers": {"a": {"command": "ua", "args": ["--root", "/r", "gateway", "--", "x", "y"]}}}"#;
+        assert_eq!(Format::Json.wrapped(here(), rooted, &ua(), &[]).unwrap().changes[0].what, What::Already);
+        let back = Format::Json.unwrapped(here(), rooted, &Typed::default(), &[]).unwrap();
+        assert!(back.text.contains(r#""command": "x", "args": ["y"]"#), "{}", back.text);
     }
 
     #[test]

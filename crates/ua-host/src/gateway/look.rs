@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Client, Front, SOCKET, Said, What, asked, configuration, install};
+use super::fault::{Fault, last_fault, trouble, unmatched};
+use super::{Client, Front, SOCKET, What, asked, configuration, install};
 use crate::error::HostError;
 use crate::host::Host;
 
@@ -12,8 +13,12 @@ use crate::host::Host;
 pub struct Looked {
     /// The gateway's folder; `None` when nobody uses a gateway.
     pub root: Option<PathBuf>,
-    /// What is wrong with its file, or with what that refers to.
-    pub config: Option<HostError>,
+    /// What would keep a broker from starting now: its file, what that refers to, its database, its disk.
+    pub trouble: Option<HostError>,
+    /// What the last broker said before it ended by an error.
+    pub last_fault: Option<Fault>,
+    /// Names in its file that stand for nobody so far, each in a sentence.
+    pub unmatched: Vec<String>,
     /// The version of the broker that runs, if one does and says it.
     pub broker: Option<String>,
     /// Why clients over HTTP do not reach that, where another program has the address.
@@ -39,7 +44,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     let root = super::root(settings, named)?;
     let mut looked = Looked::default();
     let front = Front { program: settings.program()?.display().to_string(), root: None };
-    for client in [Client::ClaudeCode, Client::Cursor, Client::VsCode, Client::Codex, Client::Goose] {
+    for client in Client::ALL {
         let Ok(file) = configuration(settings, client) else { continue };
         // Without tool servers there is nothing to be said.
         let Ok(edited) = install(&root, &file, &front, &[], true) else { continue };
@@ -49,7 +54,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
                 What::NotRead | What::Twice => &mut looked.not_read,
-                What::Unwrapped | What::Unreachable | What::NotWrapped => continue,
+                What::Unwrapped | What::Unreachable | What::NotWrapped | What::All | What::NotRestored => continue,
             };
             of.push((file.clone(), change.server));
         }
@@ -57,7 +62,9 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     if !root.exists() && looked.wrapped.is_empty() {
         return Ok(Looked::default());
     }
-    looked.config = Said::read(host, &root).err();
+    looked.trouble = trouble(host, &root).await;
+    looked.last_fault = last_fault(&root);
+    looked.unmatched = unmatched(host, &root).await.unwrap_or_default();
     let socket = root.join(SOCKET);
     if let Some(status) = asked(&socket, false).await.ok().flatten() {
         looked.broker = Some(status["version"].as_str().unwrap_or("an earlier version").to_owned());

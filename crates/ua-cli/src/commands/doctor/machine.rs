@@ -360,7 +360,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         Err(error) => return findings.refused(CHECK, &error),
     };
     let Some(root) = &looked.root else { return };
-    if let Some(error) = &looked.config {
+    if let Some(error) = &looked.trouble {
         findings.refused(CHECK, error);
     }
     let own = env!("CARGO_PKG_VERSION");
@@ -371,7 +371,19 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             format!("its broker has version {version}, this program has {own}"),
             "`ua gateway restart`; clients see a pause",
         ),
+        None if looked.trouble.is_some() => {}
         None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.display())),
+    }
+    if let Some(fault) = looked.last_fault.as_ref().filter(|_| looked.broker.is_none() && looked.trouble.is_none()) {
+        let hint = fault.hint.as_deref().unwrap_or("`ua gateway start` says if it still is so");
+        findings.warn(CHECK, format!("the last broker ended at {} with: {}", fault.at, fault.message), hint);
+    }
+    for warning in &looked.unmatched {
+        findings.warn(
+            CHECK,
+            warning.clone(),
+            "correct the name, if it is not one that is still to come; then `ua gateway restart`",
+        );
     }
     if let Some(why) = &looked.http_taken {
         findings.fail(CHECK, why.clone(), "`ua gateway status` says when they are served");

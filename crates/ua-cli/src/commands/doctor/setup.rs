@@ -104,6 +104,12 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
     };
     let key = providers::key_of(settings, &provider);
     match key.filter(|(variable, _)| settings.var(variable).is_none()) {
+        // Whoever uses the gateway alone has an agent with a model of its own.
+        Some((variable, setting)) if job.is_none() && ua_host::gateway::is_all_that_is_used(host) => findings.warn(
+            "model",
+            format!("there is no key for the provider {provider}: jobs need one, the gateway does not"),
+            format!("to run jobs, set {variable}, or {setting} in the user's config.toml"),
+        ),
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),

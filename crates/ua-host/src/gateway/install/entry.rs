@@ -25,6 +25,10 @@ pub enum What {
     Twice,
     /// It does not go through the gateway.
     NotWrapped,
+    /// It is the gateway itself, for all of its tool servers: there is no other entry behind it.
+    All,
+    /// It goes through the gateway, and cannot be written as an entry of its client without it.
+    NotRestored,
 }
 
 impl What {
@@ -39,6 +43,8 @@ impl What {
             Self::NotRead => "not_read",
             Self::Twice => "twice",
             Self::NotWrapped => "not_wrapped",
+            Self::All => "all",
+            Self::NotRestored => "not_restored",
         }
     }
 }
@@ -137,7 +143,7 @@ pub(super) enum Becomes {
     Url {
         /// Where it is.
         url: String,
-        /// Its headers; a plain one without a value has that of a variable of the entry, which goes.
+        /// Its headers. A variable that one of them holds goes.
         headers: Vec<Restored>,
         /// What it was once, where that is known.
         once: Once,
@@ -159,22 +165,112 @@ impl Once {
     }
 }
 
-/// A header that was a variable behind the gateway.
+/// A header as the arguments of an entry have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Restored {
     /// The header's name.
     pub(super) name: String,
-    /// The variable whose value it has.
-    pub(super) variable: String,
-    /// It is a bearer's token.
-    pub(super) is_bearer: bool,
+    /// What it holds, in order.
+    pub(super) value: Vec<Piece>,
+}
+
+/// A part of a header's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// This.
+    Text(String),
+    /// What a variable holds.
+    Variable(String),
+}
+
+impl Restored {
+    /// Reads `Name: value`, where `${NAME}` stands for one of these variables, and for no other.
+    fn read(line: &str, env: &[&str]) -> Option<Self> {
+        let (name, mut rest) = line.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim()))?;
+        let mut value: Vec<Piece> = Vec::new();
+        let mut text = String::new();
+        while let Some((before, behind)) = rest.split_once("${") {
+            text.push_str(before);
+            match behind.split_once('}').filter(|(variable, _)| env.contains(variable)) {
+                Some((variable, behind)) => {
+                    value.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
+                    value.push(Piece::Variable(variable.to_owned()));
+                    rest = behind;
+                }
+                None => {
+                    text.push_str("${");
+                    rest = behind;
+                }
+            }
+        }
+        text.push_str(rest);
+        value.extend((!text.is_empty()).then(|| Piece::Text(text)));
+        Some(Self { name, value })
+    }
+
+    /// The variable whose value is all of it.
+    pub(super) fn whole(&self) -> Option<&str> {
+        match self.value.as_slice() {
+            [Piece::Variable(variable)] => Some(variable),
+            _ => None,
+        }
+    }
+
+    /// The variable of a bearer's token.
+    pub(super) fn bearer(&self) -> Option<&str> {
+        match self.value.as_slice() {
+            [Piece::Text(lead), Piece::Variable(variable)]
+                if self.name.eq_ignore_ascii_case("Authorization") && lead == "Bearer " =>
+            {
+                Some(variable)
+            }
+            _ => None,
+        }
+    }
+
+    /// The variables that it holds.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.value.iter().filter_map(|piece| match piece {
+            Piece::Variable(variable) => Some(variable.as_str()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// Its value, where `of` says what each variable holds; `None` where one of them is not known.
+    pub(super) fn with(&self, of: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            Piece::Variable(variable) => of(variable),
+        };
+        self.value.iter().map(piece).collect()
+    }
 }
 
 impl Entry {
+    /// Where the arguments say that it is a gateway: first, or behind what `ua` itself is told (`ua --root DIR gateway …`).
+    fn gateway_at(&self) -> Option<usize> {
+        let mut at = 0;
+        while let Some(word) = self.args.get(at) {
+            match word.as_str() {
+                WORD => return Some(at),
+                "--root" => at += 2,
+                _ if word.starts_with("--root=") => at += 1,
+                _ => return None,
+            }
+        }
+        None
+    }
+
     /// Whether it goes through a gateway.
     pub(super) fn is_wrapped(&self) -> bool {
-        self.args.first().is_some_and(|first| first == WORD)
-            && self.args.iter().any(|arg| arg == "--" || arg == "--url")
+        let Some(at) = self.gateway_at() else { return false };
+        self.args[at + 1..].iter().any(|arg| arg == "--" || arg == "--url") || self.is_all()
+    }
+
+    /// Whether it is the gateway for all of its tool servers.
+    fn is_all(&self) -> bool {
+        let own = self.gateway_at().map(|at| self.args[at + 1..].iter().take_while(|word| *word != "--"));
+        own.is_some_and(|mut own| own.any(|word| word == "--all"))
     }
 
     /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `is_moved`: the program that it starts is not
@@ -243,7 +339,8 @@ impl Entry {
     /// What was put in front of it, as it says itself.
     pub(super) fn front(&self) -> Option<Front> {
         let program = self.command.clone().filter(|_| self.is_wrapped())?;
-        let root = self.args.get(1).filter(|word| *word == "--root").and_then(|_| self.args.get(2).cloned());
+        let at = self.gateway_at()?;
+        let root = self.args.get(at + 1).filter(|word| *word == "--root").and_then(|_| self.args.get(at + 2).cloned());
         Some(Front { program, root })
     }
 
@@ -252,33 +349,40 @@ impl Entry {
         if self.is_cut {
             return (What::NotRead, None);
         }
-        let before = if self.is_wrapped() { self.before(Once::of(typed)) } else { None };
-        match before {
+        if !self.is_wrapped() {
+            return (What::NotWrapped, None);
+        }
+        if self.is_all() {
+            return (What::All, None);
+        }
+        match self.before(Once::of(typed)) {
             Some(before) => (What::Unwrapped, Some(before)),
-            None => (What::NotWrapped, None),
+            None => (What::NotRestored, None),
         }
     }
 
     fn before(&self, once: Once) -> Option<Becomes> {
-        let (mut url, mut headers) = (None, Vec::new());
-        let mut args = self.args.iter().enumerate().skip(1);
+        let (mut url, mut lines, mut env) = (None, Vec::new(), Vec::new());
+        let mut args = self.args.iter().enumerate().skip(self.gateway_at()? + 1);
         while let Some((at, word)) = args.next() {
             match word.as_str() {
                 "--" => return self.args.get(at + 1).map(|_| Becomes::Itself { words: at + 2, once }),
                 "--url" => url = args.next().map(|(_, url)| url.clone()),
                 FROM => {
                     let (name, variable) = args.next()?.1.split_once('=')?;
-                    let (name, variable) = (name.to_owned(), variable.to_owned());
-                    headers.push(Restored { name, variable, is_bearer: false });
+                    env.push(variable);
+                    lines.push(format!("{name}: ${{{variable}}}"));
                 }
-                "--header" => {
-                    let (_, line) = args.next()?;
-                    let variable = line.strip_prefix("Authorization: Bearer ${")?.strip_suffix('}')?.to_owned();
-                    headers.push(Restored { name: "Authorization".to_owned(), variable, is_bearer: true });
+                "--env" => env.push(args.next()?.1.as_str()),
+                "--header" => lines.push(args.next()?.1.clone()),
+                "--name" | "--project" | "--root" => {
+                    args.next()?;
                 }
                 _ => {}
             }
         }
+        // A header may stand in front of the variable that it holds.
+        let headers = lines.iter().map(|line| Restored::read(line, &env)).collect::<Option<_>>()?;
         Some(Becomes::Url { url: url?, headers, once })
     }
 }
@@ -288,7 +392,7 @@ fn bearer(variable: &str) -> String {
 }
 
 /// A name that the bridge takes: letters, digits, `-` and single `_`.
-fn plain_name(server: &str) -> String {
+pub(in crate::gateway) fn plain_name(server: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let mut name: String = server.chars().map(kept).collect();
     while name.contains("__") {

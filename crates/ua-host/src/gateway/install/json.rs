@@ -67,9 +67,14 @@ pub(super) fn edited(
         let fields = members(text, &server.value).ok_or_else(not_understood)?;
         let entry = read(text, &server.value, &fields);
         let (what, new) = change(project.as_deref(), &server.name, &entry);
+        let is_address = matches!(new, Some(Becomes::Url { .. }));
+        let new = new.map(|new| edits_of(text, &server.value, &fields, new));
+        // What a header holds may stand nowhere in the file, so that only the client's environment has it.
+        let is_lost = is_address && matches!(new, Some(None));
+        let what = if is_lost { What::NotRestored } else { what };
         changes.push(Change { server: server.name.clone(), project, what });
-        if let Some(new) = new {
-            edits.extend(edits_of(text, &server.value, &fields, new).ok_or_else(not_understood)?);
+        if let Some(new) = new.filter(|_| !is_lost) {
+            edits.extend(new.ok_or_else(not_understood)?);
         }
     }
     missing(servers, &known)?;
@@ -251,12 +256,17 @@ fn other(text: &str, place: &Range<usize>, becomes: Becomes) -> Option<Told> {
                 put("type", Told::text("http"));
             }
             put("url", Told::text(&url));
+            let held = |variable: &str| env.iter().find(|(own, _)| own == variable).map(|(_, held)| held);
             let mut restored = Vec::new();
-            for header in headers {
-                if let Some(at) = env.iter().position(|(own, _)| *own == header.variable) {
-                    restored.push((header.name, env.remove(at).1));
-                }
+            for header in &headers {
+                let value = match header.whole() {
+                    // As it is typed.
+                    Some(variable) => held(variable)?.clone(),
+                    None => Told::text(&header.with(|variable| held(variable)?.as_text())?),
+                };
+                restored.push((header.name.clone(), value));
             }
+            env.retain(|(own, _)| !headers.iter().any(|header| header.variables().any(|variable| variable == own)));
             if !restored.is_empty() {
                 put("headers", Told::Object(restored));
             }

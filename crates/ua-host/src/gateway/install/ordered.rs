@@ -53,6 +53,14 @@ impl Told {
         Self::Word(json!(text).to_string())
     }
 
+    /// What it says, if it is a text.
+    pub(super) fn as_text(&self) -> Option<String> {
+        match self {
+            Self::Word(word) => serde_json::from_str(word).ok(),
+            Self::List(_) | Self::Object(_) => None,
+        }
+    }
+
     /// Its members, if it is an object.
     pub(super) fn members(&self) -> Option<&[(String, Self)]> {
         match self {

@@ -2,7 +2,7 @@
 
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value, value};
 
-use super::entry::{Becomes, Entry, Header, What};
+use super::entry::{Becomes, Entry, Header, Restored, What};
 use super::restored::stretch;
 use super::{Change, Edited, missing};
 use crate::error::HostError;
@@ -34,8 +34,10 @@ pub(super) fn edited(
         let before = document.to_string();
         let Some(entry) = list(&mut document)?.get_mut(name).and_then(Item::as_table_like_mut) else { continue };
         let (what, new) = change(None, name, &entry_of(entry));
+        let is_lost = new.as_ref().is_some_and(|new| is_lost(entry, new));
+        let what = if is_lost { What::NotRestored } else { what };
         changes.push(Change { server: name.clone(), project: None, what });
-        if let Some(new) = new {
+        if let Some(new) = new.filter(|_| !is_lost) {
             become_(entry, new, what);
             edited = lines.with(&before, &document.to_string());
         }
@@ -144,6 +146,21 @@ fn texts(entry: &dyn TableLike, name: &str) -> Vec<String> {
     array.map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default()
 }
 
+/// What a variable of the entry holds, where the file says it.
+fn held(entry: &dyn TableLike, variable: &str) -> Option<String> {
+    let is_passed = texts(entry, "env_vars").iter().any(|name| name == variable);
+    let held = pairs(entry, "env").into_iter().find(|(name, _)| name == variable);
+    held.filter(|_| !is_passed).map(|(_, held)| held)
+}
+
+/// Whether a header cannot be written: one that is made of a variable of the client and of something else.
+fn is_lost(entry: &dyn TableLike, becomes: &Becomes) -> bool {
+    let Becomes::Url { headers, .. } = becomes else { return false };
+    headers.iter().any(|header| {
+        header.whole().or(header.bearer()).is_none() && header.with(|variable| held(entry, variable)).is_none()
+    })
+}
+
 fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
     let mut had_patience = None;
     match becomes {
@@ -199,21 +216,23 @@ fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
             entry.remove("command");
             entry.remove("args");
             set(entry, "url", url.into());
-            for header in headers {
-                let passed = texts(entry, "env_vars");
-                let (mine, others): (Vec<String>, Vec<String>) =
-                    passed.into_iter().partition(|name| *name == header.variable);
-                if mine.is_empty() {
-                    let env = entry.get_mut("env").and_then(Item::as_table_like_mut);
-                    let text = env.and_then(|env| env.remove(&header.variable)?.as_str().map(str::to_owned));
-                    put(entry, "http_headers", &header.name, text.unwrap_or_default());
-                    continue;
+            for header in &headers {
+                if let Some(text) = header.with(|variable| held(entry, variable)) {
+                    put(entry, "http_headers", &header.name, text);
+                } else if let Some(variable) = header.bearer() {
+                    set(entry, "bearer_token_env_var", variable.into());
+                } else if let Some(variable) = header.whole() {
+                    put(entry, "env_http_headers", &header.name, variable.to_owned());
                 }
-                set(entry, "env_vars", Array::from_iter(others).into());
-                if header.is_bearer {
-                    set(entry, "bearer_token_env_var", header.variable.into());
-                } else {
-                    put(entry, "env_http_headers", &header.name, header.variable);
+            }
+            for variable in headers.iter().flat_map(Restored::variables) {
+                if let Some(env) = entry.get_mut("env").and_then(Item::as_table_like_mut) {
+                    env.remove(variable);
+                }
+                let passed = texts(entry, "env_vars");
+                if passed.iter().any(|name| name == variable) {
+                    let others = passed.into_iter().filter(|name| name != variable);
+                    set(entry, "env_vars", Array::from_iter(others).into());
                 }
             }
             for name in ["env", "env_vars"] {

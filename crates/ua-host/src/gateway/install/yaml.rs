@@ -35,10 +35,11 @@ pub(super) fn edited(
             continue;
         }
         let (what, new) = change(None, &name, &entry_of(entry));
+        let new = new.map(|new| places.edits_of(entry, new));
+        // An address is not written here, so that one behind the gateway has nothing to become again.
+        let what = if matches!(new, Some(None)) && what == What::Unwrapped { What::NotRestored } else { what };
         changes.push(Change { server: name, project: None, what });
-        if let Some(new) = new {
-            edits.extend(places.edits_of(entry, new).unwrap_or_default());
-        }
+        edits.extend(new.flatten().unwrap_or_default());
     }
     missing(servers, &known)?;
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));

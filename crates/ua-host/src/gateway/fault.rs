@@ -1,0 +1,180 @@
+//! Why the gateway does not serve, or not as its file says: what would keep a broker from starting now, what the last one said before it ended,
+//! and what `gateway.toml` says of nobody.
+//!
+//! A bridge has only the start of a broker to wait for, so whoever looks must find here what that start would say.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use ua_broker::KNOWN_CLIENTS;
+use ua_core::Timestamp;
+use ua_files::Folder;
+use ua_store::{CallQuery, GatewayStore as _, SessionsOf, Store as _};
+
+use super::{Client, Front, Said, configuration, install, tokens};
+use crate::error::HostError;
+use crate::home::Home;
+use crate::host::Host;
+
+/// Where a broker that ends by an error says so, in the gateway's folder.
+const FILE: &str = "last_error.json";
+/// The largest such file that is read.
+const MOST: u64 = 64 * 1024;
+/// With less free space a broker cannot open its database.
+const TOO_LITTLE: u64 = 1 << 20;
+
+/// What a broker said before it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When.
+    pub at: Timestamp,
+    /// What was wrong.
+    pub message: String,
+    /// What helps.
+    pub hint: Option<String>,
+}
+
+/// Notes why a broker ends. Where that cannot be written, on a full disk, the disk says it.
+pub(super) fn note(root: &Path, at: Timestamp, error: &HostError) {
+    let fault = Fault { at, message: error.message().to_owned(), hint: error.hint_text().map(str::to_owned) };
+    let written = serde_json::to_vec(&fault).map_err(std::io::Error::other);
+    let written = written.and_then(|text| Folder::open_itself(root)?.replace(FILE, &text));
+    if let Err(error) = written {
+        tracing::debug!(%error, "why the broker ended is not noted");
+    }
+}
+
+/// A broker serves: what an earlier one said is over.
+pub(super) fn forget(root: &Path) {
+    let _not_there = std::fs::remove_file(root.join(FILE));
+}
+
+/// What the last broker said before it ended, if it ended by an error and none served since.
+pub fn last_fault(root: &Path) -> Option<Fault> {
+    serde_json::from_str(&ua_files::read_text(&root.join(FILE), MOST).ok()?).ok()
+}
+
+/// What would keep a broker from starting now, as far as it can be told without starting one: its settings, its database, its disk. `None` where
+/// nobody uses a gateway.
+pub async fn trouble(host: &Host, root: &Path) -> Option<HostError> {
+    if !root.is_dir() {
+        return None;
+    }
+    if let Err(wrong) = Said::read(host, root) {
+        return Some(wrong);
+    }
+    let home = match Home::new(host.settings(), Some(root)) {
+        Ok(home) => home,
+        Err(wrong) => return Some(wrong),
+    };
+    if let Some(full) = full_disk(root) {
+        return Some(full);
+    }
+    if home.is_unused() {
+        return None;
+    }
+    match home.open_read_only() {
+        Ok(store) => {
+            // Its head may be sound where its pages are not.
+            let read = store.sessions_of(SessionsOf::Newest(1)).await;
+            crate::home::close(store);
+            read.err().map(|error| HostError::store("read the gateway's database", &error))
+        }
+        Err(wrong) => Some(wrong),
+    }
+}
+
+fn full_disk(root: &Path) -> Option<HostError> {
+    let stat = rustix::fs::statvfs(root).ok()?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    (free < TOO_LITTLE).then(|| {
+        let free = ua_core::size_in_words(free);
+        let message = format!("the disk of the gateway's folder {} is full: {free} free", root.display());
+        HostError::storage(message).hint("make room; what cannot be recorded is not sent")
+    })
+}
+
+/// Names of `gateway.toml` that stand for nobody so far, each in a sentence: a budget of a client, a tool server or an effect that never comes
+/// limits nothing.
+///
+/// # Errors
+/// What is wrong with the file.
+pub async fn unmatched(host: &Host, root: &Path) -> Result<Vec<String>, HostError> {
+    let said = Said::read(host, root)?;
+    let rules = &said.config.rules;
+    if rules.budgets.is_empty() && rules.clients.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut seen = Seen::of_files(host, root, &said);
+    seen.read(host, root).await;
+    let file = root.join(super::CONFIG_FILE);
+    let no_client = "no client that calls itself so has come yet";
+    let mut words = Vec::new();
+    let mut say = |place: String, name: &str, of: &BTreeSet<String>, why: &str| {
+        if of.contains(name) {
+            return;
+        }
+        let meant = ua_core::nearest(name, of.iter().map(String::as_str));
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+        words.push(format!("{}: {place} is \"{name}\", and {why}{meant}", file.display()));
+    };
+    for name in rules.clients.keys() {
+        say("the name of a table under `client`".to_owned(), name, &seen.clients, no_client);
+    }
+    for (place, budget) in rules.budgets.iter().enumerate() {
+        let named = |field: &str| format!("`budget[{}].{field}`", place + 1);
+        if let Some(client) = &budget.client {
+            say(named("client"), client, &seen.clients, no_client);
+        }
+        if let Some(server) = &budget.server {
+            say(named("server"), server, &seen.servers, "no tool server of this name is known");
+        }
+        if let Some(effect) = &budget.effect {
+            say(named("effect"), effect, &seen.effects, "no rule declares it and no call had it yet");
+        }
+    }
+    Ok(words)
+}
+
+/// Who has been here, or is known.
+struct Seen {
+    clients: BTreeSet<String>,
+    servers: BTreeSet<String>,
+    effects: BTreeSet<String>,
+}
+
+impl Seen {
+    /// Those that are known, or that files name.
+    fn of_files(host: &Host, root: &Path, said: &Said) -> Self {
+        let known = KNOWN_CLIENTS.map(str::to_owned);
+        let over_http = tokens(root).clients().unwrap_or_default();
+        let mut servers: BTreeSet<String> = said.entries.keys().cloned().collect();
+        let front = Front { program: String::new(), root: None };
+        for client in Client::ALL {
+            let Ok(file) = configuration(host.settings(), client) else { continue };
+            let Ok(edited) = install(root, &file, &front, &[], true) else { continue };
+            servers.extend(edited.changes.into_iter().map(|change| super::install::plain_name(&change.server)));
+        }
+        let effects = said.classifier.declared_effects().map(str::to_owned).collect();
+        Self { clients: known.into_iter().chain(over_http).collect(), servers, effects }
+    }
+
+    /// Those that are in the database. What cannot be read is told by whoever needs it.
+    async fn read(&mut self, host: &Host, root: &Path) {
+        let Ok(home) = Home::new(host.settings(), Some(root)) else { return };
+        if home.is_unused() {
+            return;
+        }
+        let Ok(store) = home.open_read_only() else { return };
+        for session in store.sessions_of(SessionsOf::Newest(u32::MAX)).await.unwrap_or_default() {
+            self.clients.insert(session.client);
+            self.servers.insert(session.server);
+        }
+        let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
+        let calls = store.find_calls(&all).await.unwrap_or_default();
+        let kinds = calls.iter().filter_map(|call| call.policy.effect_kind.as_ref());
+        self.effects.extend(kinds.map(|kind| kind.as_str().to_owned()));
+        crate::home::close(store);
+    }
+}
