@@ -193,19 +193,20 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All tokens.
+    /// All tokens. What a provider says is no reason to end: sums stay at the most that can be counted.
     pub const fn total(&self) -> u64 {
-        self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+        let input = self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens);
+        input.saturating_add(self.output_tokens)
     }
 
     /// Adds another request's tokens.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
-            input_tokens: self.input_tokens + other.input_tokens,
-            output_tokens: self.output_tokens + other.output_tokens,
-            cache_read_tokens: self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens: self.cache_write_tokens + other.cache_write_tokens,
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
         }
     }
 

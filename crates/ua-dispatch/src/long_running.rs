@@ -128,12 +128,15 @@ impl Dispatcher {
     ) -> Result<LongCallOutcome, DispatchError> {
         let mut unreached = 0;
         loop {
-            if handle.open_request().is_some() {
-                if handle.input.as_ref().is_some_and(|input| input.round > MAX_ROUNDS) {
-                    self.transport.give_up(&permit, &handle).await;
-                    let why = format!("the tool asked for something more than {MAX_ROUNDS} times");
-                    return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
-                }
+            let asks = handle.open_request().is_some();
+            let round = handle.input.as_ref().map_or(0, |input| input.round);
+            // A round is the call once more, with what it had asked for: also one that needs no person is not made for ever.
+            if round > MAX_ROUNDS && (asks || handle.task.is_none()) {
+                self.transport.give_up(&permit, &handle).await;
+                let why = format!("the tool asked for something more than {MAX_ROUNDS} times");
+                return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
+            }
+            if asks {
                 handle = match self.elicit(permit.call(), handle, stop).await? {
                     Elicited::Answered(handle) => handle,
                     Elicited::Open(question) => return Ok(LongCallOutcome::Held(Box::new(question))),
@@ -147,6 +150,16 @@ impl Dispatcher {
                 self.transport.give_up(&permit, &handle).await;
                 let why = "it timed out; the other side was told that the result is no longer needed".to_owned();
                 return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
+            }
+            if !asks && !is_live && handle.task.is_none() && round > 1 {
+                // Its server is busy, or goes round in a circle: either way it gets more time each time.
+                let env = self.ledger.env();
+                tokio::select! {
+                    biased;
+                    () = env.clock.sleep(backoff(round - 1, env.entropy.next_u64())) => {}
+                    () = self.until_overdue(&permit, started_at) => continue,
+                    () = stop.stopping() => return Ok(LongCallOutcome::Stopped),
+                }
             }
             let before = handle.clone();
             let answers = handle.input.as_mut().is_some_and(|input| !std::mem::replace(&mut input.is_sent, true));

@@ -10,7 +10,7 @@ use ua_core::{Env, Handle, Input, Outcome, RawReply};
 
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
-use crate::tasks::task_begun;
+use crate::tasks::{task_begun, task_result};
 
 /// What a server answers that wants a person to be at an address before it begins with a call (`URLElicitationRequired` of revision 2025-11-25):
 /// a sign-in at somebody else's, for one.
@@ -170,9 +170,17 @@ pub(crate) fn not_in_time(limit: Option<Duration>) -> Outcome {
     Outcome::Lost { why: format!("no answer within {} s", limit.unwrap_or_default().as_secs_f64()) }
 }
 
-/// Reads the kind of a result: final, or a task or a question that has to be gone on with first.
-pub(crate) fn completed(result: Value) -> Outcome {
+/// Reads the kind of a result of a request: final, or a task or a question that has to be gone on with first. What a task ended with begins nothing
+/// anew. Only a revision without sessions has results that ask for something.
+pub(crate) fn completed(method: &str, has_rounds: bool, result: Value) -> Outcome {
+    if method != CALL {
+        return task_result(result);
+    }
     if result.get("resultType").is_some_and(|kind| kind == "input_required") {
+        if !has_rounds {
+            let why = "the tool asked for something as a revision of the protocol does that its session does not speak";
+            return Outcome::Lost { why: why.to_owned() };
+        }
         return asked_for(&result, None, 1);
     }
     task_begun(&result).unwrap_or(Outcome::Raw(RawReply::ToolResult { result }))
@@ -229,6 +237,10 @@ pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Out
             }
         }
     }
+    // With nothing to tell it there is no next round: that would be the call once more. A task is asked again how it stands.
+    if requests.is_empty() && input.state.is_none() && task.is_none() {
+        return Outcome::Lost { why: "the tool said that it needs something, and not what".to_owned() };
+    }
     input.requests = requests;
     Outcome::Continues(Box::new(Handle { task, input: Some(input), ..Handle::default() }))
 }
@@ -238,7 +250,7 @@ mod tests {
     use super::*;
 
     fn handle(result: Value) -> Handle {
-        let outcome = completed(result);
+        let outcome = completed(CALL, true, result);
         let Outcome::Continues(handle) = outcome else { panic!("{outcome:?}") };
         *handle
     }
@@ -246,14 +258,37 @@ mod tests {
     #[test]
     fn only_a_final_result_is_a_reply() {
         let last = json!({"resultType": "complete", "content": []});
-        assert_eq!(completed(last.clone()), Outcome::Raw(RawReply::ToolResult { result: last }));
+        assert_eq!(completed(CALL, true, last.clone()), Outcome::Raw(RawReply::ToolResult { result: last }));
         let own = json!({"content": [], "task": {"taskId": "x"}});
         assert_eq!(
-            completed(own.clone()),
+            completed(CALL, true, own.clone()),
             Outcome::Raw(RawReply::ToolResult { result: own }),
             "a field of the tool's own"
         );
-        assert!(matches!(completed(json!({"resultType": "task"})), Outcome::Lost { .. }));
+        assert!(matches!(completed(CALL, true, json!({"resultType": "task"})), Outcome::Lost { .. }));
+    }
+
+    #[test]
+    fn what_asks_for_nothing_or_cannot_ask_is_no_round() {
+        let is_lost = |outcome: Outcome| matches!(outcome, Outcome::Lost { .. });
+        for nothing in [
+            json!({"resultType": "input_required"}),
+            json!({"resultType": "input_required", "content": []}),
+            json!({"resultType": "input_required", "inputRequests": {}, "requestState": 7}),
+        ] {
+            assert!(is_lost(completed(CALL, true, nothing.clone())), "{nothing}");
+        }
+        let roots = json!({"r": {"method": "roots/list"}});
+        for asks in [
+            json!({"resultType": "input_required", "requestState": "s"}),
+            json!({"resultType": "input_required", "inputRequests": roots}),
+        ] {
+            assert!(matches!(completed(CALL, true, asks.clone()), Outcome::Continues(_)), "{asks}");
+            assert!(is_lost(completed(CALL, false, asks.clone())), "{asks}: a session has no rounds");
+            assert!(is_lost(completed("tasks/result", true, asks.clone())), "{asks}: a task that is over asks nothing");
+        }
+        let task = json!({"task": {"taskId": "t", "status": "working"}});
+        assert!(is_lost(completed("tasks/result", false, task)), "nor does it begin another one");
     }
 
     #[test]
@@ -297,6 +332,8 @@ mod tests {
         assert_eq!(input.answers["r"], json!({"roots": []}));
         let model =
             json!({"resultType": "input_required", "inputRequests": {"m": {"method": "sampling/createMessage"}}});
-        assert!(matches!(completed(model), Outcome::Lost { why } if why.contains("sampling/createMessage")));
+        assert!(
+            matches!(completed(CALL, true, model), Outcome::Lost { why } if why.contains("sampling/createMessage"))
+        );
     }
 }

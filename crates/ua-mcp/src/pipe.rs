@@ -129,7 +129,9 @@ impl PipeConnection {
             under_way.answered();
         }
         match answer {
-            Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => completed(result),
+            Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => {
+                completed(method, self.dialect().is_stateless, result)
+            }
             Ok(Err(ServiceError::McpError(error))) => {
                 refused(method, error.code.0.into(), error.message.into_owned(), error.data.as_ref())
             }

@@ -8,5 +8,6 @@ mod named;
 mod outcomes;
 mod output;
 mod provider_edge;
+mod rounds;
 mod shop;
 mod tools;
