@@ -25,6 +25,9 @@ fn main() {
     }
     if is_released && is_for_here && is("TARGET", COMES_WITH_LLD) && !has_its_own_linker() {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+        // Constants and tables of functions as well, of which each crate has its own: nothing is told apart by where such a one is. With them,
+        // more functions are the same. What can be written to is never joined.
+        println!("cargo::rustc-link-arg-bins=-Wl,--ignore-data-address-equality");
     }
 }
 
