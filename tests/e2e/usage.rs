@@ -152,14 +152,20 @@ fn a_request_that_a_kill_left_behind_is_charged_as_estimated() {
     }
 }
 
+/// A server that counts nothing says so of every reply: nobody took nothing for a prompt, and no budget would ever be used up.
 #[test]
-fn what_the_provider_says_is_free_is_free() {
+fn a_count_of_no_tokens_at_all_is_no_count() {
     let turns = json!([{"text": "Hello.", "usage": usage(0, 0, 0, 0)}]);
     let model = Model::start(&turns, Vec::new());
     let env = env().with_forum().with_model(&model);
     let prices = env.write("prices.toml", PRICES);
     env.run(&["job", &job(&env, &json!({})), "--pricing", &prices]).code(0);
-    assert_eq!(env.rows(ROWS), ["actual 1 0 0 0"]);
+    let rows = env.rows(ROWS);
+    let [status, _, input, output, cost] = rows[0].split(' ').collect::<Vec<_>>()[..] else { panic!("{rows:?}") };
+    assert_eq!((status, output), ("partial", "2"), "{rows:?}");
+    assert!([input, cost].iter().all(|count| count.parse::<u64>().unwrap() > 100), "{rows:?}");
+    let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
+    assert!(log.contains("no usage came back, charged") && log.contains("2 out as estimated"), "{log}");
 }
 
 #[test]
