@@ -72,6 +72,7 @@ fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
         "{note}"
     );
 
+    env.run(&["turns", "show", "f", "1"]).refused(2, &["run f shares turn 1 with r", "`ua turns show r 1"]);
     env.run(&["runs", "show", "f"]).code(0).shows(&["Fork of        r, sharing its turns up to 2"]);
     let family = env.run(&["runs", "show", "r", "--json"]).code(0).json();
     assert_eq!(family["children"], json!(["f"]));
@@ -108,6 +109,37 @@ fn a_fork_has_the_receipt_of_what_its_parent_sent_later() {
     env.run(&["fork", "last", "--quiet"]).code(0);
     assert_eq!(env.mails().len(), 1);
     assert_eq!(env.rows("SELECT DISTINCT root_run_id FROM runs"), ["r"]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+/// A tool of one's own, whose effect is known by its name alone: what its parent did counts once a person says that it was that, and is not done again.
+#[test]
+fn what_the_parent_did_counts_for_a_fork_of_which_a_person_says_so() {
+    let env = env();
+    let issues = ["--with", "create_issue", "--claim", "create_issue"];
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&issues)}));
+    let issue = |text: &str| tool("mcp__forum__create_issue", &json!({"text": text}));
+    let fields = json!({"tools": {"builtin": false}, "stop_conditions": [{"effect": "issue.create", "count": 3}]});
+    let job = env.job(&fields, &json!([issue("one"), issue("two"), issue("three"), {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f"]).code(75);
+    for number in [2, 3] {
+        let shown = env.run(&["questions"]).code(0);
+        shown.shows(&[
+            "May `create_issue` run?",
+            &format!("turn {number} of run r"),
+            "happened",
+            "the earlier call did it",
+        ]);
+        // There is a receipt, so nothing is left to prove.
+        env.run(&["answer", &question(&env), "happened", "--proof", "4711"]).refused(2, &["--proof"]);
+        env.run(&["answer", &question(&env), "happened"]).code(0);
+        env.run(&["resume", "f"]).code(if number == 3 { 0 } else { 75 });
+    }
+    assert_eq!((env.comments().len(), status(&env, "f").as_str()), (3, "succeeded"));
+    let twins = "SELECT turn, status, resolution, attempt FROM tool_calls WHERE run_id = 'f' ORDER BY turn";
+    assert_eq!(env.rows(twins), ["2 succeeded deduplicated 0", "3 succeeded deduplicated 0"]);
+    env.run(&["runs", "show", "f"]).code(0).shows(&["Done elsewhere", "2 effects"]);
     env.run(&["db", "check", "--invariants"]).code(0);
 }
 

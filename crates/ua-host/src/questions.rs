@@ -417,9 +417,10 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
             HostError::usage(format!("--{what} is longer than {} bytes", ua_ledger::MAX_ANSWER))
                 .hint("put it into a file of the workspace and name the file")
         }
-        NotTaken::ProofOfNothing => {
-            HostError::usage("--proof identifies what happened, so it is only allowed with `happened`")
-        }
+        NotTaken::ProofOfNothing => HostError::usage(
+            "--proof identifies what happened, so it is only allowed with `happened`, of a call that was sent",
+        )
+        .hint("give the answer without it"),
         NotTaken::MayStillBegin { .. } => HostError::waiting(why.to_string())
             .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"),
         NotTaken::Store { doing, source } => HostError::store(doing, &source),

@@ -72,7 +72,7 @@ pub enum NotTaken {
         what: &'static str,
     },
     /// A proof of something that did not happen.
-    #[error("a proof identifies what happened, so it is only allowed with `happened`")]
+    #[error("a proof identifies what happened, so it is only allowed with `happened`, of a call that was sent")]
     ProofOfNothing,
     /// That it did not happen cannot be said yet.
     #[error("the call {call} may still begin at the other side until {until}")]
@@ -191,7 +191,8 @@ fn fits(question: &QuestionRecord, answer: &Answer) -> Result<(), NotTaken> {
             return Err(NotTaken::TooLong { what });
         }
     }
-    if proof.is_some() && *choice != Choice::Happened {
+    // What an earlier call did has its receipt already.
+    if proof.is_some() && (*choice != Choice::Happened || question.kind == QuestionKind::NearDuplicate) {
         return Err(NotTaken::ProofOfNothing);
     }
     match (question.kind, choice) {

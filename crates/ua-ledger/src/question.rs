@@ -33,8 +33,15 @@ pub(crate) enum Why<'a> {
     /// The same, and the run goes on meanwhile.
     WentOn { sends: Sends<'a> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
-    /// kind of question it is. `changed` is what is not as a person approved it before, in clauses.
-    Send { facts: &'a Facts, first: Reason<'a>, more: Vec<Reason<'a>>, changed: Vec<String> },
+    /// kind of question it is. `changed` is what is not as a person approved it before, in clauses. `earlier` is the call of which they may say that
+    /// it was this very effect, so that its answer is this one's, too.
+    Send {
+        facts: &'a Facts,
+        first: Reason<'a>,
+        more: Vec<Reason<'a>>,
+        changed: Vec<String>,
+        earlier: Option<&'a CallRecord>,
+    },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
     /// The model asks.
@@ -75,6 +82,14 @@ fn as_shown(other: Other<'_>) -> Value {
         "attempt": call.attempt,
         "count": count,
     })
+}
+
+/// Where the detail of a question has the call of which a person may say that it was the effect that is asked about.
+const EARLIER: &str = "earlier";
+
+/// The call of which a person who answers the question may say that it was the effect.
+pub(crate) fn earlier_of(asked: &QuestionRecord) -> Option<&str> {
+    asked.detail.get(EARLIER).and_then(Value::as_str)
 }
 
 /// Whether a question showed another call, and it stands now as it did then, with no more beside it.
@@ -220,7 +235,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let text = QuestionText::new(&text).line(arguments);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Send { facts, first, more, changed } => {
+        Why::Send { facts, first, more, changed, earlier } => {
             let mut text = if more.is_empty() {
                 QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call))))
             } else {
@@ -233,7 +248,9 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
                 text = text.line(format!("Changed since you were asked: {}.", changed.join("; ")));
             }
             let text = shown_facts(facts).into_iter().fold(text.line(arguments), QuestionText::line);
-            (first.kind(), text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+            // Whoever could only let it run or leave it would have to do it twice for it to count.
+            let happened = earlier.map(|_| Choice::Happened);
+            (first.kind(), text, happened.into_iter().chain([Choice::Execute, Choice::Skip, Choice::Abort]).collect())
         }
         Why::AuthFailure { .. } => {
             let text = format!(
@@ -275,9 +292,12 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     if let Why::Unknown { look_after: Some(until), .. } = why {
         detail[LOOK_AFTER] = json!(until);
     }
-    if let Why::Send { first, more, .. } = why {
+    if let Why::Send { first, more, earlier, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
     }
+        if let Some(earlier) = earlier {
+            detail[EARLIER] = json!(earlier.call_id);
+        }
     if let Why::Elicitation { name, params, round, is_live } = why {
         detail["is_live"] = json!(is_live);
         detail["request"] = json!(name);
@@ -586,7 +606,7 @@ mod tests {
                 })];
                 for more in [Vec::new(), more] {
                     let first = Reason::Tainted(vec![format!("a{words}")]);
-                    let why = Why::Send { facts: &facts, first, more, changed: Vec::new() };
+                    let why = Why::Send { facts: &facts, first, more, changed: Vec::new(), earlier: None };
                     texts.push(question(&env, &call(send.clone(), arguments.clone()), &why, |_| Value::Null).text);
                 }
             }

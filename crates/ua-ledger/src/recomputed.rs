@@ -4,9 +4,9 @@
 //! Whoever writes the file past the program may put others there. There is nothing secret in either, so somebody who knows how they are made
 //! makes fitting ones; what is found are edits, losses and mistakes. Threat S19. Proved by: this file's tests.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use ua_core::{CallId, CanonicalJson};
+use ua_core::{CallId, CanonicalJson, IdempotencyKey};
 use ua_store::invariants::Violation;
 use ua_store::{CallRecord, RunRecords, is_gateway};
 
@@ -16,7 +16,8 @@ use crate::rules::{key_of, position_of};
 pub fn check_recomputed(database: &str, family: &[RunRecords]) -> Vec<Violation> {
     let lineages = family.iter().flat_map(|records| records.lineage.calls.iter().chain(&records.lineage.elsewhere));
     let calls = family.iter().flat_map(|records| &records.calls).chain(lineages);
-    let places: BTreeSet<&CallId> = calls.map(|call| &call.call_id).collect();
+    let keys: BTreeMap<&CallId, Option<&IdempotencyKey>> =
+        calls.map(|call| (&call.call_id, call.idempotency_key.as_ref())).collect();
     let mut found = Vec::new();
     // What a client of the gateway keeps to itself is stored without, so nothing can be made of it again.
     let calls = family.iter().filter(|records| !is_gateway(&records.run));
@@ -29,7 +30,11 @@ pub fn check_recomputed(database: &str, family: &[RunRecords]) -> Vec<Violation>
         if !has_digest_of_arguments(call) {
             add("arguments_have_their_digest", "the digest stored beside its arguments is not theirs".to_owned());
         }
-        if !has_key_of_its_own((database, mark), call, &places) {
+        // Whoever said that an earlier call was it may have said so of one in other words, or of another run.
+        let has_key_of_another = call.deduplicated_from.as_ref().is_some_and(|from| {
+            call.idempotency_key.is_some() && keys.get(from).is_none_or(|key| *key == call.idempotency_key.as_ref())
+        });
+        if !has_key_of_another && !has_key_of_its_own((database, mark), call, &keys) {
             let why = "its idempotency key is not one that this program makes of its tool, arguments and place";
             add("keys_are_of_their_calls", why.to_owned());
         }
@@ -47,21 +52,25 @@ fn has_digest_of_arguments(call: &CallRecord) -> bool {
 }
 
 /// Whether the key is that of the effect, of a repeat of it or one in the place of another call, or of where the call stands.
-fn has_key_of_its_own(lineage: (&str, Option<&str>), call: &CallRecord, places: &BTreeSet<&CallId>) -> bool {
+fn has_key_of_its_own(
+    lineage: (&str, Option<&str>),
+    call: &CallRecord,
+    places: &BTreeMap<&CallId, Option<&IdempotencyKey>>,
+) -> bool {
     let Some(key) = &call.idempotency_key else { return true };
     let root = call.root_run_id.as_str();
     [call.scope.as_ref(), None].into_iter().any(|scope| {
         let is = |at: (&str, &str)| key_of(lineage, call, scope, at) == *key;
         is((root, ""))
             || is((call.run_id.as_str(), &position_of(call)))
-            || places.iter().any(|id| is((root, id.as_str())))
+            || places.keys().any(|id| is((root, id.as_str())))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{CanonicalJson, IdempotencyKey, Scope, sha256};
+    use ua_core::{Scope, sha256};
     use ua_store::conformance::{Scene, samples};
     use ua_store::{MemStore, RunStore as _};
 

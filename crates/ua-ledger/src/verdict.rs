@@ -106,7 +106,7 @@ pub(crate) enum Verdict<'v> {
     Hold(&'v QuestionRecord),
     /// A person has to be asked.
     Ask(Why<'v>),
-    /// Another call of the family had this very effect.
+    /// Another call of the family had this very effect, by its key or by a person's word.
     DeduplicateFrom {
         /// That call.
         twin: &'v CallRecord,
@@ -168,7 +168,7 @@ enum Word<'v> {
     Open(&'v QuestionRecord),
     /// Send it.
     Yes(&'v QuestionRecord),
-    /// It happened.
+    /// It happened; about a call that was not sent: an earlier one was it.
     Happened(&'v QuestionRecord),
     /// Leave it.
     No(&'v QuestionRecord),

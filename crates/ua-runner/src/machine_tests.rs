@@ -242,9 +242,11 @@ fn a_persons_word_about_a_call_stands_beside_their_skip_of_another_one() {
         (&skipped, Some(Choice::Execute), true),
         (&skipped, Some(Choice::Continue), true),
         (&skipped, Some(Choice::Skip), true),
+        (&skipped, Some(Choice::Happened), true),
         (&skipped, None, false),
         (&failed, Some(Choice::Execute), false),
         (&failed, Some(Choice::Skip), true),
+        (&failed, Some(Choice::Happened), true),
         (&failed, None, false),
     ];
     for (first, answered, stands) in cases {

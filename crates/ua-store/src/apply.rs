@@ -146,6 +146,10 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
             let call = rules::owned_call(rows.call(&call)?, lease)?;
             let call = rules::call_deduplicated(call, &rows.call(&from)?, &key, at)?;
             rows.update_call(&call, lease.epoch)?;
+            // Nobody has to answer any more whether it may run, and whoever said that the other call was it is heard by this.
+            if let Some(question) = rows.waiting_question(&call.call_id)? {
+                rows.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+            }
             put_taint(rows, run, Taint::of(&call.policy))?;
             Ok(Done::Call(call))
         }
@@ -752,6 +756,11 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
 
 fn mark_lost<R: Rows>(rows: &R, lease: &RunLease, why: &str, at: Timestamp) -> Result<Done, R::Error> {
     leased_run(rows, lease)?;
+        // Nothing is sent for it, whatever became of the calls before it.
+        if cancel.resolution == Resolution::AfterFailure && question.as_ref().is_some_and(rules::is_done_by_another) {
+            let why = "a person has said that an earlier call was it";
+            return Err(rules::conflict("tool_calls", call.call_id.as_str(), why).into());
+        }
     let mut lost = Vec::new();
     for call in rows.running_calls(&lease.run_id)? {
         let attempt = rows.current_attempt(&call)?;

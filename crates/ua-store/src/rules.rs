@@ -41,8 +41,8 @@ pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
-    abort_in, is_allowed, is_same_question, question_answered, question_closed, question_for_call, question_raised,
-    skipped_by,
+    abort_in, is_allowed, is_done_by_another, is_same_question, question_answered, question_closed, question_for_call,
+    question_raised, skipped_by,
 };
 pub use recall::{RECALLED, Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
 pub use run::{

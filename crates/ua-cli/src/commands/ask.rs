@@ -322,6 +322,8 @@ async fn details(
         return Ok(Err(String::new()));
     }
     match way.word {
+        // What an earlier call did has its receipt.
+        "happened" if question.kind == QuestionKind::NearDuplicate => {}
         "happened" => answer.proof = proof(left).await?,
         QuestionRecord::CANCEL => answer.text = Some(QuestionRecord::CANCEL.to_owned()),
         "text" => {
@@ -352,6 +354,9 @@ fn is_meant(question: &QuestionRecord, way: &WayToAnswer, reach: Reach) -> Optio
         "abort" if reach == Reach::Session => Some("End this session?"),
         "abort" => Some("End the run?"),
         "approve" => Some("Let it run?"),
+        "happened" if question.kind == QuestionKind::NearDuplicate => {
+            Some("Use the answer of the earlier call, and never send this one?")
+        }
         "happened" => Some("Record that it happened, and never send it again?"),
         "retry" if question.kind == QuestionKind::UnknownOutcome => Some("Send it again?"),
         _ => None,

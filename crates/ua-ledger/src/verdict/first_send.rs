@@ -1,17 +1,23 @@
 //! A call that was not sent yet: may it go out, with all that speaks against it now?
 
-use ua_core::{CallStatus, OnScopeConflict, Resolution};
+use ua_core::{CallStatus, IdempotencyKey, OnScopeConflict, Resolution};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, word};
 use crate::admission::SincePlanned;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
-use crate::question::{Reason, Why, shows};
+use crate::question::{Reason, Why, earlier_of, shows};
 use crate::related::Other;
 use crate::rules::Rules;
 
 impl<'v> Case<'v> {
     pub(super) fn prepared(&self) -> Decision<'v> {
+        // Nothing is sent on that word, so it is heard whatever became of the tool.
+        if let Word::Happened(asked) = word(self.view.pending())
+            && let Some((twin, key)) = self.earlier_by(asked)
+        {
+            return Verdict::DeduplicateFrom { twin, key }.into();
+        }
         if self.rules.is_for_another_tool(self.call) && !matches!(word(self.view.pending()), Word::Abort | Word::No(_))
         {
             return Decision { verdict: self.of_another_tool(), closes: self.view.pending().into_iter().collect() };
@@ -29,6 +35,7 @@ impl<'v> Case<'v> {
         }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered, mut before, mut heard) = (None, None, None, None);
+        let mut said_done = None;
         match word(self.view.pending()) {
             Word::None => {}
             Word::Abort => return Verdict::Aborted.into(),
@@ -43,11 +50,16 @@ impl<'v> Case<'v> {
             Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
             // Not what was shown any more, so the word is not about it: it is asked again.
-            Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) || self.is_news_since(asked) => {
+            Word::Yes(asked) if !self.is_as_asked(asked) || self.is_news_since(asked) => {
                 before = Some(asked);
                 closes.push(asked);
             }
-            Word::Yes(asked) | Word::Happened(asked) => approved_by = Some(asked),
+            Word::Yes(asked) => approved_by = Some(asked),
+            // The call that was named does not stand as it was shown, so it is asked again; the word lets nothing go out.
+            Word::Happened(asked) => {
+                said_done = Some(asked);
+                closes.push(asked);
+            }
             Word::No(asked) => {
                 let (resolution, message) = (Resolution::Skipped, declined(asked));
                 return Verdict::Cancel { resolution, code: "declined", message }.into();
@@ -113,6 +125,11 @@ impl<'v> Case<'v> {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
+        if let Some(asked) = said_done {
+            // Closed in the write that ends the call: closed before it, a process that takes over would know nothing of the word.
+            closes.retain(|closed| closed.question_id != asked.question_id);
+            return Decision { verdict: not_what_was_shown(), closes };
+        }
         let verdict = Verdict::Start {
             key,
             ends_doubt: false,
@@ -120,6 +137,27 @@ impl<'v> Case<'v> {
             replay: None,
         };
         Decision { verdict, closes }
+    }
+
+    /// The call that a person says was this very effect, with its key, if everything stands as they were shown it.
+    fn earlier_by(&self, asked: &QuestionRecord) -> Option<(&'v CallRecord, IdempotencyKey)> {
+        if !self.is_as_asked(asked) || self.is_news_since(asked) {
+            return None;
+        }
+        let named = earlier_of(asked)?;
+        let earlier = self.others().into_iter().map(|other| other.call).find(|call| call.call_id.as_str() == named)?;
+        Some((earlier, earlier.idempotency_key.clone().filter(|_| self.may_answer(earlier))?))
+    }
+
+    /// Whether another call can have been this one's effect, such that its answer is this one's, too: it succeeded by itself in the same lineage,
+    /// and nothing was sent for this one. A task is done by its child run, of which another task has nothing.
+    fn may_answer(&self, other: &CallRecord) -> bool {
+        self.call.status == CallStatus::Prepared
+            && !self.call.name.is_task()
+            && other.status == CallStatus::Succeeded
+            && other.deduplicated_from.is_none()
+            && other.root_run_id == self.call.root_run_id
+            && other.idempotency_key.is_some()
     }
 
     /// The refusal of a call that was planned for what its tool was before.
@@ -180,7 +218,13 @@ impl<'v> Case<'v> {
         let mut reasons = reasons.into_iter();
         let first = reasons.next()?;
         let changed = before.map(|asked| self.rules.changed_since(self.call, self.facts, asked, "approved"));
-        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed: changed.unwrap_or_default() })
+        let earlier = if let Reason::NearDuplicate(others) = &first {
+            others.iter().map(|other| other.call).find(|other| self.may_answer(other))
+        } else {
+            None
+        };
+        let changed = changed.unwrap_or_default();
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier })
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
@@ -233,13 +277,13 @@ impl<'v> Case<'v> {
         match word(self.view.pending()) {
             Word::Abort => Verdict::Aborted,
             Word::Open(asked) => Verdict::Hold(asked),
-            Word::Yes(asked) | Word::Happened(asked) => Verdict::Start {
+            Word::Yes(asked) => Verdict::Start {
                 key: self.rules.key(self.call, self.facts, None),
                 ends_doubt: false,
                 approved_by: Some(asked.question_id.clone()),
                 replay: None,
             },
-            Word::No(_) => Verdict::Cancel {
+            Word::No(_) | Word::Happened(_) => Verdict::Cancel {
                 resolution: Resolution::Skipped,
                 code: "declined",
                 message: DECIDE_YOURSELF.to_owned(),
@@ -255,6 +299,13 @@ impl<'v> Case<'v> {
             Word::None => Verdict::Ask(Why::AskUser),
         }
     }
+}
+
+/// The end of a call of which a person said that an earlier one was it, where that one does not stand any more as it was shown.
+fn not_what_was_shown<'v>() -> Verdict<'v> {
+    let message = "Not sent: a person said that an earlier call had this effect already, and what is recorded about that call has changed \
+                   since. Make the call again if it is still wanted.";
+    Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message: message.to_owned() }
 }
 
 /// The refusal of a call because another one may have had its effect.

@@ -28,8 +28,11 @@ impl<'v> Case<'v> {
             Word::None => {}
             Word::Abort => return Verdict::Aborted.into(),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
-            Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
-            Word::Yes(asked) | Word::Happened(asked) => {
+            // That another call was it is no word to send this one.
+            Word::No(asked) | Word::Happened(asked) => {
+                return Decision { verdict: Verdict::Settled, closes: vec![asked] };
+            }
+            Word::Yes(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
                 let is_about_it = asked.kind != QuestionKind::AuthFailure;
                 if is_about_it && (!self.is_as_asked(asked) || self.is_news_since(asked)) {
@@ -76,7 +79,7 @@ impl<'v> Case<'v> {
     /// Whether a person left this very failure as it is.
     fn was_left_as_it_is(&self) -> bool {
         self.view.questions.iter().any(|asked| {
-            asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
+            asked.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Skip | Choice::Happened))
                 && asked.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
         })
     }

@@ -214,7 +214,21 @@ struct Case {
 
 impl Case {
     fn is_yes(&self) -> bool {
-        matches!(self.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue | Choice::Happened))
+        matches!(self.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue))
+    }
+
+    fn is_happened(&self) -> bool {
+        self.said == PersonAnswer::Chose(Choice::Happened)
+    }
+
+    /// A person said that the earlier call was this very effect, and that one succeeded and stands as they were shown it.
+    fn is_word_of_the_earlier(&self) -> bool {
+        self.is_happened() && matches!(self.about, About::NearDuplicate | About::Everything) && self.has_earlier()
+    }
+
+    /// A call that succeeded stands in the way.
+    fn has_earlier(&self) -> bool {
+        matches!(self.beside, Beside::TwinDone | Beside::TwinGuessed | Beside::TwinElsewhere | Beside::Kin)
     }
 
     fn is_skip(&self) -> bool {
@@ -297,9 +311,7 @@ const ROWS: &[Row] = &[
         c.stand == S::RunningWithHandle && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
     row("let go", "a person says what came of it while the tool has it", |c| {
-        c.stand == S::RunningWithHandle
-            && c.about != About::Elicitation
-            && (c.is_skip() || c.said == PersonAnswer::Chose(Choice::Happened))
+        c.stand == S::RunningWithHandle && c.about != About::Elicitation && (c.is_skip() || c.is_happened())
     }),
     row("go on", "the tool has it, and it goes there", |c| {
         c.stand == S::RunningWithHandle && c.obstacle != Obstacle::Elsewhere
@@ -323,7 +335,7 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown && c.about != About::Elicitation && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
     row("resolve: happened", "a person's word needs no fence, nothing is sent", |c| {
-        c.stand == S::Unknown && c.about != About::Elicitation && c.said == PersonAnswer::Chose(Choice::Happened)
+        c.stand == S::Unknown && c.about != About::Elicitation && c.is_happened()
     }),
     row("resolve: skipped", "a person's word needs no fence, nothing is sent", |c| {
         c.stand == S::Unknown && c.about != About::Elicitation && c.is_skip()
@@ -437,6 +449,7 @@ const ROWS: &[Row] = &[
     row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == PersonAnswer::Chose(Choice::Abort)),
     row("hold", "somebody was asked", |c| failed(c) && c.said == PersonAnswer::Nothing),
     row("settled", "a person leaves the failure as it is", |c| failed(c) && c.is_skip()),
+    row("settled", "that another call was it lets nothing go out", |c| failed(c) && c.is_happened()),
     row("ask: credentials", "trying again with the same credentials changes nothing", |c| {
         c.stand == S::RefusedCredentials && c.said == PersonAnswer::NotAsked
     }),
@@ -447,18 +460,17 @@ const ROWS: &[Row] = &[
     row("ask: near duplicate", "another call may have had the effect since; an approval was not about that", |c| {
         failed(c) && c.is_asked_about_the_other() && !c.ordered_repeat()
     }),
-    row("ask: near duplicate", "*it happened* about another call is no approval of this one", |c| {
-        failed(c)
-            && c.is_asked_about_the_other()
-            && c.said == PersonAnswer::Chose(Choice::Happened)
-            && c.lacks_approval()
-    }),
     row("ask: approval", "nobody has approved what would be sent now", |c| failed(c) && c.lacks_approval()),
     row("start", "it did nothing, and nothing stands in its way", failed),
     // Sent for the first time.
     row("aborted", "who ends the run is heard first", |c| c.said == PersonAnswer::Chose(Choice::Abort)),
     row("hold", "somebody was asked", |c| c.said == PersonAnswer::Nothing && c.about == About::Itself),
     row("cancel: declined", "a person does not want it", Case::is_skip),
+    row(
+        "deduplicate",
+        "a person says that the earlier call was it: its receipt is the answer",
+        Case::is_word_of_the_earlier,
+    ),
     row("ask: near duplicate", "a word about the other call is no approval: both are asked about at once", |c| {
         c.ordered_repeat() && c.lacks_approval() && c.is_asked_about_the_other()
     }),
@@ -480,6 +492,11 @@ const ROWS: &[Row] = &[
         c.beside == Beside::TwinInDoubt && c.conflict == OnScopeConflict::Allow
     }),
     row("ask: approval", "each of its calls needs a person's approval", Case::lacks_approval),
+    row(
+        "cancel: near_duplicate",
+        "that it is done lets nothing go out, whatever became of what was done",
+        Case::is_happened,
+    ),
     row("start", "nothing speaks against it", |_| true),
 ];
 
@@ -699,7 +716,12 @@ impl Case {
             call_id: Some(call.call_id.clone()),
             kind,
             text: String::new(),
-            detail: json!({"binding": binding, "attempt": call.attempt, "reasons": reasons}),
+            detail: json!({
+                "binding": binding,
+                "attempt": call.attempt,
+                "reasons": reasons,
+                "earlier": (kind == QuestionKind::NearDuplicate).then_some("call_2"),
+            }),
             choices: Vec::new(),
             created_at: samples::at(2),
             status: if choice.is_some() { QuestionStatus::Answered } else { QuestionStatus::Open },

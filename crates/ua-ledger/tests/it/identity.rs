@@ -14,4 +14,5 @@ mod lost;
 mod member;
 mod people;
 mod repetition;
+mod same_effect;
 mod twins;

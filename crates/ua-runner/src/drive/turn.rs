@@ -7,8 +7,8 @@ use ua_evidence::words_of_persons;
 use ua_ledger::LedgerError;
 use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer};
 use ua_store::{
-    CallCancel, CallRecord, Change, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
-    Store, StoreError, TurnCommit, TurnDraft, rules,
+    CallCancel, CallRecord, Change, CheckpointKind, Choice, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd,
+    RunStore, Store, StoreError, TurnCommit, TurnDraft, rules,
 };
 
 use super::Driver;
@@ -360,7 +360,17 @@ impl Driver<'_> {
             unless_allowed,
         });
         match self.ports.store.cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now()).await {
-            Err(StoreError::Conflict { .. }) if unless_allowed => return self.read_words().await,
+            Err(StoreError::Conflict { .. }) if unless_allowed => return self.read_words().await.map(Event::WordsCame),
+            Err(refused @ StoreError::Conflict { .. }) => {
+                let words = self.read_words().await?;
+                // That an earlier call was it stands behind a failure, too.
+                let was_said =
+                    |read: &OpenCall| calls.contains(&read.call_id) && read.answered == Some(Choice::Happened);
+                if words.iter().any(was_said) {
+                    return Ok(Event::WordsCame(words));
+                }
+                return Err(RunError::at("cancel calls after a failure")(refused));
+            }
             cancelled => cancelled.map_err(RunError::at("cancel calls after a failure"))?,
         }
         spans::cancelled(calls.len());
@@ -368,11 +378,11 @@ impl Driver<'_> {
     }
 
     /// Reads the calls of the open turn again, with what people have answered meanwhile.
-    async fn read_words(&self) -> Result<Event, RunError> {
+    async fn read_words(&self) -> Result<Vec<OpenCall>, RunError> {
         let calls = self.turn_calls(self.machine.committed() + 1).await?;
         let run = &self.run.run_id;
         let questions = self.ports.store.open_questions(Some(run)).await.map_err(RunError::at("read the questions"))?;
-        Ok(Event::WordsCame(OpenCall::of_turn(&calls, &questions)))
+        Ok(OpenCall::of_turn(&calls, &questions))
     }
 
     /// Appends the results and commits the turn. The results are a pure function of the ledger, so a turn that is finished

@@ -74,11 +74,12 @@ impl Turn {
     /// Takes the calls out that are not run because `failed` did not succeed.
     fn cancel_rest(&mut self, failed: &OpenCall) -> Vec<CallId> {
         // Whoever skipped one call and let another one run said both: the second word is not undone by the first. A call that was skipped
-        // is not sent in any case, and goes its own way so that the model reads what the person said about it.
+        // is not sent in any case, and goes its own way so that the model reads what the person said about it; nor is one that an earlier call was,
+        // by whose receipt it counts.
         let has_word = |call: &OpenCall| match call.answered {
             Some(Choice::Execute | Choice::Continue) => failed.is_skipped,
-            Some(Choice::Skip) => true,
-            Some(Choice::Happened | Choice::Abort) | None => false,
+            Some(Choice::Skip | Choice::Happened) => true,
+            Some(Choice::Abort) | None => false,
         };
         let is_over = |call: &OpenCall| {
             let may_be_cancelled = call.has_effect && !call.is_settled && !call.was_sent;

@@ -53,7 +53,9 @@ fn applied(
             }
         }
         (Choice::Happened, Some(call)) => {
-            let is_so = call.status == CallStatus::Succeeded || is_asked_again(records, question, call);
+            // The earlier call that was it may count for nothing any more; then nothing is sent, and the model is told.
+            let is_told = question.kind == QuestionKind::NearDuplicate && call.resolution == Some(Resolution::Refused);
+            let is_so = call.status == CallStatus::Succeeded || is_told || is_asked_again(records, question, call);
             if records.run.status == RunStatus::Succeeded && !is_so {
                 let why = format!("{by} answered that call {} happened, and it is {}", call.call_id, call.status);
                 found.add("each_answer_is_acted_on", id, why);

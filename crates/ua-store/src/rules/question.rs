@@ -5,7 +5,7 @@ use ua_core::{CallId, RunId, Timestamp};
 use super::{conflict, not_found};
 use crate::commit::{Answer, NewAnswer, NewQuestion};
 use crate::error::StoreError;
-use crate::record::{AnswerRecord, Choice, QuestionRecord, QuestionStatus};
+use crate::record::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
 
 /// A new, open question of `run`.
 pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
@@ -67,6 +67,14 @@ pub fn skipped_by(question: &QuestionRecord) -> Option<&CallId> {
 pub fn is_allowed(question: &QuestionRecord) -> bool {
     let choice = question.answer.as_ref().map(|answer| answer.choice);
     question.status == QuestionStatus::Answered && matches!(choice, Some(Choice::Execute | Choice::Continue))
+}
+
+/// Whether a person said that an earlier call was what the call of this question would do, and nobody acted on it yet.
+pub fn is_done_by_another(question: &QuestionRecord) -> bool {
+    let choice = question.answer.as_ref().map(|answer| answer.choice);
+    question.kind == QuestionKind::NearDuplicate
+        && question.status == QuestionStatus::Answered
+        && choice == Some(Choice::Happened)
 }
 
 /// When a person said with the answer of this question that its run is to end, if they did.

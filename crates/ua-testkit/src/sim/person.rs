@@ -40,7 +40,7 @@ fn choice(
     asked_before: bool,
 ) -> Option<Choice> {
     let by_looking = || match call {
-        Some(call) => by_looking(question.kind, call, effects),
+        Some(call) => by_looking(question, call, effects),
         // What is missing does not come by asking again and again.
         None if question.kind == QuestionKind::MissingEvidence && asked_before => Choice::Abort,
         // About a server that does not die and the like: the person has seen to it.
@@ -110,13 +110,14 @@ pub(super) async fn answer(
     }
 }
 
-fn by_looking(kind: QuestionKind, call: &CallRecord, effects: &[Effect]) -> Choice {
+fn by_looking(question: &QuestionRecord, call: &CallRecord, effects: &[Effect]) -> Choice {
     let of_call = |call: &CallId| effects.iter().any(|effect| effect.call == *call);
     let tag = tag_of(&call.tool_use_id);
     let is_there = effects.iter().any(|effect| effect.tag == tag);
-    match kind {
+    match question.kind {
         QuestionKind::UnknownOutcome if of_call(&call.call_id) => Choice::Happened,
         // The same thing was done by another call, and is there.
+        QuestionKind::NearDuplicate if is_there && question.choices.contains(&Choice::Happened) => Choice::Happened,
         QuestionKind::NearDuplicate | QuestionKind::Approval if is_there => Choice::Skip,
         QuestionKind::UnknownOutcome if is_there => Choice::Happened,
         QuestionKind::UnknownOutcome

@@ -121,7 +121,7 @@ impl Judge<'_> {
     /// A person let this call go on although it, or another one, may have had the effect.
     fn has_a_persons_word(&self, call: &CallId) -> bool {
         self.stage.words.iter().any(|word| {
-            let lets = matches!(word.choice, Choice::Execute | Choice::Continue | Choice::Happened);
+            let lets = matches!(word.choice, Choice::Execute | Choice::Continue);
             let is_about_a_duplicate = match word.question.kind {
                 QuestionKind::NearDuplicate => true,
                 QuestionKind::UnknownOutcome => word.mind == PersonOutcome::Executes,

@@ -55,7 +55,7 @@ fn is_taken(kind: QuestionKind, offered: &[Choice], answer: &Answer) -> bool {
     offered.contains(&answer.choice)
         && needs
         && is_short
-        && (answer.proof.is_none() || answer.choice == Choice::Happened)
+        && (answer.proof.is_none() || (answer.choice == Choice::Happened && kind != QuestionKind::NearDuplicate))
 }
 
 #[tokio::test]

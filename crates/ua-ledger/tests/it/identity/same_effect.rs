@@ -1,0 +1,120 @@
+//! A call of which a person says that an earlier one was it: it has that one's answer, counts as it, and is never sent.
+
+use serde_json::json;
+use ua_core::{
+    CallId, CallStatus, CorrectedTo, OnUnknown, PlannedCall, Resolution, SideEffectClass, ToolName, ToolNamespace,
+    sha256,
+};
+use ua_ledger::{Admission, Facts};
+use ua_store::conformance::samples;
+use ua_store::{Choice, LedgerStore as _, QuestionStatus, RunStore as _};
+
+use super::member::{Ask, FIRST, Fate, Member, OTHER_WORDS, lineage};
+
+/// A call that no rule knows: by its position, with these words.
+fn unlisted(words: &'static str) -> impl Fn(&str, u32) -> PlannedCall {
+    move |id, turn| {
+        let mut call = samples::planned_call(id, turn, 1);
+        call.name = ToolName::qualified(ToolNamespace::Mcp, "shop", "order");
+        call.arguments = json!({"what": words}).into();
+        call.args_hash = sha256(words);
+        call.policy.class = SideEffectClass::External;
+        call.policy.on_unknown = OnUnknown::Hold;
+        call
+    }
+}
+
+async fn admit(member: &Member, id: &CallId) -> Admission {
+    member.ledger.admit(id, Facts::default()).await.unwrap()
+}
+
+/// Whoever says that the earlier call was it gives the later one that call's answer: what the first run did is not done again, and counts. Where
+/// nothing succeeded by itself nobody can say so.
+#[tokio::test]
+async fn what_the_earlier_call_did_counts_for_the_one_that_a_person_says_it_was() {
+    let mut answered = 0;
+    for fate in [Fate::Done, Fate::FailedMaybe, Fate::Lost, Fate::UnderWay] {
+        for ask in [FIRST, OTHER_WORDS] {
+            for is_guessed in [false, true] {
+                for is_mail in [false, true] {
+                    let (parent, child) = lineage().await;
+                    let planned = |ask: Ask| {
+                        move |id: &str, turn| {
+                            let mut call = if is_mail { ask.planned(id, turn) } else { unlisted(ask.words)(id, turn) };
+                            call.policy.kind_is_guessed = is_guessed;
+                            call
+                        }
+                    };
+                    let facts = |ask: &Ask| if is_mail { ask.facts() } else { Facts::default() };
+                    let first = parent.plan_as(planned(FIRST)).await;
+                    let first = parent.take(&first, &facts(&FIRST), fate).await;
+                    let id = child.plan_as(planned(ask.clone())).await;
+                    let at = format!("{fate:?}, {ask:?}, guessed: {is_guessed}, mail: {is_mail}");
+                    let Admission::Held(question) = child.ledger.admit(&id, facts(&ask)).await.unwrap() else {
+                        continue;
+                    };
+                    let offers = question.choices.contains(&Choice::Happened);
+                    assert_eq!(offers, fate == Fate::Done, "{at}: {:?}", question.choices);
+                    if !offers {
+                        continue;
+                    }
+                    child.answer(&question, Choice::Happened).await;
+                    let Admission::Settled(call) = child.ledger.admit(&id, facts(&ask)).await.unwrap() else {
+                        panic!("{at}: it is not settled")
+                    };
+                    let got = (call.status, call.attempt, call.resolution, call.deduplicated_from.as_ref());
+                    let wanted = (CallStatus::Succeeded, 0, Some(Resolution::Deduplicated), Some(&first.call_id));
+                    assert_eq!(got, wanted, "{at}");
+                    let asked = child.store.question(&question.question_id).await.unwrap();
+                    assert_eq!(asked.status, QuestionStatus::Closed, "{at}");
+                    assert!(asked.answer.unwrap().applied_at.is_some(), "{at}");
+                    let records = child.store.load(&child.lease.run_id).await.unwrap();
+                    let events = child.store.events(&call.call_id).await.unwrap();
+                    let broken = ua_store::invariants::check(&records, &events);
+                    let is_about_it = |one: &&ua_store::invariants::Violation| one.row == call.call_id.to_string();
+                    let broken: Vec<_> = broken.iter().filter(is_about_it).collect();
+                    assert!(broken.is_empty(), "{at}: {broken:?}");
+                    let family = [parent.store.load(&parent.lease.run_id).await.unwrap(), records];
+                    let of_key = |one: &ua_store::invariants::Violation| one.invariant == "keys_are_of_their_calls";
+                    assert!(!ua_ledger::check_recomputed("d", &family).iter().any(of_key), "{at}");
+                    answered += 1;
+                }
+            }
+        }
+    }
+    assert!(answered > 4, "{answered}");
+}
+
+/// A person's word that the earlier call was it sends nothing, whatever has become of that one: it is asked about anew, or the model is told.
+#[tokio::test]
+async fn that_the_earlier_call_was_it_never_sends_anything() {
+    for corrected in [CorrectedTo::NotHappened, CorrectedTo::Skipped] {
+        let (parent, child) = lineage().await;
+        let first = parent.plan_as(unlisted("a book")).await;
+        let first = parent.take(&first, &Facts::default(), Fate::Done).await;
+        let id = child.plan_as(unlisted("a book")).await;
+        let Admission::Held(question) = admit(&child, &id).await else { panic!("it is not asked about") };
+        child.answer(&question, Choice::Happened).await;
+        let mut correct = samples::correct(&first, corrected, 90);
+        correct.is_idle = true;
+        parent.store.correct_call(correct).await.unwrap();
+        match admit(&child, &id).await {
+            Admission::Settled(call) if corrected == CorrectedTo::NotHappened => {
+                let got = (call.status, call.resolution, call.attempt);
+                assert_eq!(got, (CallStatus::Cancelled, Some(Resolution::Refused), 0));
+                assert!(call.error_detail.unwrap().contains("has changed since"));
+            }
+            // It was shown as done, and nobody knows any more.
+            Admission::Held(again) if corrected != CorrectedTo::NotHappened => {
+                assert_ne!(again.question_id, question.question_id);
+            }
+            other @ (Admission::Settled(_)
+            | Admission::Held(_)
+            | Admission::Ready(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
+            | Admission::WaitFor(_)
+            | Admission::Unknown(_)) => panic!("{corrected:?}: {other:?}"),
+        }
+    }
+}
