@@ -212,3 +212,82 @@ fn runs_of_one_name_in_two_roots_send_each_their_mail() {
     let sent = std::fs::read_dir(PathBuf::from(&outbox).join("new")).unwrap().count();
     assert_eq!(sent, 2);
 }
+
+/// A tool of one's own that says that it failed, though it did what it was to do; `then` is what the model does once it is asked again.
+fn failed_after_it_did(env: &TestEnv, then: &Value) -> String {
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
+    );
+    let failing =
+        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    let done = json!({"text": "Done."});
+    let mut turns = vec![failing, done.clone(), done.clone(), done.clone(), done.clone()];
+    turns.extend(then.as_array().unwrap().iter().cloned());
+    let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "stop_conditions": condition}), &Value::Array(turns));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'create_issue'");
+    let command = format!("`ua calls resolve {call} --as happened --reason TEXT`, or `--as not_happened`");
+    env.run(&["questions"]).code(0).shows(&[
+        "may have happened: 1 further call",
+        "mailbox full",
+        &command,
+        " happened ",
+    ]);
+    call
+}
+
+/// What a stop condition waits for is said by the answer that names it, or of the record: the question is closed, and the run ends by what is so.
+#[test]
+fn what_may_have_been_missing_is_settled_by_its_answer_or_by_its_record() {
+    for how in ["the answer", "an answer with words", "the record"] {
+        let env = env();
+        let call = failed_after_it_did(&env, &json!([]));
+        match how {
+            "the answer" => env.run(&["answer", &question(&env), "happened", "--proof", "issue 7"]).code(0),
+            "an answer with words" => {
+                env.run(&["answer", &question(&env), "happened", "--text", "It is there."]).code(0)
+            }
+            _ => env.run(&["calls", "resolve", &call, "--as", "happened", "--reason", "I looked", "--yes"]).code(0),
+        };
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!((env.comments().len(), env.run_status().as_str()), (1, "succeeded"), "{how}");
+        let shown = env.run(&["calls", "show", &call]).code(0);
+        let shown = shown.shows(&["corrected      was failed"]);
+        match how {
+            "the answer" => shown.shows(&["issue 7"]),
+            "an answer with words" => shown.shows(&["It is there."]),
+            _ => shown.shows(&["I looked"]),
+        };
+        assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0", "{how}");
+        env.run(&["db", "check", "--invariants"]).code(0);
+    }
+}
+
+/// What did not happen is for the model to do.
+#[test]
+fn what_was_missing_and_did_not_happen_is_done() {
+    let env = env();
+    let again = json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one"}}]});
+    let call = failed_after_it_did(&env, &json!([again, {"text": "Done."}]));
+    put_right(&env, &call, "not_happened");
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((env.comments().len(), env.run_status().as_str()), (2, "succeeded"));
+    assert!(history(&env).contains("It counts as not done"), "{}", history(&env));
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+/// A record that says nothing of what is missing leaves it to be asked, as it is now.
+#[test]
+fn what_is_still_missing_behind_a_correction_is_asked_anew() {
+    let env = env();
+    let call = failed_after_it_did(&env, &json!([]));
+    let first = question(&env);
+    put_right(&env, &call, "skipped");
+    env.run(&["resume", "r"]).code(75);
+    let second = question(&env);
+    assert_ne!(first, second);
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(question(&env), second, "one question, as long as nothing changes");
+}

@@ -139,6 +139,8 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
         undeclared: None,
+        in_doubt: Vec::new(),
+        lacks: 0,
     }
 }
 

@@ -63,9 +63,44 @@ pub struct ConditionResult {
     /// Whether what is missing is for a person to say, and no work for the model.
     #[serde(skip)]
     pub for_a_person: bool,
-    /// A call that succeeded and may have been it, which nobody declared.
+    /// A call that succeeded, or may have, and may have been it, which nobody declared.
     #[serde(skip)]
     pub undeclared: Option<Undeclared>,
+    /// Calls that may have happened, and of which no receipt says so.
+    #[serde(skip)]
+    pub in_doubt: Vec<InDoubt>,
+    /// How often it has to happen still.
+    #[serde(skip)]
+    pub lacks: u32,
+}
+
+/// A call that may have happened, as a person is shown it who is to say whether it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InDoubt {
+    /// The call.
+    pub call_id: CallId,
+    /// Its tool, when it was made, and why nobody knows.
+    shown: String,
+}
+
+impl InDoubt {
+    fn of(call: &CallRecord) -> Self {
+        let error = call.error_detail.as_deref().or(call.error_code.as_deref()).unwrap_or_default();
+        let error = if error.trim().is_empty() { String::new() } else { format!(": {}", line(error, 200)) };
+        let (tool, turn) = (code(&call.name.raw, 100), call.position.turn);
+        let (status, at) = (call.status.in_words(), call.updated_at);
+        let shown = format!("{tool}, turn {turn}, {status} at {at}{error}");
+        Self { call_id: call.call_id.clone(), shown }
+    }
+
+    /// The call in a line, and how its record is put right.
+    fn for_person(&self) -> String {
+        let id = &self.call_id;
+        format!(
+            "  {id} ({})\n  Look whether it did, then record it: `ua calls resolve {id} --as happened --reason TEXT`, or `--as not_happened`",
+            self.shown
+        )
+    }
 }
 
 /// A call that succeeded, and an effect that it may have been.
@@ -192,6 +227,8 @@ impl Evidence<'_> {
                 to_do: Some("end your reply and say so".to_owned()),
                 for_a_person: false,
                 undeclared: None,
+                in_doubt: Vec::new(),
+                lacks: 0,
             },
         });
         let outputs = outputs.iter().map(|output| {
@@ -226,10 +263,30 @@ impl EvidenceReport {
         self.conditions.iter().filter(|condition| !condition.met).filter_map(|c| c.undeclared.clone()).collect()
     }
 
-    /// What is missing, a line each, for a person. Empty when every condition holds.
+    /// The calls of which a person may say, all at once, that they happened: no more than are missing. Where there are more, that is said of each.
+    pub fn in_doubt(&self) -> Vec<CallId> {
+        let missing = || self.conditions.iter().filter(|condition| !condition.met);
+        let is_clear = |condition: &ConditionResult| condition.in_doubt.len() <= condition.lacks as usize;
+        if !missing().all(is_clear) {
+            return Vec::new();
+        }
+        let mut calls: Vec<CallId> = Vec::new();
+        for call in missing().flat_map(|condition| &condition.in_doubt) {
+            if !calls.contains(&call.call_id) {
+                calls.push(call.call_id.clone());
+            }
+        }
+        calls
+    }
+
+    /// What is missing, a line each, for a person, with the calls behind it of which nobody knows. Empty when every condition holds.
     pub fn missing_for_person(&self) -> String {
         let missing = self.conditions.iter().filter(|condition| !condition.met);
-        missing.map(|condition| format!("- {}", condition.shortcoming())).collect::<Vec<_>>().join("\n")
+        let lines = missing.flat_map(|condition| {
+            let calls = condition.in_doubt.iter().map(InDoubt::for_person);
+            std::iter::once(format!("- {}", condition.shortcoming())).chain(calls)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.
@@ -319,6 +376,12 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
+    let is_in_doubt = |call: &&CallRecord| Verdict::of(call) == Verdict::MayHaveHappened;
+    let in_doubt: Vec<InDoubt> = match perhaps {
+        _ if met || too_many => Vec::new(),
+        Some(call) => Some(call).filter(is_in_doubt).map(InDoubt::of).into_iter().collect(),
+        None => of_kind.iter().copied().filter(is_in_doubt).map(InDoubt::of).collect(),
+    };
     let (missing, to_do) = (!met)
         .then(|| match perhaps {
             _ if too_many => overrun(&wanted.effect, found),
@@ -335,8 +398,10 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         evidence,
         for_a_person: !met && !too_many && perhaps.is_some(),
         undeclared: perhaps
-            .filter(|call| !met && !too_many && own_success(by.receipts, call).is_some())
+            .filter(|call| !met && !too_many && (own_success(by.receipts, call).is_some() || is_in_doubt(call)))
             .map(|call| Undeclared { call_id: call.call_id.clone(), effect: wanted.effect.clone() }),
+        in_doubt,
+        lacks: wanted.count.saturating_sub(found),
         missing,
         to_do,
     }
@@ -419,6 +484,8 @@ fn file_result(
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
         undeclared: None,
+        in_doubt: Vec::new(),
+        lacks: 0,
     }
 }
 
@@ -513,6 +580,8 @@ mod tests {
                 to_do: None,
                 for_a_person: false,
                 undeclared: None,
+                in_doubt: Vec::new(),
+                lacks: 0,
             }]
         );
         assert_eq!(report.missing_for_model(), "");
@@ -622,7 +691,33 @@ mod tests {
         story.loses(&id);
         let text = judge(&story).missing_for_model();
         assert!(text.contains("though it may have happened: 1 further call. To do: do not repeat that"), "{text}");
-        assert!(!text.contains("call the tool"), "{text}");
+        assert!(!text.contains("call the tool") && !text.contains("ua calls"), "{text}");
+    }
+
+    /// Whoever is asked about what may have happened is told which calls that are and how their records are put right, and may say that they did,
+    /// unless that would be more than is missing.
+    #[test]
+    fn a_person_is_told_which_calls_may_have_happened() {
+        let (mut story, first) = one_send();
+        story.starts(&first);
+        story.loses(&first);
+        let report = judge(&story);
+        assert_eq!(report.in_doubt(), [first.clone()]);
+        let text = report.missing_for_person();
+        let command = format!("`ua calls resolve {first} --as happened --reason TEXT`, or `--as not_happened`");
+        assert!(text.contains(&command) && text.contains("send_email`, turn 1, unknown at "), "{text}");
+        let second = story.asks("", &[("send_email", json!({"to": "b@example.test"}), mail_policy())])[0].clone();
+        story.starts(&second);
+        story.reports_failure(&second, "mailbox full", PossibleEffect::Maybe);
+        let report = judge(&story);
+        assert!(report.in_doubt().is_empty(), "one is missing, and two may have happened");
+        let text = report.missing_for_person();
+        assert!(
+            text.contains(&command) && text.contains(": mailbox full)") && text.contains(second.as_str()),
+            "{text}"
+        );
+        story.call(&first).status = CallStatus::FailedDefinite;
+        assert_eq!(judge(&story).in_doubt(), [second]);
     }
 
     #[test]

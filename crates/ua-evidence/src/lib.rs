@@ -37,9 +37,9 @@ pub use call_line::CallLine;
 pub use citations::{fetched_sources, judge_citations, report_files};
 pub use corpus::{CorpusLine, CorpusState};
 pub use evidence::{
-    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, Undeclared, evaluate, evaluate_scope,
-    missing_in_short, said_by_persons, words_of_persons,
+    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, InDoubt, Undeclared, evaluate,
+    evaluate_scope, missing_in_short, said_by_persons, words_of_persons,
 };
-pub use lineage::{UNDECLARED, evaluate_run};
+pub use lineage::{IN_DOUBT, UNDECLARED, evaluate_run, said_to_have_happened};
 pub use unchecked::unchecked;
 pub use verdict::Verdict;

@@ -3,8 +3,8 @@
 //! Durable Jobs v1 spec §6 and §8.2: an effect is one per lineage, so a fork that is not allowed to repeat it cannot be asked to.
 //! Invariant: what counts is always a call that succeeded by a settled receipt of its own; it counts once.
 
-use ua_core::{CallPolicy, EffectKind, RunSpec, StopCondition};
-use ua_store::{CallRecord, Choice, QuestionKind, ReceiptRecord, RunRecords};
+use ua_core::{CallId, CallPolicy, EffectKind, RunSpec, StopCondition};
+use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
 use crate::evidence::{EvidenceReport, EvidenceScope, Undeclared, evaluate_scope};
@@ -42,6 +42,17 @@ fn said_by_people(records: &RunRecords) -> Vec<Undeclared> {
 
 /// Where the detail of a question has the calls that it asks about.
 pub const UNDECLARED: &str = "undeclared";
+
+/// Where the detail of a question has the calls of which nobody knows whether they happened.
+pub const IN_DOUBT: &str = "in_doubt";
+
+/// The calls of which a person said that they happened, who was asked what is missing, and that no record says so of yet.
+pub fn said_to_have_happened(asked: &QuestionRecord) -> Vec<CallId> {
+    let is_said = asked.kind == QuestionKind::MissingEvidence
+        && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Happened);
+    let named = asked.detail.get(IN_DOUBT).filter(|_| is_said);
+    named.and_then(|named| serde_json::from_value(named.clone()).ok()).unwrap_or_default()
+}
 
 fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
     let lineage = &records.lineage;

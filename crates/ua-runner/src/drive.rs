@@ -21,7 +21,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
-use ua_evidence::{UNDECLARED, Undeclared};
+use ua_evidence::{IN_DOUBT, UNDECLARED, Undeclared};
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
 use ua_store::{
@@ -203,6 +203,8 @@ struct Driver<'a> {
     ending: Ending,
     corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
+    /// Calls that may have been what is missing, and of which nobody knows whether they happened.
+    in_doubt: Vec<CallId>,
     replay: ForcedReplay,
     spans: Spans,
 }
@@ -256,6 +258,7 @@ impl<'a> Driver<'a> {
             spans: Spans::default(),
             run: records.run.clone(),
             machine,
+            in_doubt: Vec::new(),
         };
         driver.take_over(records);
         driver
@@ -340,10 +343,11 @@ impl<'a> Driver<'a> {
 
     async fn ask(&self, kind: QuestionKind, text: &str) -> Result<ua_store::QuestionRecord, RunError> {
         let (store, lease, env) = (self.ports.store.as_ref(), &self.ports.lease, &self.ports.env);
-        if kind == QuestionKind::MissingEvidence && !self.undeclared.is_empty() {
+        let may_say_so = !self.undeclared.is_empty() || !self.in_doubt.is_empty();
+        if kind == QuestionKind::MissingEvidence && may_say_so {
             // Who knows that a call was what is missing has to be able to say so: the model would make it again.
             let choices = vec![Choice::Happened, Choice::Continue, Choice::Abort];
-            let detail = serde_json::json!({ UNDECLARED: self.undeclared });
+            let detail = serde_json::json!({ UNDECLARED: self.undeclared, IN_DOUBT: self.in_doubt });
             return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
         }
         raise_run_question(store, lease, env, kind, text).await

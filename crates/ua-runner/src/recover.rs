@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Origin, Role, StopReason, Timestamp};
+use ua_core::{CallId, CallStatus, CorrectedTo, Origin, Role, StopReason, Timestamp};
+use ua_evidence::{Verdict, said_to_have_happened};
 use ua_store::{
-    CallRecord, Choice, LedgerStore, MessageRecord, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus,
-    RunRecords, RunStore,
+    CallRecord, Choice, Correction, LedgerStore, MessageRecord, QuestionKind, QuestionRecord, QuestionStatus,
+    ReplayStatus, RunRecords, RunStore, StoreError, rules,
 };
 
 use crate::budget::{Below, Spent};
@@ -101,8 +102,23 @@ async fn note_tasks(ports: &Ports, records: &RunRecords, in_flight: &[InFlight])
 /// Questions about the run as a whole: an open one keeps it waiting, an answered one lets it go on.
 async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<QuestionRecord>, RunError> {
     for question in records.questions.iter().filter(|q| q.call_id.is_none() && q.status != QuestionStatus::Closed) {
-        // Whether an earlier process is alive is looked at again on each resume; an open question about it is answered by that.
-        let answers_itself = question.kind == QuestionKind::OrphanAlive;
+        let answers_itself = match question.kind {
+            // Whether an earlier process is alive is looked at again on each resume; an open question about it is answered by that.
+            QuestionKind::OrphanAlive => true,
+            // Behind a record that a person put right since the conditions are judged again; what is still missing is asked anew.
+            QuestionKind::MissingEvidence => records.run.corrected_at.is_some_and(|at| at >= question.created_at),
+            QuestionKind::UnknownOutcome
+            | QuestionKind::NearDuplicate
+            | QuestionKind::Approval
+            | QuestionKind::RepeatedFailures
+            | QuestionKind::CrashLoop
+            | QuestionKind::AskUser
+            | QuestionKind::AuthFailure
+            | QuestionKind::AmbiguousRecipient
+            | QuestionKind::Elicitation => false,
+        };
+        // Before the question counts as acted on, so that a process that takes over in between does it.
+        put_right(ports, question).await?;
         match &question.answer {
             None if !answers_itself => return Ok(Some(question.clone())),
             // The run has a mark by now, which is looked at before anything starts; its end closes the question.
@@ -118,6 +134,38 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
             .map_err(RunError::at("close a question"))?;
     }
     Ok(None)
+}
+
+/// Puts the records of the calls right of which a person said, asked about what is missing, that they happened. One that has moved on since, or
+/// cannot be that, is left as it is: the conditions are judged again in any case.
+async fn put_right(ports: &Ports, question: &QuestionRecord) -> Result<(), RunError> {
+    let Some(answer) = &question.answer else { return Ok(()) };
+    for id in said_to_have_happened(question) {
+        let call = ports.store.call(&id).await.map_err(RunError::at("read a call"))?;
+        if Verdict::of(&call) != Verdict::MayHaveHappened {
+            continue;
+        }
+        let attempts = ports.store.attempts(&id).await.map_err(RunError::at("read the attempts of a call"))?;
+        let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let correction = Correction {
+            outcome: CorrectedTo::Happened,
+            was: call.status,
+            reason: said.map_or_else(|| format!("the answer to question {}", question.question_id), str::to_owned),
+            proof: answer.proof.clone(),
+            by: answer.by.clone(),
+            at: ports.env.now(),
+            of: None,
+            was_answered: call.status == CallStatus::Unknown && attempts.last().is_some_and(rules::was_answered_beside),
+        };
+        match ports.store.correct_call(ua_ledger::correct_call(&call, correction, false)).await {
+            Ok(_) => {}
+            Err(why @ (StoreError::Conflict { .. } | StoreError::KeyTaken { .. })) => {
+                tracing::warn!(tool_call_id = %id, %why, "a person said that a call happened, and its record cannot say so");
+            }
+            Err(error) => return Err(RunError::at("put the record of a call right")(error)),
+        }
+    }
+    Ok(())
 }
 
 /// How often the process that drives a run may die within [`CRASH_WINDOW`] before a person is asked.

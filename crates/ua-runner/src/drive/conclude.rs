@@ -131,7 +131,7 @@ impl Driver<'_> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         files::write_transcript(&self.ports.workspace, &records)?;
         let report = self.evidence_with_citations(&records).await?;
-        self.undeclared = report.undeclared();
+        (self.undeclared, self.in_doubt) = (report.undeclared(), report.in_doubt());
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
             missing.push(report.missing_for_model());
