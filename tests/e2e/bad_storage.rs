@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 
 use rusqlite::Connection;
@@ -266,6 +267,29 @@ fn an_answer_that_is_recorded_nowhere_is_told() {
     env.run(&["resume", "r"]).code(75);
     env.run(&["calls", "resolve", &call, "--happened"]).code(0);
     env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// The disk fills while a tool answers: the answer waits in the process, which says so also to whoever wants errors alone, and is stored once
+/// somebody has made room.
+#[test]
+fn an_answer_waits_until_there_is_room_on_a_full_disk() {
+    let env = env().with_forum();
+    let gate = env.path("gate");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    let started = env.start_on_small_disk(8, &["job", &job, "--run-id", "r", "--quiet"]);
+    let Some((process, root)) = started else { return eprintln!("skipped: no disk can be mounted here") };
+    until("the comment to be under way", || env.comments().len() == 1);
+    let filler = root.join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0x20; 512]).is_ok() {}
+    env.write("gate", "");
+    until("the answer to wait", || process.stderr().contains("the disk is full: waiting up to 30 min for room"));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    drop(file);
+    fs::remove_file(&filler).unwrap();
+    process.wait().code(0).shows(&["succeeded · run r"]);
     assert_eq!(env.comments().len(), 1);
 }
 

@@ -241,6 +241,28 @@ impl TestEnv {
         self.start_by_shell("trap '' XFSZ; exec \"$@\"", args)
     }
 
+    /// Starts `ua` with its root on a disk of its own of so many megabytes, which it alone sees, and which nobody keeps; with where that root is
+    /// seen from here. `None` where no disk can be mounted.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_on_small_disk(&self, megabytes: u32, args: &[&str]) -> Option<(Live, PathBuf)> {
+        let root = self.root();
+        must(fs::create_dir_all(&root), "make the root");
+        let mount = format!("mount -t tmpfs -o size={megabytes}m,mode=700 tmpfs '{}'", root.display());
+        let alone = ["--user", "--map-root-user", "--mount", "sh", "-c"];
+        let can = std::process::Command::new("unshare").args(alone).arg(&mount).output();
+        if !can.is_ok_and(|tried| tried.status.success()) {
+            return None;
+        }
+        let script =
+            format!("exec unshare --user --map-root-user --mount sh -c \"{mount} && exec \\\"\\$@\\\"\" sh \"$@\"");
+        let live = self.start_by_shell(&script, args);
+        let seen = PathBuf::from(format!("/proc/{}/root{}", live.id(), root.display()));
+        Some((live, seen))
+    }
+
     fn run_by_shell(&self, script: &str, args: &[&str]) -> Output {
         self.start_by_shell(script, args).wait()
     }

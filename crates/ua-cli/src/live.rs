@@ -162,6 +162,7 @@ impl State {
             RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
+            RunEvent::DatabaseFull { .. } => "waiting for room on the disk".clone_into(&mut self.doing),
             RunEvent::Retrying { .. } => "waiting before the model is asked again".clone_into(&mut self.doing),
             RunEvent::ToolServerAway { .. } => "waiting for a tool server".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {

@@ -184,7 +184,7 @@ impl AtTerminal {
     /// The line about something that happened, as somebody here wants it: what is asked here follows in full, and what was told once stays so.
     fn wanted_line<'a>(&self, seen: &ObservedEvent<'a>) -> Option<Cow<'a, str>> {
         // An answer that is in nobody's hands but this process's is told to whoever wants to hear of errors alone.
-        let is_error = matches!(seen.signal, RunEvent::AnswerNotKept { .. });
+        let is_error = matches!(seen.signal, RunEvent::AnswerNotKept { .. } | RunEvent::DatabaseFull { .. });
         let line = seen.line.filter(|_| !self.quiet || is_error)?;
         let is_here = self.presence() == Presence::Here;
         if is_here && matches!(seen.signal, RunEvent::Call(CallProgress::Held { .. })) {

@@ -23,7 +23,7 @@ use crate::exits::{Addresses, Heard};
 use crate::forgotten::Forgotten;
 use crate::late::settle_what_ends_by_late_replies;
 use crate::outbox::Outbox;
-use crate::patience::{NoPatience, Patience, Tries, again};
+use crate::patience::{NoPatience, Patience, Tries, again_with_an_answer};
 use crate::people::{PeopleRules, words_beside};
 use crate::permit::Permit;
 use crate::question::{Why, question};
@@ -489,7 +489,7 @@ impl Ledger {
                 Ok(settled) => break settled,
                 Err(error) => {
                     self.store.keep_beside(&settle);
-                    if again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                    if again_with_an_answer(self.patience.as_ref(), doing, &error, &mut tries).await {
                         continue;
                     }
                     // A write whose answer was lost, here or in the outbox, may have been made all the same.

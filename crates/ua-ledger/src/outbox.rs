@@ -5,8 +5,8 @@
 //! without it, and nothing waits but while this process computes. What comes next is *provided* behind it: when it is refused, what waited
 //! is committed all the same.
 //!
-//! What waits is in nobody's hands but this process's. So it is sent again while the database is busy, as long as the [`Patience`] and the
-//! lease last, under its number: a batch whose answer was lost is known when it is sent again. An answer that is put off or refused is kept beside
+//! What waits is in nobody's hands but this process's. So it is sent again while the database is busy, or has no room for an answer, as long as
+//! the [`Patience`] and the lease last, under its number: a batch whose answer was lost is known when it is sent again. An answer that is put off or refused is kept beside
 //! the database meanwhile ([`LateReplies`]).
 //!
 //! Every batch of the owner has a number, so that a database which lost some of them is noticed at the next one: a server that crashes loses
@@ -30,7 +30,7 @@ use ua_store::{
 };
 
 use crate::late::{LateReplies, NoLateReplies, late_reply};
-use crate::patience::{NoPatience, Patience, Tries, again};
+use crate::patience::{NoPatience, Patience, Tries, again, again_with_an_answer};
 
 /// The store of the run that a lease is for.
 pub struct Outbox {
@@ -263,11 +263,22 @@ impl Outbox {
                 }
                 Err(error) => {
                     self.keep_all_beside(queue);
-                    if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                    let has_answer = answers(queue.next()).next().is_some();
+                    if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
                 }
             }
+        }
+    }
+
+    /// Waits until what goes out next is sent again; false when it is given up. An answer waits for room, too; what asks for something to be begun
+    /// does not.
+    async fn is_sent_again(&self, has_answer: bool, doing: &str, error: &StoreError, tries: &mut Tries) -> bool {
+        if has_answer {
+            again_with_an_answer(self.patience.as_ref(), doing, error, tries).await
+        } else {
+            again(self.patience.as_ref(), doing, error, tries).await
         }
     }
 
@@ -403,7 +414,8 @@ impl Outbox {
                 }
                 Err(error) => {
                     self.keep_all_beside(queue);
-                    if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                    let has_answer = answers(queue.next()).next().is_some();
+                    if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
                 }

@@ -80,7 +80,7 @@ impl RunError {
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }
             | StoreError::TailLost { .. }
-            | StoreError::Unavailable { retry: Retry::Never, .. } => Self::Store { doing, source },
+            | StoreError::Unavailable { retry: Retry::WithRoom | Retry::Never, .. } => Self::Store { doing, source },
         }
     }
 

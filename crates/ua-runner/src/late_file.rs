@@ -23,6 +23,8 @@ const MOST: u64 = 64 << 20;
 #[derive(Debug, Clone)]
 pub struct LateFile {
     path: PathBuf,
+    /// Attempts whose answer it could not take, which is logged once: whoever waits for room tries again and again.
+    logged: Arc<Mutex<BTreeSet<(CallId, u32)>>>,
 }
 
 impl LateFile {
@@ -31,7 +33,7 @@ impl LateFile {
 
     /// The file at `path`; it is made with the first answer.
     pub fn at(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, logged: Arc::default() }
     }
 
     /// Opens it: no link is followed, no pipe is waited for, and what is no file is none.
@@ -61,7 +63,10 @@ impl LateReplies for LateFile {
     fn keep(&self, late: &LateReply) -> Result<(), String> {
         let (call, path) = (&late.tool_call_id, self.path.display());
         self.append(late).map_err(|error| {
-            tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
+            let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+            if logged.insert((call.clone(), late.attempt)) {
+                tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
+            }
             format!("{path} cannot be written: {error}")
         })?;
         // No warning: nothing has to be done, and who is to know that the database is waited for is told by what waits.

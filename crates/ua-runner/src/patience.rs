@@ -1,4 +1,4 @@
-//! How long what came back from outside waits for a database that is busy.
+//! How long what came back from outside waits for a database that is busy, or has no room for it.
 
 use std::time::Duration;
 
@@ -39,6 +39,27 @@ impl NoWaiting {
     }
 }
 
+impl UntilStopped {
+    /// Waits until the write is made again; `first` is told before the first wait.
+    async fn pause(&self, doing: &str, why: &str, tries: &mut Tries, first: RunEvent) -> bool {
+        let since = *tries.since.get_or_insert_with(|| self.env.now());
+        if self.env.now().since(since) >= AT_MOST {
+            tracing::error!(doing, why, "the database could not be written for too long");
+            return false;
+        }
+        if tries.count == 1 {
+            tracing::warn!(doing, why, "the database cannot be written, trying again");
+            (self.watcher)(first);
+        }
+        let wait = FIRST.saturating_mul(2_u32.saturating_pow((tries.count - 1).min(16))).min(LONGEST);
+        tokio::select! {
+            biased;
+            () = self.stop.stopping_at_once() => false,
+            () = self.env.clock.sleep(wait) => true,
+        }
+    }
+}
+
 #[async_trait]
 impl Patience for NoWaiting {
     async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
@@ -53,21 +74,14 @@ impl Patience for NoWaiting {
 #[async_trait]
 impl Patience for UntilStopped {
     async fn wait(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {
-        let since = *tries.since.get_or_insert_with(|| self.env.now());
-        if self.env.now().since(since) >= AT_MOST {
-            tracing::error!(doing, why, "the database was busy for too long");
-            return false;
-        }
-        if tries.count == 1 {
-            tracing::warn!(doing, why, "the database is busy, trying again");
-            (self.watcher)(RunEvent::DatabaseBusy { doing: doing.to_owned(), why: why.to_owned() });
-        }
-        let wait = FIRST.saturating_mul(2_u32.saturating_pow((tries.count - 1).min(16))).min(LONGEST);
-        tokio::select! {
-            biased;
-            () = self.stop.stopping_at_once() => false,
-            () = self.env.clock.sleep(wait) => true,
-        }
+        let first = RunEvent::DatabaseBusy { doing: doing.to_owned(), why: why.to_owned() };
+        self.pause(doing, why, tries, first).await
+    }
+
+    async fn wait_for_room(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {
+        let left_millis = u64::try_from(AT_MOST.as_millis()).unwrap_or(u64::MAX);
+        let first = RunEvent::DatabaseFull { doing: doing.to_owned(), why: why.to_owned(), left_millis };
+        self.pause(doing, why, tries, first).await
     }
 
     async fn too_long(&self) {

@@ -111,6 +111,15 @@ pub enum RunEvent {
         /// What the database says.
         why: String,
     },
+    /// No room is left for what a tool answered. It waits until a person has made some, and is stored then.
+    DatabaseFull {
+        /// What is waited to do: `store the answer of`.
+        doing: String,
+        /// What the database says.
+        why: String,
+        /// Milliseconds after which it is given up.
+        left_millis: u64,
+    },
     /// An answer of a call with an effect could be stored neither in the database nor beside it: it is in this process's hands alone, which
     /// tries on. Told once of each attempt.
     AnswerNotKept {

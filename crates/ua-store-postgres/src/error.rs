@@ -109,7 +109,7 @@ pub(crate) fn words(code: Option<&SqlState>) -> (String, Retry) {
         }
         "25006" => ("the server is read-only, as a standby is; connect to the primary", Retry::Later),
         "57P01" | "57P02" | "57P03" | "57P05" => ("the server is shutting down or starting up", Retry::Later),
-        "53100" => ("the server's disk is full", Retry::Never),
+        "53100" => ("the server's disk is full", Retry::WithRoom),
         "53200" => ("the server ran out of memory", Retry::Later),
         "58030" => ("the server's disk failed to read or write", Retry::Never),
         "XX001" | "XX002" => ("the database is damaged; restore a backup", Retry::Never),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_from_a_server_that_restarts() {
         let cases = [
-            (Some(SqlState::DISK_FULL), Retry::Never),
+            (Some(SqlState::DISK_FULL), Retry::WithRoom),
             (Some(SqlState::ADMIN_SHUTDOWN), Retry::Later),
             (Some(SqlState::CANNOT_CONNECT_NOW), Retry::Later),
             (Some(SqlState::READ_ONLY_SQL_TRANSACTION), Retry::Later),

@@ -76,8 +76,8 @@ mod tests {
     fn a_full_disk_is_told_from_a_busy_database() {
         let error = |code| sql_error(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         let cases = [
-            (ffi::SQLITE_FULL, "the disk is full", Retry::Never),
-            (ffi::SQLITE_IOERR_SHMSIZE, "the disk is full", Retry::Never),
+            (ffi::SQLITE_FULL, "the disk is full", Retry::WithRoom),
+            (ffi::SQLITE_IOERR_SHMSIZE, "the disk is full", Retry::WithRoom),
             (ffi::SQLITE_IOERR_FSYNC, "the disk failed to read or write", Retry::Never),
             (ffi::SQLITE_READONLY, "the database is read-only", Retry::Never),
             (ffi::SQLITE_CANTOPEN, "the database file cannot be opened", Retry::Never),

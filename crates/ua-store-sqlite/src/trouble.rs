@@ -93,6 +93,17 @@ impl Trouble {
 
     /// Whether another try may help.
     pub(crate) fn retry(self) -> Retry {
-        if self == Self::Busy { Retry::Later } else { Retry::Never }
+        match self {
+            Self::Busy => Retry::Later,
+            Self::Full => Retry::WithRoom,
+            Self::Disk
+            | Self::ReadOnly
+            | Self::CannotOpen
+            | Self::NotAllowed
+            | Self::Damaged
+            | Self::NotADatabase
+            | Self::Memory
+            | Self::Other => Retry::Never,
+        }
     }
 }

@@ -559,7 +559,7 @@ mod tests {
         limit(4).await;
         let outcome = fill().await;
         let Err(StoreError::Unavailable { why, retry, .. }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((why.as_str(), retry), ("the disk is full", Retry::Never));
+        assert_eq!((why.as_str(), retry), ("the disk is full", Retry::WithRoom));
         assert_eq!(writer.write("a write", Durability::Relaxed, false, sum).await.unwrap(), 0);
         limit(1_000_000).await;
         assert_eq!(fill().await.unwrap(), 5_000);

@@ -64,7 +64,9 @@ impl fmt::Display for RowRef {
 pub enum Retry {
     /// Locked or busy.
     Later,
-    /// Full, read-only, damaged: a person has to act.
+    /// No room is left: a person has to make some. Whoever holds what nobody else has waits for that, and nobody else.
+    WithRoom,
+    /// Read-only, damaged: a person has to act.
     Never,
 }
 
@@ -214,7 +216,9 @@ impl StoreError {
             | Self::KeyTaken { .. }
             | Self::ScopeTouched { .. }
             | Self::EffectLimit { .. } => FailureClass::Permanent,
-            Self::Corrupt { .. } | Self::Unavailable { retry: Retry::Never, .. } => FailureClass::Operator,
+            Self::Corrupt { .. } | Self::Unavailable { retry: Retry::WithRoom | Retry::Never, .. } => {
+                FailureClass::Operator
+            }
         }
     }
 }

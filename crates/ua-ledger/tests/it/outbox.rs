@@ -16,6 +16,7 @@ use ua_store::{
 struct Busy {
     times: AtomicU32,
     writes: bool,
+    retry: Retry,
 }
 
 #[async_trait]
@@ -28,7 +29,7 @@ impl Writes for Busy {
         if self.writes {
             inner.commit(by, batch).await?;
         }
-        Err(StoreError::Unavailable { why: "a test said so".to_owned(), source: None, retry: Retry::Later })
+        Err(StoreError::Unavailable { why: "a test said so".to_owned(), source: None, retry: self.retry })
     }
 }
 
@@ -40,14 +41,21 @@ impl Patience for Endless {
     async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
         true
     }
+
+    async fn wait_for_room(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+        true
+    }
 }
 
 /// A run in memory whose one call is recorded, and the outbox of its owner, in front of a database that is busy like this.
 async fn outbox(store: &Arc<MemStore>, times: u32, writes: bool) -> (Outbox, Scene<'_>) {
     let scene = Scene::begin(store.as_ref(), "run_1").await;
     scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
-    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed))
-        .with_writes(Arc::new(Busy { times: AtomicU32::new(times), writes }));
+    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(Arc::new(Busy {
+        times: AtomicU32::new(times),
+        writes,
+        retry: Retry::Later,
+    }));
     (Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Endless)), scene)
 }
 
@@ -90,7 +98,7 @@ async fn a_batch_whose_answer_was_lost_is_written_once() {
         let (outbox, scene) = outbox(&store, 0, false).await;
         store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
         drop(outbox);
-        let busy = Arc::new(Busy { times: AtomicU32::new(times), writes });
+        let busy = Arc::new(Busy { times: AtomicU32::new(times), writes, retry: Retry::Later });
         let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
         let outbox = Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Endless));
 
@@ -104,6 +112,39 @@ async fn a_batch_whose_answer_was_lost_is_written_once() {
         assert!(records.calls.iter().all(|call| call.status == CallStatus::Succeeded), "{:?}", records.calls);
         assert_eq!(records.receipts.len(), 2, "each answer once");
     }
+}
+
+/// On a full disk an answer waits for room, with whatever goes out behind it. What asks for something to be begun does not: it ends at once.
+#[tokio::test]
+async fn an_answer_waits_for_room_and_a_start_does_not() {
+    let store = Arc::new(MemStore::new());
+    let scene = Scene::begin(store.as_ref(), "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    let full = Arc::new(Busy { times: AtomicU32::new(0), writes: false, retry: Retry::WithRoom });
+    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(full.clone());
+    let outbox = Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Endless));
+    full.times.store(1, Ordering::SeqCst);
+    let refused = outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { retry: Retry::WithRoom, .. })), "{refused:?}");
+    let note = || Change::NoteReplay {
+        call: samples::call_id("call_1"),
+        status: ua_store::ReplayStatus::Held,
+        at: samples::at(50),
+    };
+    full.times.store(1, Ordering::SeqCst);
+    outbox.hold("note something", note()).await;
+    assert!(matches!(outbox.flush().await, Err(StoreError::Unavailable { .. })));
+    outbox.flush().await.unwrap();
+
+    outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    outbox.hold("store an answer", settle("call_1")).await;
+    full.times.store(3, Ordering::SeqCst);
+    outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")).await.unwrap();
+    assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
+    outbox.hold("store an answer", settle("call_2")).await;
+    full.times.store(3, Ordering::SeqCst);
+    outbox.flush().await.unwrap();
+    assert_eq!(status(&store, "call_2").await, CallStatus::Succeeded);
 }
 
 /// Nobody is told that an answer is there before it is stored, and nobody at all when it is refused.
@@ -200,7 +241,7 @@ async fn what_could_not_be_written_stays_until_it_can() {
     let store = Arc::new(MemStore::new());
     let scene = Scene::begin(store.as_ref(), "run_1").await;
     scene.call_that_is("call_1", CallStatus::Running).await;
-    let busy = Arc::new(Busy { times: AtomicU32::new(1), writes: false });
+    let busy = Arc::new(Busy { times: AtomicU32::new(1), writes: false, retry: Retry::Later });
     let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
     let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
     outbox.hold("store an answer", settle("call_1")).await;
@@ -220,7 +261,7 @@ async fn what_comes_behind_a_batch_whose_answer_was_lost_is_written_too() {
         for call in ["call_1", "call_2"] {
             store.start_attempt(&scene.lease, samples::start(call, 1, call)).await.unwrap();
         }
-        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes });
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes, retry: Retry::Later });
         let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
         let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
         outbox.hold("store an answer", settle("call_1")).await;
@@ -240,7 +281,7 @@ async fn a_write_that_may_still_arrive_loses_its_number() {
         let store = Arc::new(MemStore::new());
         let scene = Scene::begin(store.as_ref(), "run_1").await;
         scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
-        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes });
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes, retry: Retry::Later });
         let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
         let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
         assert!(outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.is_err());

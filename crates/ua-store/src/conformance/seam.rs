@@ -78,7 +78,7 @@ impl StoreOutcome {
             // What a restored backup forgets was committed, and its writer knew: the seam has nothing to do.
             Self::Done | Self::Forgotten => Made::Yes,
             Self::Busy | Self::BusyForLong => Made::No(unavailable("it is locked by another process", Retry::Later)),
-            Self::DiskFull => Made::No(unavailable("the disk is full", Retry::Never)),
+            Self::DiskFull => Made::No(unavailable("the disk is full", Retry::WithRoom)),
             Self::AnswerLost => Made::AndLost(unavailable("the answer was lost", Retry::Later)),
         }
     }

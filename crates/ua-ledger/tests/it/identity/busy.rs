@@ -153,6 +153,32 @@ async fn what_waiting_does_not_help_and_what_nobody_waits_for_is_told() {
     }
 }
 
+/// Waits so often for room, and for nothing else.
+struct ForRoom(u32);
+
+#[async_trait]
+impl Patience for ForRoom {
+    async fn wait(&self, _doing: &str, why: &str, _tries: &mut Tries) -> bool {
+        panic!("it does not say that somebody has to make room: {why}")
+    }
+
+    async fn wait_for_room(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {
+        assert_eq!((doing, why), ("store the answer of", "the disk is full"));
+        tries.count <= self.0
+    }
+}
+
+/// The disk fills while a tool is at work: its answer waits until somebody has made room, and is stored once.
+#[tokio::test]
+async fn an_answer_waits_for_room_on_a_full_disk() {
+    let (settled, member, kept) = answered(3, StoreOutcome::DiskFull, |_, _| Arc::new(ForRoom(3))).await;
+    let settled = settled.unwrap();
+    assert_eq!((settled.status, settled.attempt, kept.attempts()), (CallStatus::Succeeded, 1, vec![1]));
+    assert!(member.store.receipt(&settled.call_id).await.unwrap().is_some());
+    let (settled, _, _) = answered(3, StoreOutcome::DiskFull, |_, _| Arc::new(ForRoom(2))).await;
+    assert!(matches!(settled, Err(LedgerError::Store { .. })), "{settled:?}");
+}
+
 /// Another process took the run while the answer waited: it decides about the call now, and this one learns that it lost the run.
 #[tokio::test]
 async fn an_answer_does_not_outlive_its_lease() {
