@@ -541,14 +541,15 @@ fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
             continue;
         }
         terminal.types(&format!("accept{ENTER}"));
-        terminal.shows("a whole number, at most 9 (Enter for 1):");
-        terminal.types(&format!("12{ENTER}"));
-        terminal.shows("`12` does not fit: it must be at most 9");
-        terminal.types(&format!("3{ENTER}"));
+        // What cannot be left out comes first.
         terminal.shows("one of small, large:");
         terminal.types(&format!("huge{ENTER}"));
         until("the field again", || terminal.text().matches("one of small, large:").count() == 2);
         terminal.types(&format!("large{ENTER}"));
+        terminal.shows("a whole number, at most 9 (Enter for 1):");
+        terminal.types(&format!("12{ENTER}"));
+        terminal.shows("`12` does not fit: it must be at most 9");
+        terminal.types(&format!("3{ENTER}"));
         terminal.shows("Send these values? [y/N]");
         let shown = terminal.text();
         assert!(shown.contains("  size: large") && shown.contains("  count: 3"), "{shown}");
@@ -557,9 +558,9 @@ fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
         until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
         terminal.types(&format!("accept{ENTER}"));
         // What was typed is kept.
-        terminal.shows("a whole number, at most 9 (Enter for 3):");
-        terminal.types(ENTER);
         terminal.shows("one of small, large (Enter for large):");
+        terminal.types(ENTER);
+        terminal.shows("a whole number, at most 9 (Enter for 3):");
         terminal.types(ENTER);
         until("asked once more", || terminal.text().matches("Send these values? [y/N]").count() == 2);
         terminal.types(&format!("y{ENTER}"));

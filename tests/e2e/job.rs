@@ -5,6 +5,7 @@ use std::fs;
 use mail_parser::{MessageParser, MimeHeaders as _};
 use serde_json::{Value, json};
 use ua_core::sha256;
+use ua_e2e::until;
 use ua_testkit::workspace_root;
 
 use super::env;
@@ -128,6 +129,40 @@ fn a_run_id_belongs_to_one_job() {
     env.run(&["job", &other, "--run-id", "r"]).refused(2, &["run r exists", "another job", "--run-id"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+}
+
+/// The line says which call it is about, as the lines around it do.
+#[test]
+fn what_comes_in_the_middle_of_a_call_is_told_with_the_place_of_the_call() {
+    let env = env();
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--print", "Sending..."])}));
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "one", "until": env.arg("go")}});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Done."}]));
+    let live = env.start(&["job", &job]);
+    let line = "] turn 1 · call 1 · post_comment · its server wrote something to its standard output that is not an MCP message: \"Sending...\"";
+    until("the line about the call", || live.stderr().contains(line));
+    env.write("go", "");
+    live.wait().code(0);
+}
+
+/// Whichever stores the run first drives it; to the others it is what it is a moment later.
+#[test]
+fn of_several_starts_under_one_name_one_runs_and_the_others_say_who_has_it() {
+    let env = env().with_forum();
+    let input = json!({"text": "once", "until": env.arg("go")});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let started: Vec<_> = (0..4).map(|_| env.start(&["job", &job, "--run-id", "z"])).collect();
+    let refused = || started.iter().filter(|start| start.stderr().contains("run z is already driven by")).count();
+    until("three to be refused", || refused() == 3);
+    env.write("go", "");
+    let mut ended: Vec<_> = started.into_iter().map(ua_e2e::Live::wait).collect();
+    let at_work = ended.iter().position(|output| output.stdout.contains("succeeded")).unwrap();
+    ended.remove(at_work).code(0);
+    for refused in ended {
+        refused.refused(75, &["ua resume z --take-over"]);
+    }
+    assert_eq!(env.comments().len(), 1);
 }
 
 #[test]

@@ -304,6 +304,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Err(refused_for(host, &store, request, &launch, &found).await?);
         }
     }
+    let spec = run.spec.clone();
     let submitted = match &earlier {
         Some(earlier) => store.submit_again(run, &earlier.run_id).await,
         None => store.submit_run(run).await,
@@ -315,7 +316,14 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
             match holder(&store, key.as_deref()).await? {
                 Some(holder) => Ok(Found::Taken(store, holder)),
-                None => Err(HostError::store("store the run", &error)),
+                // It was told to begin the run of the same name: what there is of that now is what there was a moment later.
+                None => match store.run(&name).await {
+                    Ok(existing) => {
+                        refuse_another(&existing, &spec)?;
+                        Ok(Found::Named(store, existing))
+                    }
+                    Err(_) => Err(HostError::store("store the run", &error)),
+                },
             }
         }
         Err(error) => Err(HostError::store("store the run", &error)),

@@ -1,5 +1,6 @@
 //! Progress while a run works: lines for people, the same lines in `run.log`, and `trace.jsonl` for machines.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +26,14 @@ struct Progress {
     people: Arc<dyn People>,
     /// The sub-agent whose work this is; `None` for the run that a person started.
     label: Option<String>,
-    sent_at: Mutex<std::collections::BTreeMap<String, Timestamp>>,
+    sent: Mutex<BTreeMap<String, Sent>>,
+}
+
+/// A call that is under way.
+struct Sent {
+    at: Timestamp,
+    /// Where it stands in its run, and its tool: what a line about it begins with.
+    named: String,
 }
 
 /// Makes the watcher of one process's work on a run.
@@ -39,7 +47,7 @@ pub(crate) fn watcher(
 ) -> Watcher {
     let run = run.clone();
     let progress =
-        Progress { workspace, run, started_at: env.now(), env, redactor, people, label, sent_at: Mutex::default() };
+        Progress { workspace, run, started_at: env.now(), env, redactor, people, label, sent: Mutex::default() };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -193,16 +201,22 @@ impl Progress {
         }
     }
 
+    /// Notes a call that an answer is waited for, and says how long that took, and whose it is.
+    fn under_way(&self, call: &CallRecord) {
+        let sent = Sent { at: self.env.now(), named: format!("{} · {}", place(call), call.name.tool) };
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(call.call_id.to_string(), sent);
+    }
+
     fn call_line(&self, notice: &CallProgress) -> String {
         match notice {
             CallProgress::Sending { call } => {
-                let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
-                sent.insert(call.call_id.to_string(), self.env.now());
+                self.under_way(call);
                 format!("{} · {} {}", place(call), call.name.tool, attempted(call.attempt, &call.arguments.to_string()))
             }
             CallProgress::Settled { call } => {
-                let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
-                let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
+                let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
+                let took =
+                    sent.map_or_else(String::new, |sent| format!(" in {}", seconds(self.env.now().since(sent.at))));
                 // One that was refused may have a name that no tool has.
                 format!("{} · {} {}{took}", place(call), line(&call.name.tool, 80), outcome(call))
             }
@@ -227,12 +241,14 @@ impl Progress {
                 format!("{} · {} outcome unknown: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
             }
             CallProgress::Resuming { call, task } => {
+                self.under_way(call);
                 let how = if task.is_some() { "asking for its task" } else { "continuing" };
                 format!("{} · {} was already sent: {how}", place(call), call.name.tool)
             }
             CallProgress::Progress { call_id, text } => {
-                let id = call_id.as_str();
-                format!("{} · {}", id.get(id.len().saturating_sub(6)..).unwrap_or(id), line(text, 160))
+                let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                let named = sent.get(call_id.as_str()).map_or_else(|| call_id.to_string(), |sent| sent.named.clone());
+                format!("{named} · {}", line(text, 160))
             }
             CallProgress::Asking { question, patience } => format!(
                 "a tool asks, waiting up to {} for your answer · {} · `ua answer {}`",

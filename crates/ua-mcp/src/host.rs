@@ -157,9 +157,13 @@ impl Host {
 
     /// A line that is no message, as the end of a sentence.
     pub(crate) fn in_words(&self, stray: &str) -> String {
+        self.written_by("it", stray)
+    }
+
+    fn written_by(&self, whom: &str, stray: &str) -> String {
         let clean = self.redactor.text(stray);
         format!(
-            "it wrote something to its standard output that is not an MCP message: {:?}",
+            "{whom} wrote something to its standard output that is not an MCP message: {:?}",
             printable(&clean, MAX_WORDS)
         )
     }
@@ -172,7 +176,7 @@ impl Host {
             self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
         for call in calls {
             if self.told_of_stray.lock().unwrap_or_else(PoisonError::into_inner).insert(call.clone()) {
-                watcher(Progress::in_words(call, &self.in_words(line)));
+                watcher(Progress::in_words(call, &self.written_by("its server", line)));
             }
         }
     }

@@ -4,7 +4,8 @@
 //! `text`, and with the image `picture` (Base64) when it is given. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect. `--ask TEXT` has it ask for a `size` with that text in the middle of each
-//! call (elicitation), and answer with what it was told; `--form JSON` gives it another form.
+//! call (elicitation), and answer with what it was told; `--form JSON` gives it another form. `--print TEXT` has it write that line, which is no
+//! message, to standard output before it does anything for a call.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
 //! `--takes NAME` has the tools say that they take that argument and no other, `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
@@ -29,6 +30,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut claims = false;
     let mut takes: Option<String> = None;
     let mut ask: Option<String> = None;
+    let mut print: Option<String> = None;
     let mut form = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
@@ -48,6 +50,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--with" => tools.push((value, "A further tool.".to_owned())),
             "--claim" => (claimed, claims) = (value, true),
             "--ask" => ask = Some(value),
+            "--print" => print = Some(value),
             "--form" => form = serde_json::from_str(&value)?,
             "--exit" => {
                 writeln!(io::stderr(), "{value}")?;
@@ -84,6 +87,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 if let Some(file) = &meta {
                     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
                     file.write_all(format!("{}\n", request["params"]["_meta"]).as_bytes())?;
+                }
+                if let Some(print) = &print {
+                    writeln!(io::stdout(), "{print}")?;
                 }
                 let Some(mut text) = call(&request["params"], &log, &claimed)? else { return Ok(ExitCode::from(9)) };
                 if let Some(ask) = &ask {
