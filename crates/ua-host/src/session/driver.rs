@@ -239,13 +239,14 @@ impl Driver {
         };
         let below = Self { above: Some(waits.clone()), ..self.clone() };
         let desk = Desk::new(ports)
+            .with_person_waits(waits)
             .with_watcher(watcher)
             .with_redactor(redactor)
             .with_seams(host.seams().clone())
             .with_budgets(budgets)
             .with_secrets(host.secrets()?.grants())
             .with_elicitations(questions::patience(host.settings(), self.people.presence())?)
-            .with_sub_agents(Arc::new(self.clone()))
+            .with_sub_agents(Arc::new(below))
             .with_heartbeat(self.store.clone())
             .with_late_replies(Arc::new(LateFile::at(host.home().late_replies())))
             .with_judge(self.judge(judged));
