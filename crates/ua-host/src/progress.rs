@@ -140,6 +140,12 @@ impl Progress {
             RunEvent::DatabaseBusy { doing, why } => {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
+            RunEvent::DatabaseFull { doing: _, why, left_millis } => Some(format!(
+                "database · {}: waiting up to {} for room for what a tool answered; make some, and the run continues by itself (a second Ctrl-C \
+                 gives up, and the answer with it, unless late_replies.log has it)",
+                line(why, 120),
+                span_in_words(Duration::from_millis(*left_millis))
+            )),
             RunEvent::AnswerNotKept { call_id, said, why } => Some(format!(
                 "the answer of {call_id} is recorded nowhere: the database does not accept it, and {}. The tool said: {}. If this process ends \
                  before there is room, say what the tool said when the run asks: `ua calls resolve {call_id} --happened`, or `--retry` if it did nothing",
@@ -148,12 +154,6 @@ impl Progress {
             )),
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
-            RunEvent::DatabaseFull { doing: _, why, left_millis } => Some(format!(
-                "database · {}: waiting up to {} for room for what a tool answered; make some, and the run continues by itself (a second Ctrl-C \
-                 gives up, and the answer with it, unless late_replies.log has it)",
-                line(why, 120),
-                span_in_words(Duration::from_millis(*left_millis))
-            )),
             )),
             RunEvent::Retrying { attempt, why, wait_millis, left_millis, may_be_billed, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
@@ -404,6 +404,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
         RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
+        RunEvent::DatabaseFull { doing, why, left_millis } => {
+            json!({"event": "database_full", "doing": doing, "why": why, "left_millis": left_millis})
+        }
         RunEvent::AnswerNotKept { call_id, said, why } => {
             json!({"event": "answer_not_kept", "tool_call_id": call_id, "said": said, "why": why})
         }
@@ -420,9 +423,6 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({
                 "event": "tool_server_away", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
                 "ends_in_millis": ends_in_millis,
-        RunEvent::DatabaseFull { doing, why, left_millis } => {
-            json!({"event": "database_full", "doing": doing, "why": why, "left_millis": left_millis})
-        }
             })
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
