@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{Block, StopReason, ToolUse, Usage};
-use ua_llm::{LlmError, heard_so_far};
+use ua_llm::{LlmError, MOST_COUNTED, heard_so_far};
 
 /// What an event means.
 #[derive(Debug)]
@@ -204,10 +204,10 @@ fn stop_reason(reason: &str) -> StopReason {
     reason.parse().unwrap_or(StopReason::Other)
 }
 
-/// Takes over the counts that are told; a later event knows better.
+/// Takes over the counts that are told and that a reply can have; a later event knows better.
 fn count(usage: &mut Usage, told: &Value) {
     let take = |field: &str, into: &mut u64| {
-        if let Some(tokens) = told[field].as_u64() {
+        if let Some(tokens) = told[field].as_u64().filter(|tokens| *tokens <= MOST_COUNTED) {
             *into = tokens;
         }
     };
@@ -293,6 +293,18 @@ mod tests {
         let tool_use = ToolUse { id: "t1".into(), name: "mcp__mail__send.now".into(), input };
         let blocks = vec![Block::text("Now."), Block::ToolUse(tool_use)];
         assert_eq!(replies(events), [Reply { blocks, stop_reason: StopReason::ToolUse, usage, model: "m".into() }]);
+    }
+
+    #[test]
+    fn a_count_that_no_reply_can_have_is_not_told() {
+        let mut usage = Usage::default();
+        count(&mut usage, &json!({"input_tokens": 10, "output_tokens": MOST_COUNTED}));
+        let told = usage;
+        count(
+            &mut usage,
+            &json!({"input_tokens": u64::MAX, "output_tokens": MOST_COUNTED + 1, "cache_read_input_tokens": -1}),
+        );
+        assert_eq!((usage, told.input_tokens, told.output_tokens), (told, 10, MOST_COUNTED));
     }
 
     #[test]

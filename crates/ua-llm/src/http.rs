@@ -15,6 +15,7 @@ pub(crate) mod lenient;
 pub(crate) mod reject;
 pub(crate) mod reply_limit;
 pub(crate) mod too_long;
+mod waiting;
 
 use std::error::Error as _;
 use std::io::Cursor;
@@ -218,7 +219,9 @@ impl HttpClient {
         let in_millis = header("retry-after-ms").and_then(ua_core::retry_after_millis);
         let retry_after = in_millis.or_else(|| reject::wait_asked(header(RETRY_AFTER.as_str())?, self.env.now()));
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
+        let until_reset = waiting::until_reset(status, header);
         let body = self.start_of(response).await;
+        let retry_after = retry_after.or_else(|| waiting::asked_in_body(status, &body)).or(until_reset);
         if let Some(events) = assembler.refused_as_events(&body).or_else(|| reject::withheld(status, &body)) {
             return read_whole(&events, model, assembler, observer);
         }

@@ -9,7 +9,7 @@
 //! | Ollama, llama.cpp | a tool call comes whole in one chunk; the finish reason may be `stop` all the same |
 //! | vLLM | the role is repeated, content is `null`, an error is a chunk |
 //! | OpenRouter | comments while it waits, errors as a chunk with a code, reasoning as `reasoning_details` |
-//! | Gemini's adapter | parallel calls all have the index 0; a call has a signature, and without it the next request is refused |
+//! | Gemini's adapter | parallel calls all have the index 0, some without ids; a call has a signature, and without it the next request is refused |
 //! | xAI | reasoning is in the total but not in the completion's tokens |
 
 use serde::Deserialize;
@@ -280,8 +280,11 @@ impl Assembler {
         let id = delta.id.unwrap_or_default();
         let function = delta.function.unwrap_or_default();
         let has_name = function.name.as_ref().is_some_and(|name| !name.is_empty());
-        // A piece continues the newest call of its index, unless it has another id: some servers give every call the index 0.
-        let goes_on = |call: &PartialCall| id.is_empty() || call.id.is_empty() || call.id == id;
+        // A piece continues the newest call of its index, unless it has another id, or begins a call itself where that one is whole: some servers
+        // give every call the index 0, and no id.
+        let goes_on = |call: &PartialCall| {
+            if id.is_empty() || call.id.is_empty() { !call.is_followed_by(&function) } else { call.id == id }
+        };
         let newest = match delta.index {
             Some(index) => self.calls.iter_mut().rfind(|call| call.index == Some(index)).filter(|call| goes_on(call)),
             None => self.calls.last_mut().filter(|call| goes_on(call) && (!has_name || call.name.is_empty())),
@@ -367,6 +370,19 @@ impl PartialCall {
             Some(whole @ (Value::Object(_) | Value::Array(_))) => self.arguments = whole.to_string(),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
         }
+    }
+
+    /// Whether this, which names a function, is the next call: whatever it said would not fit behind what was asked for in whole. Some servers repeat
+    /// what they have said, and some begin with an empty object.
+    fn is_followed_by(&self, function: &FunctionDelta) -> bool {
+        let Some(name) = function.name.as_deref().filter(|name| !name.is_empty()) else { return false };
+        let is_repeated = match &function.arguments {
+            Some(Value::String(piece)) => piece.is_empty(),
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => whole.to_string() == self.arguments,
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
+        };
+        let has_begun = parse_strict(&self.arguments).is_ok_and(|begun| begun == Value::Object(Map::new()));
+        self.is_whole() && (name != self.name || !(is_repeated || has_begun))
     }
 
     /// Whether nothing of it can be missing.

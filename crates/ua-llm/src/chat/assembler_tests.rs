@@ -106,6 +106,59 @@ fn parallel_calls_that_share_an_index_are_told_apart_by_their_ids() {
     assert_eq!(asks(&turn), [("a", "t", &json!({})), ("b", "t", &json!({}))]);
 }
 
+/// Whole or in pieces, with an index for all and ids for none: what begins a call behind a whole one is the next call, and a repeat is none.
+#[test]
+fn parallel_calls_that_share_an_index_and_have_no_ids_are_told_apart_by_where_they_begin() {
+    let (one, two) = (json!({"x": 1}), json!({"x": 2}));
+    let piece = |id: &Value, name: &str, arguments: Value| {
+        let function = if name.is_empty() {
+            json!({ "arguments": arguments })
+        } else {
+            json!({"name": name, "arguments": arguments})
+        };
+        calls(&json!([{"index": 0, "id": id, "type": "function", "function": function}]))
+    };
+    let asked = |chunks: Vec<Value>| {
+        let turn = read(&[chunks, vec![finish("tool_calls")]].concat()).unwrap();
+        turn.tool_uses().map(|tool| (tool.name.clone(), tool.input.clone())).collect::<Vec<_>>()
+    };
+    let named = |name: &str, input: &Value| (name.to_owned(), input.clone());
+    for id in [json!(""), Value::Null] {
+        for is_text in [true, false] {
+            let whole = |name: &str, input: &Value| {
+                piece(&id, name, if is_text { json!(input.to_string()) } else { input.clone() })
+            };
+            for other in ["t", "u"] {
+                let both = [named("t", &one), named(other, &two)];
+                assert_eq!(asked(vec![whole("t", &one), whole(other, &two)]), both);
+            }
+            assert_eq!(
+                asked(vec![whole("t", &json!({})), whole("u", &two)]),
+                [named("t", &json!({})), named("u", &two)]
+            );
+        }
+        let pieces = |name: &str, input: &Value| {
+            let text = input.to_string();
+            let (first, last) = text.split_at(3);
+            vec![piece(&id, name, json!("")), piece(&id, "", json!(first)), piece(&id, "", json!(last))]
+        };
+        assert_eq!(asked([pieces("t", &one), pieces("u", &two)].concat()), [named("t", &one), named("u", &two)]);
+        // The name with every piece, and once more with nothing at the end.
+        let (text, end) = (one.to_string(), json!(""));
+        let named_often =
+            vec![piece(&id, "t", json!(text[..3])), piece(&id, "t", json!(text[3..])), piece(&id, "t", end)];
+        assert_eq!(asked(named_often), [named("t", &one)]);
+        // An object in whole, twice the same.
+        assert_eq!(asked(vec![piece(&id, "t", one.clone()), piece(&id, "t", one.clone())]), [named("t", &one)]);
+    }
+    // A server that begins with an empty object has asked for nothing yet.
+    let begun = asked(vec![piece(&json!(""), "t", json!("{}")), piece(&json!(""), "t", json!("{\"x\":1}"))]);
+    assert_eq!(begun, [named("t", &json!("{}{\"x\":1}"))]);
+    // What has an id is one call under it, however often it is named.
+    let again = asked(vec![piece(&json!("a"), "t", one.clone()), piece(&json!("a"), "t", two.clone())]);
+    assert_eq!(again, [named("t", &two)]);
+}
+
 #[test]
 fn an_id_that_the_history_has_already_is_replaced_and_always_by_the_same_one() {
     let mut asked = request();

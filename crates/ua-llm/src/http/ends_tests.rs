@@ -86,7 +86,7 @@ fn a_response_is_whole_where_its_event_its_status_its_details_and_its_items_say_
                             End::Cut
                         } else if details["reason"] == "content_filter" {
                             End::Withheld
-                        } else if is_said(event) && !["incomplete", "cancelled"].contains(&status) && !is_cut {
+                        } else if is_said(event) && ["", "completed", "in_progress"].contains(&status) && !is_cut {
                             End::Whole
                         } else {
                             // That it is the length, nobody has said.

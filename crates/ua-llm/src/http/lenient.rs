@@ -6,23 +6,29 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A count: a whole number, in whatever way it is written.
+use crate::estimate::MOST_COUNTED;
+
+/// A count: a whole number, in whatever way it is written. One that no reply can have is not told.
 pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(count_in(&Value::deserialize(deserializer)?))
 }
 
 fn count_in(value: &Value) -> Option<u64> {
-    /// The largest whole number that is exact with a point.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
     let rounded = |number: f64| {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at before")]
-        (0.0..=EXACT).contains(&number).then(|| number.ceil() as u64)
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "the most is exact with a point, and the number was looked at before"
+        )]
+        (0.0..=MOST_COUNTED as f64).contains(&number).then(|| number.ceil() as u64)
     };
-    match value {
+    let count = match value {
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(rounded)),
         Value::String(text) => text.trim().parse().ok().or_else(|| text.trim().parse().ok().and_then(rounded)),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
+    };
+    count.filter(|count| *count <= MOST_COUNTED)
 }
 
 /// A text; a number becomes one.
@@ -55,6 +61,13 @@ mod tests {
             (json!(null), None),
             (json!(-1), None),
             (json!(1e300), None),
+            (json!(1_000_000_000_000_u64), Some(1_000_000_000_000)),
+            (json!(1_000_000_000_001_u64), None),
+            (json!(1e12), Some(1_000_000_000_000)),
+            (json!(1.1e12), None),
+            (json!(i64::MAX), None),
+            (json!(u64::MAX), None),
+            (json!("18446744073709551615"), None),
             (json!("many"), None),
             (json!({}), None),
         ] {

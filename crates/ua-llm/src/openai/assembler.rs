@@ -26,6 +26,12 @@ use crate::session::KnownPrefix;
 const COMPLETED: &str = "completed";
 /// The word for one that came to nothing.
 const FAILED: &str = "failed";
+/// What some servers leave at the end of what was so at the beginning.
+const BEGUN: &str = "in_progress";
+
+/// Items by which a model asks its client for something that no job offers. Their server does what the others ask for, and says what came of it.
+const ASKING: [&str; 6] =
+    ["apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call"];
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
@@ -320,7 +326,13 @@ impl Assembler {
             self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
             return Err(response.error.unwrap_or_default().into_fault());
         }
-        let word = if matches!(status.as_str(), "incomplete" | "cancelled") { status.as_str() } else { event };
+        let says_more = match status.as_str() {
+            "incomplete" | "cancelled" => true,
+            // Whatever it is: that is not what a response says which is complete.
+            "" | COMPLETED | BEGUN => false,
+            _ => event == COMPLETED,
+        };
+        let word = if says_more { status.as_str() } else { event };
         self.finish(response, word).map(Progress::Whole)
     }
 
@@ -340,23 +352,34 @@ impl Assembler {
         }
         let mut blocks = Vec::new();
         let (mut is_refused, mut is_cut) = (false, false);
-        let items: Vec<(Value, String)> = if items.is_empty() {
-            // A server that sends no events of items has them all at the end.
-            response.output.into_iter().flatten().map(|item| (item, String::new())).collect()
-        } else {
+        let told = response.output.unwrap_or_default();
+        let is_streamed = !items.is_empty();
+        let items: Vec<(Value, String)> = if is_streamed {
             items.into_values().map(|item| (item.value, item.arguments)).collect()
+        } else {
+            // A server that sends no events of items has them all at the end.
+            told.iter().map(|item| (item.clone(), String::new())).collect()
         };
+        let unanswered = unanswered(items.iter().map(|(item, _)| item));
         for (item, arguments) in items {
             is_cut |= is_incomplete(&item);
             is_refused |= push_blocks(item, &arguments, &mut blocks);
         }
         let is_completed = is_said_complete && !is_cut;
+        if is_completed && is_streamed && !are_the_same_calls(&blocks, &told) {
+            return Err(Fault::Nonsense("its end names other calls than its events did".to_owned()));
+        }
         let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
         let word = if is_completed || word != COMPLETED { word } else { "incomplete" };
         self.ended = ended_with(word, &reason.as_deref().unwrap_or_default().into());
+        if let Some(kind) = unanswered.as_deref().filter(|_| is_completed) {
+            self.ended = format!("{}; it asks for `{kind}`, which is not offered", self.ended);
+        }
         let stop_reason = match reason.as_deref() {
             _ if is_completed && is_refused => StopReason::Refusal,
             _ if is_completed && asks => StopReason::ToolUse,
+            // It waits for an answer that nobody gives.
+            _ if is_completed && unanswered.is_some() => StopReason::Other,
             _ if is_completed => StopReason::EndTurn,
             Some("content_filter") => StopReason::Refusal,
             Some("max_output_tokens" | "max_tokens" | "length") => StopReason::MaxTokens,
@@ -411,6 +434,42 @@ impl Reported {
         let message = self.message.or(inner.message).unwrap_or_else(|| "no explanation was given".to_owned());
         Fault::Reported { kind: self.code.or(inner.code).unwrap_or_default(), message }
     }
+}
+
+/// The kind of an item that asks for something and has no answer among the others.
+fn unanswered<'a>(items: impl Iterator<Item = &'a Value> + Clone) -> Option<String> {
+    let kind_of = |item: &Value| item["type"].as_str().unwrap_or_default().to_owned();
+    let answers = |asked: &Value, item: &Value| {
+        kind_of(item) == format!("{}_output", kind_of(asked)) && item["call_id"] == asked["call_id"]
+    };
+    let mut asking = items.clone().filter(|item| ASKING.contains(&kind_of(item).as_str()));
+    asking.find(|asked| !items.clone().any(|item| answers(asked, item))).map(kind_of)
+}
+
+/// Whether the calls of a reply are those that its end names, in whatever order. An end that names none, or none's arguments, says nothing of them.
+fn are_the_same_calls(blocks: &[Block], told: &[Value]) -> bool {
+    let mut of_end = Vec::new();
+    for item in told.iter().filter(|item| item["type"] == "function_call") {
+        push_blocks(item.clone(), "", &mut of_end);
+    }
+    let calls = |blocks: &[Block]| {
+        let calls = blocks.iter().filter_map(|block| match block {
+            Block::ToolUse(call) => Some(call.clone()),
+            Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        });
+        calls.collect::<Vec<_>>()
+    };
+    let (mut streamed, of_end) = (calls(blocks), calls(&of_end));
+    if of_end.is_empty() {
+        return true;
+    }
+    let is_bare = |call: &ToolUse| call.input.as_object().is_some_and(Map::is_empty);
+    let (bare, whole): (Vec<_>, Vec<_>) = of_end.iter().partition(|call| is_bare(call));
+    let mut is_streamed = |call: &ToolUse| {
+        let is_it = |other: &ToolUse| other.name == call.name && (other.input == call.input || is_bare(call));
+        streamed.iter().position(is_it).map(|place| streamed.swap_remove(place)).is_some()
+    };
+    whole.into_iter().chain(bare).all(&mut is_streamed) && streamed.is_empty()
 }
 
 /// Whether a piece of text or a call says of itself that something of it is missing.
@@ -556,6 +615,68 @@ mod tests {
         assert_eq!(cut("moon"), StopReason::Other);
         let unsaid = json!({"type": "response.incomplete", "response": {"id": "resp_1"}});
         assert_eq!(whole(&[created(), unsaid]).stop_reason, StopReason::Other);
+    }
+
+    #[test]
+    fn an_end_that_names_other_calls_than_its_events_is_garbled() {
+        let call = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": id, "name": name, "arguments": arguments});
+        let text = json!({"type": "message", "content": [{"type": "output_text", "text": "Two."}]});
+        let (one, two) = (call("a", "t", "{\"x\":1,\"y\":2}"), call("b", "t", "{\"x\":2}"));
+        let ended = |streamed: &[&Value], told: &[&Value]| {
+            let pieces = streamed.iter().enumerate().map(|(index, item)| done(index as u64, (*item).clone()));
+            let end = json!({"type": "response.completed", "response": {"id": "resp_1", "output": told}});
+            feed_all(&std::iter::once(created()).chain(pieces).chain([end]).collect::<Vec<_>>())
+        };
+        for told in [
+            vec![&one, &two],
+            vec![&two, &one],
+            vec![],
+            vec![&text],
+            // The same in other words, under other ids, or without its arguments.
+            vec![&call("c", "t", "{ \"y\": 2, \"x\": 1 }"), &call("d", "t", "")],
+        ] {
+            let Ok(Progress::Whole(turn)) = ended(&[&one, &two], &told) else { panic!("{told:?}") };
+            assert_eq!(turn.tool_uses().count(), 2);
+        }
+        for (streamed, told) in [
+            (vec![&one], call("a", "t", "{\"x\":9,\"y\":2}")),
+            (vec![&one], call("a", "u", "{\"x\":1,\"y\":2}")),
+            (vec![&one, &two], one.clone()),
+            (vec![&text], one.clone()),
+        ] {
+            assert!(matches!(ended(&streamed, &[&told]), Err(Fault::Nonsense(_))), "{told}");
+        }
+        let both = ended(&[&one, &one], &[&one, &two]);
+        assert!(matches!(both, Err(Fault::Nonsense(_))), "one of them was asked for twice in the events alone");
+    }
+
+    #[test]
+    fn what_asks_for_something_that_nobody_offers_is_no_last_word() {
+        let text = json!({"type": "message", "content": [{"type": "output_text", "text": "Done."}]});
+        let call = json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": "{}"});
+        for kind in ASKING {
+            let asks = json!({"type": kind, "id": "i", "call_id": "c", "status": "completed"});
+            for items in [vec![&asks, &text], vec![&text, &asks]] {
+                let pieces = items.iter().enumerate().map(|(index, item)| done(index as u64, (*item).clone()));
+                let mut assembler = Assembler::default();
+                let mut last = Progress::Nothing;
+                for event in std::iter::once(created()).chain(pieces).chain([completed(Value::Null)]) {
+                    last = assembler.feed(&event.to_string()).unwrap();
+                }
+                let Progress::Whole(turn) = last else { panic!("{last:?}") };
+                assert_eq!(turn.stop_reason, StopReason::Other, "{kind}");
+                assert!(assembler.ending().said.contains(kind), "{}", assembler.ending().said);
+            }
+            let answer = json!({"type": format!("{kind}_output"), "call_id": "c", "output": "x"});
+            let answered =
+                [created(), done(0, asks.clone()), done(1, answer), done(2, text.clone()), completed(Value::Null)];
+            assert_eq!(whole(&answered).stop_reason, StopReason::EndTurn, "{kind}: its server has done it");
+            let beside = [created(), done(0, asks), done(1, call.clone()), completed(Value::Null)];
+            assert_eq!(whole(&beside).stop_reason, StopReason::ToolUse, "{kind}: a call is one all the same");
+        }
+        let hosted = json!({"type": "web_search_call", "id": "w", "status": "completed"});
+        let searched = [created(), done(0, hosted), done(1, text), completed(Value::Null)];
+        assert_eq!(whole(&searched).stop_reason, StopReason::EndTurn);
     }
 
     #[test]
