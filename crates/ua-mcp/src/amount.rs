@@ -35,12 +35,14 @@ const CHANGED: &str = "dev.universal-agent/changed";
 /// How many of them are named.
 const MOST_NAMED: usize = 20;
 
-/// Reads what is not carried exactly: numbers that no value holds, halves of characters (as JavaScript writes them where a text was cut), names
+/// Reads what is not carried exactly: numbers that no value holds or that are none, halves of characters (as JavaScript writes them where a text was cut), names
 /// that are given twice in what a tool says, values that lie too deep. It is no reason to lose an answer, and it is said in the answer. In the frame, by which it is told
 /// whose answer it is and whether it is one, a name that is given twice says two things, of which neither is believed.
 fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let shallow = shallow(bytes);
     let bytes = shallow.as_deref().unwrap_or(bytes);
+    let with_null = without_odd_numbers(bytes);
+    let bytes = with_null.as_deref().unwrap_or(bytes);
     let read: Result<Value, _> = serde_json::from_slice(bytes);
     let (mut message, twice) = match read {
         Ok(message) => (message, said_twice(bytes)?),
@@ -52,13 +54,21 @@ fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let inexact = str::from_utf8(bytes).map_or_else(|_| Vec::new(), |text| ua_core::inexact(text, MOST_NAMED));
     let changed = twice.iter().cloned().chain(inexact.iter().map(ToString::to_string));
     let too_deep = shallow.is_some().then(|| format!("what is nested more than {MAX_DEPTH} deep is left out"));
+    let no_number =
+        with_null.is_some().then(|| "`NaN` and `Infinity`, which are not JSON, are carried as null".to_owned());
     // What is asked for is done as it was asked for, or not at all.
-    if shallow.is_some() && message.get("method").is_some() && message.get("id").is_some() {
-        return Err(serde_json::Error::custom(format!("it is nested more than {MAX_DEPTH} deep")));
+    if message.get("method").is_some() && message.get("id").is_some() {
+        if too_deep.is_some() {
+            return Err(serde_json::Error::custom(format!("it is nested more than {MAX_DEPTH} deep")));
+        }
+        if no_number.is_some() {
+            return Err(serde_json::Error::custom("it holds `NaN` or `Infinity`, which are not JSON"));
+        }
     }
-    let changed: Vec<String> = changed.chain(too_deep).collect();
+    let says_less = !twice.is_empty() || too_deep.is_some() || no_number.is_some();
+    let changed: Vec<String> = changed.chain(too_deep).chain(no_number).collect();
     if !changed.is_empty() {
-        mark(&mut message, &changed, !twice.is_empty() || shallow.is_some());
+        mark(&mut message, &changed, says_less);
     }
     Ok(message)
 }
@@ -215,6 +225,31 @@ pub(crate) fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
         at = end;
     }
     is_changed.then_some(whole)
+}
+
+/// The line with null for each `NaN`, `Infinity` and `-Infinity` that stands where a value may; `None` when none does.
+pub(crate) fn without_odd_numbers(line: &[u8]) -> Option<Vec<u8>> {
+    const ODD: [&[u8]; 3] = [b"NaN", b"-Infinity", b"Infinity"];
+    let (mut read, mut at, mut is_changed) = (Vec::new(), 0, false);
+    let (mut is_text, mut is_escaped) = (false, false);
+    while let Some(byte) = line.get(at) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'N' | b'I' | b'-' if !is_text => {
+                if let Some(odd) = ODD.into_iter().find(|odd| line[at..].starts_with(odd)) {
+                    read.extend_from_slice(b"null");
+                    (at, is_changed) = (at + odd.len(), true);
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        read.push(*byte);
+        at += 1;
+    }
+    is_changed.then_some(read)
 }
 
 /// Reads a message. One that holds what is not carried exactly is read all the same, and says so. One with more than `MAX_VALUES` values is an answer that says so in the place of its result, a success or a failure as

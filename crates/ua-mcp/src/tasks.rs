@@ -44,14 +44,18 @@ pub enum TaskStands {
     Works(Value),
 }
 
-/// A task in the place of a result, as what its call continues with; `None` for every other result.
+/// A task in the place of a result, as what its call continues with; `None` for every other result. One whose name cannot be read is no result
+/// either: nobody can ask it what it came to.
 pub fn task_begun(result: &Value) -> Option<Outcome> {
-    let (task, wish) = match result.get("resultType").and_then(Value::as_str) {
-        Some("task") => (result, "pollIntervalMs"),
-        Some(_) | None => match result.get("task").filter(|task| result.get("content").is_none() || is_open(task)) {
-            Some(task) if name_of(task).is_some() => (task, "pollInterval"),
-            Some(_) | None => return None,
-        },
+    let (task, wish) = match (result.get("resultType").and_then(Value::as_str), result.get("task")) {
+        (Some("task"), _) => (result, "pollIntervalMs"),
+        // Beside a result, what has ended or has no name is a field of the tool's own.
+        (_, Some(task)) if !has_result(result) && !task.is_null() => (task, "pollInterval"),
+        (_, Some(task)) if is_open(task) && task.get("taskId").is_some() => (task, "pollInterval"),
+        (None, None) if !has_result(result) && is_open(result) && result.get("taskId").is_some() => {
+            (result, "pollInterval")
+        }
+        (_, _) => return None,
     };
     Some(match name_of(task) {
         Some(name) => {
@@ -63,6 +67,18 @@ pub fn task_begun(result: &Value) -> Option<Outcome> {
         }
         None => Outcome::Lost { why: "the tool continued in a task without a name".to_owned() },
     })
+}
+
+/// Whether something has what only the result of a tool has.
+fn has_result(result: &Value) -> bool {
+    ["content", "structuredContent"].iter().any(|field| result.get(field).is_some())
+}
+
+/// Why a result of a revision that has kinds of results is none: it is of one that is not known, and who knows what that leaves open.
+pub(crate) fn unknown_kind(result: &Value) -> Option<String> {
+    let kind = result.get("resultType")?;
+    let is_known = matches!(kind.as_str(), Some("complete" | "task" | "input_required"));
+    (!is_known).then(|| format!("its result is of a kind that is not known, {}", shortened(&kind.to_string())))
 }
 
 /// Why what stands in the place of a tool's result is none, whatever else it says; `None` where it is one.
@@ -90,7 +106,13 @@ pub fn task_stands(task: &str, state: &Value, place: &Value, is_new: bool) -> Ta
         });
     }
     match status {
-        "completed" if is_new => TaskStands::Ended(task_result(state.get("result").cloned().unwrap_or_default())),
+        "completed" if is_new => {
+            let result = state.get("result").cloned().unwrap_or_default();
+            TaskStands::Ended(match unknown_kind(&result) {
+                Some(why) => Outcome::Lost { why: format!("the task ended with an answer that cannot be read: {why}") },
+                None => task_result(result),
+            })
+        }
         "failed" if is_new => TaskStands::Ended(failed(state)),
         "cancelled" => TaskStands::Ended(Outcome::Lost {
             why: "the other side cancelled the task; how far it came is not known".to_owned(),
@@ -276,7 +298,13 @@ mod tests {
         let handle = json!({"resultType": "task", "taskId": "u", "status": "working"});
         let old_handle = json!({"task": {"taskId": "u", "status": "working"}});
         let asks = json!({"resultType": "input_required", "inputRequests": {}});
-        let odd = [json!("sent"), json!(7), json!([]), json!({"content": "sent"})];
+        let odd = [
+            json!("sent"),
+            json!(7),
+            json!([]),
+            json!({"content": "sent"}),
+            json!({"resultType": "partial", "content": []}),
+        ];
         for status in ["working", "completed", "failed", "cancelled", "input_required", "submitted", ""] {
             let told = [Value::Null, result.clone(), handle.clone(), old_handle.clone(), asks.clone()];
             for within in told.into_iter().chain(odd.clone()) {
@@ -326,6 +354,44 @@ mod tests {
         let place = json!({"unclear_ms": 599_000, "next_ms": 30_000});
         let TaskStands::Works(place) = task_stands("t", &json!({"status": "working"}), &place, true) else { panic!() };
         assert_eq!(place.get("unclear_ms"), None);
+    }
+
+    /// Whatever the type of its name: a task that nobody can ask is never a result, and what a tool says beside its result is none.
+    #[test]
+    fn a_task_whose_name_cannot_be_read_is_no_result() {
+        for name in [json!(7), json!(u64::MAX), json!(null), json!({}), json!(["t"]), json!(true)] {
+            for task in [json!({"taskId": name, "status": "working"}), json!({"taskId": name}), json!({}), json!("t")] {
+                let begun = task_begun(&json!({ "task": task }));
+                assert!(matches!(begun, Some(Outcome::Lost { .. })), "{task}: {begun:?}");
+                assert_eq!(task_begun(&json!({"structuredContent": {}, "task": {"status": "working"}})), None);
+            }
+            for open in [
+                json!({"content": [], "task": {"taskId": name, "status": "working"}}),
+                json!({"taskId": name, "status": "working"}),
+                json!({"resultType": "task", "taskId": name}),
+            ] {
+                assert!(matches!(task_begun(&open), Some(Outcome::Lost { .. })), "{open}");
+            }
+            assert_eq!(task_begun(&json!({"content": [], "task": {"taskId": name, "status": "completed"}})), None);
+        }
+        for result in [json!({"content": [], "taskId": "t", "status": "working"}), json!({"task": null}), json!({})] {
+            assert_eq!(task_begun(&result), None, "{result}");
+        }
+        let flat = task_begun(&json!({"taskId": "t", "status": "working"}));
+        assert!(matches!(flat, Some(Outcome::Continues(handle)) if handle.task.as_deref() == Some("t")));
+    }
+
+    #[test]
+    fn a_result_of_a_kind_that_is_not_known_is_said_to_be_one() {
+        for known in
+            [json!({}), json!({"content": []}), json!({"resultType": "complete"}), json!({"resultType": "task"})]
+        {
+            assert_eq!(unknown_kind(&known), None, "{known}");
+        }
+        for kind in [json!("partial"), json!(null), json!(7), json!(""), json!("Complete"), json!({})] {
+            let why = unknown_kind(&json!({"resultType": kind, "content": []})).unwrap();
+            assert!(why.contains("kind that is not known"), "{why}");
+        }
     }
 
     /// What a task says of itself beside an empty content is no result while it has no end.

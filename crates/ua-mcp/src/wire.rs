@@ -323,6 +323,8 @@ fn is_whole(line: &[u8]) -> bool {
     let reads = |line: &[u8]| serde_json::from_slice::<Map<String, Value>>(line).is_ok();
     let shallow = amount::shallow(line);
     let line = shallow.as_deref().unwrap_or(line);
+    let with_null = amount::without_odd_numbers(line);
+    let line = with_null.as_deref().unwrap_or(line);
     reads(line) || amount::whole_characters(line).is_some_and(|line| reads(&line))
 }
 
@@ -331,7 +333,7 @@ fn read_request(mut message: Map<String, Value>) -> Read {
     let id = match message.get("id") {
         None => None,
         Some(Value::String(id)) => Some(RequestId::String(id.as_str().into())),
-        Some(id) => match id.as_i64() {
+        Some(id) => match whole_number(id) {
             Some(id) => Some(RequestId::Number(id)),
             None => return broken("a request's id is neither a number nor text"),
         },
@@ -395,7 +397,7 @@ pub(crate) fn answer(message: &mut Map<String, Value>) -> Result<Answer, &'stati
     match (message.remove("result"), message.remove("error").filter(|error| !error.is_null())) {
         (Some(result), None) => Ok(Answer::Result(result)),
         (None | Some(Value::Null), Some(error)) => {
-            let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+            let code = error.get("code").and_then(whole_number).and_then(|code| i32::try_from(code).ok());
             let code = code.ok_or("an error has no code")?;
             let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
             let data = error.get("data").filter(|_| i64::from(code) == BY_ADDRESS).cloned();
@@ -405,12 +407,24 @@ pub(crate) fn answer(message: &mut Map<String, Value>) -> Result<Answer, &'stati
     }
 }
 
-/// The number that a response gives as its id, which some servers send as text.
+/// The number that a response gives as its id.
 pub(crate) fn answered_id(message: &Map<String, Value>) -> Option<i64> {
-    match message.get("id") {
-        Some(Value::Number(id)) => id.as_i64(),
-        Some(Value::String(id)) => id.parse().ok(),
-        Some(_) | None => None,
+    message.get("id").and_then(whole_number)
+}
+
+/// A whole number, which some servers send as text, and some with a point and nothing behind it.
+fn whole_number(value: &Value) -> Option<i64> {
+    let exact = |number: f64| {
+        /// Up to here each whole number is one of its own.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        let is_whole = number.fract() == 0.0 && (-EXACT..EXACT).contains(&number);
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and exact")]
+        is_whole.then_some(number as i64)
+    };
+    match value {
+        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().and_then(exact)),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -469,6 +483,44 @@ mod tests {
     #[test]
     fn an_answer_may_give_the_id_back_as_text() {
         assert_eq!(raw(read_message(br#"{"jsonrpc":"2.0","id":"3","result":{}}"#, &mut waiting_for(&[3]))), json!({}));
+    }
+
+    #[test]
+    fn a_number_that_is_a_text_or_has_a_point_is_that_number() {
+        let read = |line: &str| read_message(line.as_bytes(), &mut waiting_for(&[3]));
+        for id in ["3", "3.0", "\"3\"", "3e0"] {
+            for code in ["-32601", "-32601.0", "\"-32601\""] {
+                let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#);
+                assert_eq!(raw(read(&line)), json!({"code": -32601, "message": "no"}), "{line}");
+            }
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#);
+            assert_eq!(raw(read(&line)), json!({"content": []}), "{line}");
+        }
+        for id in ["3.5", "1e300", "true", "\"three\"", "{}"] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            assert!(matches!(read(&line), Read::Broken(_)), "{line}");
+        }
+        for code in ["0.5", "1e300", "\"ENOENT\"", "null"] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":{code},"message":"no"}}}}"#);
+            assert!(matches!(read(&line), Read::Broken(_)), "{line}");
+        }
+    }
+
+    /// Python's `json.dumps` writes what is no JSON for what is no number.
+    #[test]
+    fn what_is_no_number_costs_no_answer_and_is_said() {
+        let line = br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"NaN -Infinity"}],"structuredContent":{"a":NaN,"b":[-Infinity, Infinity,1]}}}"#;
+        let result = raw(read_message(line, &mut waiting_for(&[3])));
+        assert_eq!(result["structuredContent"], json!({"a": null, "b": [null, null, 1]}));
+        assert_eq!(result["content"][0]["text"], json!("NaN -Infinity"), "a text is a text");
+        assert!(result["content"].to_string().contains("as null"), "{result}");
+        let asked = br#"{"jsonrpc":"2.0","id":9,"method":"roots/list","params":{"a":NaN}}"#;
+        assert!(
+            matches!(read_message(asked, &mut waiting_for(&[3])), Read::Broken(_)),
+            "what is asked for is done as it was"
+        );
+        let half = br#"{"jsonrpc":"2.0","id":3,"result":{"a":Na"#;
+        assert!(matches!(read_message(half, &mut waiting_for(&[3])), Read::Broken(_)));
     }
 
     #[test]
