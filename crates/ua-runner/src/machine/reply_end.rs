@@ -89,6 +89,11 @@ impl ReplyEnd {
         };
         match self {
             Self::Whole => String::new(),
+            // Only the last one's reason is known here, and between replies that were cut there may be some that were paused.
+            Self::Cut if ended.contains(StopReason::PauseTurn.as_str()) => format!(
+                "{in_a_row} replies of the model in a row had no end, the last of them paused by its provider, without asking for a tool{ended}. \
+                 {said}"
+            ),
             Self::Cut => format!(
                 "{in_a_row} replies of the model in a row were cut at their length limit without asking for a tool{ended}. {said}"
             ),
@@ -124,13 +129,81 @@ fn says_nothing(text: &str) -> bool {
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
         return false;
     }
-    let mut said = without_between(text, "<think>", "</think>");
-    said = without_between(&said, "<thinking>", "</thinking>");
+    let mut said = without_thoughts(text);
     said = without_between(&said, "<|", "|>");
     for mark in MARKS {
         said = said.replace(mark, "");
     }
     said.chars().all(|c| c.is_whitespace() || is_unseen(c) || ".…!-_*#`".contains(c))
+}
+
+/// How models and their templates mark thoughts, beside tags; a server that has no parser for them passes them on.
+const MARKED: [(&str, &str); 8] = [
+    ("◁", "<"),
+    ("▷", ">"),
+    ("[think]", "<think>"),
+    ("[/think]", "</think>"),
+    ("<|start_thinking|>", "<think>"),
+    ("<|end_thinking|>", "</think>"),
+    ("<|inner_prefix|>", "<think>"),
+    ("<|inner_suffix|>", "</think>"),
+];
+/// The same of the Harmony format: what is not said in its last channel is no answer.
+const CHANNELS: [(&str, &str); 4] = [
+    ("<|channel|>analysis", "<think>"),
+    ("<|channel|>commentary", "<think>"),
+    ("<|channel|>final", "</think>"),
+    ("<|end|>", "</think>"),
+];
+
+/// What a text says, in small letters, without what its model only thought. Thoughts that nothing ends reach to the text's end, and those that nothing
+/// begins start where the text does: templates begin the reply with the mark themselves.
+fn without_thoughts(text: &str) -> String {
+    let mut text = text.to_ascii_lowercase();
+    for (mark, tag) in MARKED {
+        text = text.replace(mark, tag);
+    }
+    text = text.replace("<|start|>assistant", "");
+    if text.contains(CHANNELS[0].0) || text.contains(CHANNELS[1].0) {
+        for (mark, tag) in CHANNELS {
+            text = text.replace(mark, tag);
+        }
+    } else {
+        text = text.replace(CHANNELS[2].0, "");
+    }
+    let (mut said, mut is_thought, mut is_first) = (String::new(), false, true);
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('<') {
+        let (before, behind) = rest.split_at(at);
+        let tag = tag_of_thoughts(behind);
+        if !is_thought {
+            said.push_str(before);
+            if tag.is_none() {
+                said.push('<');
+            }
+        }
+        rest = &behind[tag.map_or(1, |(_, length)| length)..];
+        if let Some((is_end, _)) = tag {
+            if is_end && is_first {
+                said.clear();
+            }
+            (is_thought, is_first) = (!is_end, false);
+        }
+    }
+    if !is_thought {
+        said.push_str(rest);
+    }
+    said
+}
+
+/// Whether a text begins with a tag of thoughts, with or without the name of its model (`<seed:think>`): whether it is their end, and its length.
+fn tag_of_thoughts(text: &str) -> Option<(bool, usize)> {
+    const NAMES: [&str; 5] = ["think", "thinking", "thought", "thoughts", "reasoning"];
+    let (tag, _) = text.strip_prefix('<')?.split_once('>')?;
+    let (is_end, name) = tag.strip_prefix('/').map_or((false, tag), |name| (true, name));
+    let (model, name) = name.split_once(':').unwrap_or(("", name));
+    let is_one = NAMES.contains(&name) && model.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_one.then_some((is_end, tag.len() + 2))
 }
 
 /// A text without what stands between these two marks, or behind the first one where the second is missing.
@@ -194,6 +267,60 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// In whatever marks: thoughts alone are no answer, and an answer beside them is one.
+    #[test]
+    fn thoughts_in_the_marks_of_every_model_are_no_answer() {
+        for (begin, end) in [
+            ("<think>", "</think>"),
+            ("<thinking>", "</thinking>"),
+            ("<THINK>", "</THINK>"),
+            ("<thought>", "</thought>"),
+            ("<reasoning>", "</reasoning>"),
+            ("<seed:think>", "</seed:think>"),
+            ("◁think▷", "◁/think▷"),
+            ("[THINK]", "[/THINK]"),
+            ("<|START_THINKING|>", "<|END_THINKING|>"),
+            ("<|inner_prefix|>", "<|inner_suffix|>"),
+            ("<|channel|>analysis<|message|>", "<|end|>"),
+            ("<|channel|>commentary<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+            ("<|start|>assistant<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+        ] {
+            for thoughts in ["I should mail it.", "Is 3 < 5, or <b>more</b>?", "", "I think:\n1. \u{597d}"] {
+                for nothing in [
+                    format!("{begin}{thoughts}{end}"),
+                    format!("{begin}{thoughts}"),
+                    format!("{begin}{thoughts}{end}\n{begin}{thoughts}{end}\n"),
+                    format!("{begin}{thoughts}{end}<|return|>"),
+                ] {
+                    assert_eq!(ReplyEnd::of(StopReason::EndTurn, &nothing), ReplyEnd::Empty, "{nothing:?}");
+                }
+                for said in [format!("{begin}{thoughts}{end}\n\nSent."), format!("Sent.\n{begin}{thoughts}{end}")] {
+                    assert_eq!(ReplyEnd::of(StopReason::EndTurn, &said), ReplyEnd::Whole, "{said:?}");
+                }
+            }
+        }
+        // The template has written the mark that begins them.
+        assert_eq!(ReplyEnd::of(StopReason::EndTurn, "I should mail it.\n</think>\n"), ReplyEnd::Empty);
+        for said in [
+            "I should mail it.\n</think>\n\nSent.",
+            "Sent.<|end|>",
+            "<|channel|>final<|message|>Sent.<|return|>",
+            "<analysis>Sales grew.</analysis>",
+            "<thinker>Rodin</thinker>",
+            "1 < 2",
+            "<",
+        ] {
+            assert_eq!(ReplyEnd::of(StopReason::EndTurn, said), ReplyEnd::Whole, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_not_called_a_limit() {
+        let paused = ReplyEnd::Cut.question(9, "So far", "pause_turn");
+        assert!(paused.contains("paused by its provider") && !paused.contains("limit"), "{paused}");
+        assert!(ReplyEnd::Cut.question(9, "So far", "max_tokens").contains("cut at their length limit"));
     }
 
     #[test]
