@@ -104,6 +104,8 @@ pub fn not_one_of(word: &str, words: &[&str]) -> String {
 /// use std::time::Duration;
 /// let said = [1, 119, 120, 3_600, 7_200, 200_000].map(|seconds| ua_core::span_in_words(Duration::from_secs(seconds)));
 /// assert_eq!(said, ["1 s", "119 s", "2 min", "60 min", "2 h", "2 d"]);
+/// // The longest wait that is kept of what somebody asks for stands for every longer one.
+/// assert_eq!(ua_core::span_in_words(Duration::from_hours(10 * 365 * 24)), "ten years or longer");
 /// ```
 pub fn span_in_words(span: std::time::Duration) -> String {
     let seconds = u64::try_from(span.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
@@ -111,7 +113,8 @@ pub fn span_in_words(span: std::time::Duration) -> String {
         seconds @ 0..120 => format!("{} s", seconds.max(1)),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
         seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} d", seconds / 86_400),
+        seconds @ 172_800..315_360_000 => format!("{} d", seconds / 86_400),
+        _ => "ten years or longer".to_owned(),
     }
 }
 
