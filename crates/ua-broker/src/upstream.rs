@@ -16,6 +16,7 @@ use tokio::process::Command;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use ua_core::{CallId, Env, RawReply, RunId};
+use ua_files::Folder;
 use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
 
 mod greeting;
@@ -342,7 +343,9 @@ impl Upstream {
             command: program.into(),
             args: args.iter().map(Into::into).collect(),
         };
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(stderr_log);
+        let place = stderr_log.parent().zip(stderr_log.file_name());
+        let log = place.ok_or_else(|| io::ErrorKind::InvalidInput.into());
+        let log = log.and_then(|(folder, name)| Folder::open_itself(folder)?.append(name));
         let log = log.map_err(|error| format!("its log {} cannot be opened: {error}", stderr_log.display()))?;
         // It is this program, whose file an upgrade may have removed since; the kernel has it as long as it runs.
         let is_there = shim.program.exists();

@@ -9,8 +9,12 @@ mod install;
 mod lately;
 mod look;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -20,7 +24,8 @@ use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
 use ua_classify::Classifier;
-use ua_core::Timestamp;
+use ua_core::{Env, Timestamp};
+use ua_files::Folder;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
 use ua_store::{QuestionRecord, RunRecord};
@@ -64,6 +69,10 @@ const HORIZON: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_mins(1);
 /// With what a broker ends that cannot use its database.
 const STORAGE: i32 = 74;
+/// The longest that log gets, in bytes; then it begins anew. A tool server has the broker say something as often as it likes.
+const MOST_OF_LOG: u64 = 4 * 1024 * 1024;
+/// How often it is looked at.
+const LOOK_AT_LOG: Duration = Duration::from_millis(500);
 /// As much of what a broker says before it ends is told to whoever started it.
 const MOST_SAID: u64 = 4_000;
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
@@ -263,7 +272,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
-    std::fs::create_dir_all(&root).map_err(|error| cannot_use(&root, named, &error))?;
+    Folder::make(&root).map_err(|error| cannot_use(&root, named, &error))?;
     let mut broker = None;
     let begun = host.env().now();
     let mut ends = begun.plus(START);
@@ -320,7 +329,7 @@ async fn ended_at_once(host: &Host, root: &Path, since: Timestamp, from: u64, st
 
 /// What stands in a log from a place on; `None` when that is nothing.
 fn last_words(log: &Path, from: u64) -> Option<String> {
-    let mut file = std::fs::File::open(log).ok()?;
+    let mut file = Folder::open(log.parent()?).ok()?.open_file(log.file_name()?).ok()?;
     file.seek(SeekFrom::Start(from)).ok()?;
     let mut said = Vec::new();
     file.take(MOST_SAID).read_to_end(&mut said).ok()?;
@@ -331,7 +340,7 @@ fn last_words(log: &Path, from: u64) -> Option<String> {
 
 /// Starts a broker as a process of its own. With it, where in the log it begins to speak.
 fn spawn(host: &Host, root: &Path) -> Result<(Child, u64), HostError> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LOG));
+    let log = Folder::open(root).and_then(|root| root.append(LOG));
     let log = log.map_err(|error| cannot_use(root, Some(root), &error))?;
     let from = log.metadata().map_or(0, |log| log.len());
     let mut serve = Command::new(host.settings().program()?);
@@ -413,7 +422,32 @@ async fn serve_alone(
     };
     let broker =
         Broker::new(config, Arc::new(store), Arc::new(classifier), host.redactor().clone(), host.env().clone());
-    ua_broker::serve(broker, lock).await.map_err(|error| HostError::failed(error.to_string()))
+    tokio::select! {
+        served = ua_broker::serve(broker, lock) => served.map_err(|error| HostError::failed(error.to_string())),
+        never = keep_log_short(root, host.env()) => match never {},
+    }
+}
+
+/// Keeps the log of this broker within its bound for as long as it is waited for. What a person has it written to otherwise is theirs.
+async fn keep_log_short(root: &Path, env: &Env) -> Infallible {
+    let log = Folder::open(root).and_then(|root| root.open_to_change(LOG));
+    let log = log.ok().filter(|log| std::io::stderr().as_fd().try_clone_to_owned().is_ok_and(|own| is_same(log, own)));
+    loop {
+        env.clock.sleep(LOOK_AT_LOG).await;
+        if let Some(Err(error)) = log.as_ref().map(shorten) {
+            tracing::debug!(%error, "the log cannot be begun anew");
+        }
+    }
+}
+
+fn is_same(log: &File, other: OwnedFd) -> bool {
+    let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+    place(log).is_some_and(|log| place(&File::from(other)) == Some(log))
+}
+
+/// Begins a log anew that is too long. Whoever writes it appends.
+fn shorten(log: &File) -> std::io::Result<()> {
+    if log.metadata()?.len() > MOST_OF_LOG { log.set_len(0) } else { Ok(()) }
 }
 
 /// How things stand at the broker, or, with `stop`, its word that it ends; `None` when there is none.
@@ -603,5 +637,22 @@ mod tests {
         let made = entry(&settings, ["--", "x"].map(OsString::from)).unwrap();
         assert_eq!(made.args[1], "/home/ada/.local/state/ua/gateway/gateway.sock");
         assert!(made.program.is_some());
+    }
+
+    #[test]
+    fn a_log_that_is_too_long_begins_anew_and_only_the_brokers_own() {
+        use std::io::Write as _;
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::open(folder.path()).unwrap();
+        let (mut writer, log) = (folder.append(LOG).unwrap(), folder.open_to_change(LOG).unwrap());
+        writer.write_all(&vec![b'x'; usize::try_from(MOST_OF_LOG).unwrap()]).unwrap();
+        shorten(&log).unwrap();
+        assert_eq!(log.metadata().unwrap().len(), MOST_OF_LOG);
+        writer.write_all(b"x").unwrap();
+        shorten(&log).unwrap();
+        writer.write_all(b"anew").unwrap();
+        assert_eq!(folder.read(LOG, 9).unwrap(), b"anew");
+        let other = folder.append("other").unwrap();
+        assert!(is_same(&log, writer.into()) && !is_same(&log, other.into()));
     }
 }

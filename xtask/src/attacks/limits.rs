@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::json;
 
-use super::python::{call, job, server, starts, world};
+use super::python::{PYTHON, call, job, server, starts, world};
 use crate::scenario::world::{Outside, Stage};
 use crate::scenario::{Mark, Scenario, Verdict};
 
@@ -20,6 +20,22 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "no more than 8 MiB are kept",
         mark: Mark::Mended,
         play: loud_server,
+    },
+    Scenario {
+        number: "12x",
+        waits: true,
+        name: "a tool server behind the gateway sends a line of 320 MiB",
+        must: "the broker keeps no more than 256 MiB of it, and says what is wrong",
+        mark: Mark::Mended,
+        play: endless_line_at_the_gateway,
+    },
+    Scenario {
+        number: "12y",
+        waits: true,
+        name: "a tool server behind the gateway has the broker note 400,000 messages that cannot be read",
+        must: "no more than 16 MiB are kept",
+        mark: Mark::Mended,
+        play: flooded_log_of_the_gateway,
     },
     Scenario {
         number: "19",
@@ -74,6 +90,107 @@ fn loud_server(stage: &Stage) -> anyhow::Result<Verdict> {
     let size = fs::metadata(world.path("root/w/logs/shop.stderr.log"))?.len() >> 20;
     let held = if size <= 8 { "held" } else { "FELL" };
     Ok(Verdict::of(size <= 8, format!("standard error: {held}, {size} MiB kept, {}", end.told())))
+}
+
+/// A tool server: one tool answers with a line that has no end for long, one with many lines that cannot be read in front of its answer.
+const ENDLESS: &str = r#"
+import json, sys
+
+for line in sys.stdin:
+    request = json.loads(line)
+    method, id = request.get("method"), request.get("id")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_page", "get_list")]}
+    elif method == "tools/call" and request["params"]["name"] == "get_list":
+        for _ in range(400000):
+            sys.stdout.write('{"method": 1e999999}\n')
+        result = {"content": [{"type": "text", "text": "a list"}]}
+    elif method == "tools/call":
+        sys.stdout.write('{"jsonrpc": "2.0", "id": %s, "result": "' % json.dumps(id))
+        for _ in range(320):
+            sys.stdout.write("x" * (1 << 20))
+            sys.stdout.flush()
+        sys.exit(0)
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"#;
+
+/// A client of the gateway: calls a tool, and prints how much memory the broker had at most, how long its log is and what it was answered.
+const CLIENT: &str = r#"
+import json, os, subprocess, sys, threading, time
+
+tool, ua, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
+bridge = subprocess.Popen([ua] + rest, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+answers = {}
+
+def hear():
+    for line in bridge.stdout:
+        message = json.loads(line)
+        answers[message.get("id")] = message
+
+threading.Thread(target=hear, daemon=True).start()
+
+def say(message):
+    bridge.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    bridge.stdin.flush()
+
+def wait(id, seconds=30):
+    until = time.monotonic() + seconds
+    while id not in answers and time.monotonic() < until:
+        time.sleep(0.05)
+    return answers.get(id)
+
+say({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}})
+wait(1)
+say({"method": "notifications/initialized"})
+say({"id": 2, "method": "tools/list"})
+wait(2)
+status = json.loads(subprocess.run([ua, "gateway", "status", "--json"], capture_output=True, text=True).stdout)
+say({"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+answer = wait(3, 60)
+time.sleep(2)
+peak = 0
+for line in open(f"/proc/{status['broker']['pid']}/status"):
+    if line.startswith("VmHWM:"):
+        peak = int(line.split()[1]) >> 10
+log = os.stat(os.path.join(status["root"], "gateway.log")).st_size >> 20
+print(json.dumps({"peak": peak, "log": log, "answer": json.dumps(answer)}), flush=True)
+bridge.kill()
+subprocess.run([ua, "gateway", "stop"], capture_output=True)
+"#;
+
+/// What the client saw of a call of a tool of that server.
+fn at_the_gateway(stage: &Stage, tool: &str) -> anyhow::Result<serde_json::Value> {
+    let mut world = world(stage)?;
+    world.name_no_root();
+    world.write("endless.py", ENDLESS)?;
+    world.write("client.py", CLIENT)?;
+    let gateway = ["gateway", "--name", "s", "--", PYTHON, "endless.py"];
+    let live = world.start_below(Some(&[PYTHON, "client.py", tool]), &gateway)?;
+    let end = live.ends_within(Duration::from_secs(150))?;
+    let end = end.ok_or_else(|| anyhow::anyhow!("the client did not end"))?.must(0)?;
+    Ok(serde_json::from_str(&end.out)?)
+}
+
+fn endless_line_at_the_gateway(stage: &Stage) -> anyhow::Result<Verdict> {
+    let said = at_the_gateway(stage, "get_page")?;
+    let (peak, answer) = (said["peak"].as_u64().unwrap_or(0), said["answer"].as_str().unwrap_or_default());
+    ensure!(peak > 0, "the broker was not looked at: {said}");
+    let holds = peak <= 256 && answer.contains("more than");
+    let held = if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(holds, format!("the broker's memory: {held}, {peak} MiB at most, answered {answer:.200}")))
+}
+
+fn flooded_log_of_the_gateway(stage: &Stage) -> anyhow::Result<Verdict> {
+    let said = at_the_gateway(stage, "get_list")?;
+    let (log, answer) = (said["log"].as_u64(), said["answer"].as_str().unwrap_or_default());
+    ensure!(answer.contains("a list"), "the tool was not called: {said}");
+    let holds = log.is_some_and(|log| log <= 16);
+    let held = if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(holds, format!("the broker's log: {held}, {} MiB", log.unwrap_or(0))))
 }
 
 /// A run that ended.

@@ -53,6 +53,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: policy_where_the_user_has_none,
     },
     Scenario {
+        number: "4y",
+        waits: false,
+        name: "a trusted policy file of a job does not ask any more by the time of a fork",
+        must: "the fork does not begin, and nothing is sent unasked",
+        mark: Mark::Mended,
+        play: policy_changed_before_a_fork,
+    },
+    Scenario {
         number: "13",
         waits: false,
         name: "a trusted script without an ending is changed",
@@ -190,6 +198,24 @@ fn policy_where_the_user_has_none(stage: &Stage) -> anyhow::Result<Verdict> {
     let sent = world.effects("post");
     let held = if sent == 0 { "held" } else { "FELL" };
     Ok(Verdict::of(sent == 0, format!("the built-in caution: {held}, {sent} message(s), {}", end.told())))
+}
+
+fn policy_changed_before_a_fork(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let rule = |approval: &str| format!("[[rule]]\nid = \"jobs\"\nname = \"post\"\napproval = \"{approval}\"\n");
+    world.write("jobs.toml", &rule("ask"))?;
+    world.run(&["trust", "jobs.toml", "--yes"])?.must(0)?;
+    world.tools(&["post"], &[])?;
+    let post = call("mcp__shop__post", &json!({"text": "hello"}));
+    job(&world, &json!({"policies": ["jobs.toml"]}), &[post])?;
+    world.run_job(&[])?.must(75)?;
+    ensure!(world.effects("post") == 0, "the trusted policy asks");
+    world.write("jobs.toml", &rule("none"))?;
+    let end = world.run(&["fork", "r", "--run-id", "f"])?;
+    let sent = world.effects("post");
+    let holds = sent == 0 && end.code == Some(75) && end.err.contains("jobs.toml");
+    let held = if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(holds, format!("the trusted policy: {held}, {sent} message(s), {}", end.told())))
 }
 
 /// A `.mcp.json` is let in; then `file` says something else.

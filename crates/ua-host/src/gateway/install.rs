@@ -246,8 +246,7 @@ pub fn install(
     let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(edited) };
     let place = kept_at(root, path);
     let folder = place.parent().unwrap_or(root);
-    fs::create_dir_all(folder)
-        .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
+    Folder::make(folder).map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
     let text = serde_json::to_string(&kept).map_err(|error| HostError::failed(error.to_string()))?;
     // What the file was is kept before it is another one.
     replace(&place, text.as_bytes())?;
