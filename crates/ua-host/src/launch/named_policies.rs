@@ -179,7 +179,7 @@ mod tests {
         for _ in 0..2 {
             let refused = stored.check_policies(&settings, Begun::Fork).unwrap_err();
             let hint = refused.hint_text().unwrap_or_default();
-            assert!(refused.to_string().contains("trusted.toml") && hint.contains("`ua trust "), "{refused} {hint}");
+            assert!(refused.to_string().contains("trusted.toml") && hint.contains("ua trust "), "{refused} {hint}");
             assert!(!refused.to_string().contains("other.toml") && !hint.contains("--policy"), "{refused} {hint}");
             // Naming another file says nothing about this one.
             stored.policies = vec![other.clone()];

@@ -2,6 +2,7 @@
 
 #[path = "../../../../fuzz/bodies/mcp_config.rs"]
 mod mcp_config;
+#[expect(clippy::disallowed_methods, reason = "it reads the corpora of this checkout")]
 #[path = "../../../../fuzz/bodies/replay.rs"]
 mod replay;
 
