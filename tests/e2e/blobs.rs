@@ -298,3 +298,104 @@ fn a_prune_frees_what_only_finished_runs_refer_to() {
     assert_eq!(times_in(&waiting.last_request(), &third.repeat(2_000)), 1);
     env.run(&["db", "prune", "--older-than", "soon"]).code(2).says(&["30d"]);
 }
+
+/// A run `r` that posted `LINE` as a declared effect, whose large answer was pruned after it, and the model of its forks, which asks for the same
+/// once more, beside another comment.
+fn answered_by_what_was_pruned(order: [&str; 2]) -> (TestEnv, Model, String) {
+    let rule = "[[rule]]\nid = \"comment\"\nname = \"post_comment\"\nserver = \"forum\"\nside_effect_class = \"external\"\n\
+                effect_kind = \"thread.comment\"\nscope = [{ value = \"text\" }]\n";
+    let input = |text: &str| json!({"name": "mcp__forum__post_comment", "input": {"text": text, "repeat": TIMES}});
+    let first = Model::start(&json!([{"tools": [input(LINE)]}, {"text": "Done."}]), Vec::new());
+    let env = env().with_forum().with_model(&first);
+    let policy = env.write("work/comment.toml", rule);
+    let env = env.with_env("UA_POLICY", &policy);
+    env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(0);
+    let whole = env.value("SELECT hex(content) FROM blobs");
+    env.run(&["db", "prune", "--older-than", "0s"]).code(0).shows(&["freed 1"]);
+    let again = Model::start(&json!([{"tools": order.map(input)}, {"text": "Done."}]), Vec::new());
+    let env = env.with_env("ANTHROPIC_BASE_URL", again.base_url());
+    (env, again, whole)
+}
+
+/// Puts the text of the only large result back, as a copy of the database has it.
+fn put_back(env: &TestEnv, whole: &str) {
+    tamper(env, &format!("UPDATE blobs SET content = x'{whole}', pruned_at = NULL"));
+}
+
+/// Whichever of the two comes first: what the turn cannot end with is seen before its other call is sent.
+#[test]
+fn a_fork_that_is_answered_with_a_pruned_result_stops_before_anything_is_sent() {
+    for order in [[LINE, "Another one."], ["Another one.", LINE]] {
+        let (env, model, whole) = answered_by_what_was_pruned(order);
+        let call = env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'r'");
+        let words = ["not stored any more; it was pruned at", &call, "degraded_replay"];
+        env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).refused(74, &words);
+        for _ in 0..2 {
+            env.run(&["resume", "f"]).refused(74, &words);
+        }
+        assert_eq!((model.requests(), env.comments().len()), (1, 1), "{order:?}");
+        env.run(&["db", "check", "--invariants"]).code(0);
+        // Whatever has the text again finishes the run.
+        put_back(&env, &whole);
+        env.run(&["resume", "f"]).code(0);
+        assert_eq!((times_in(&model.last_request(), &LINE.repeat(TIMES)), env.comments().len()), (1, 2), "{order:?}");
+    }
+}
+
+/// Killed wherever, the fork ends as it does without a kill.
+#[test]
+fn a_fork_may_go_on_without_the_result_of_what_was_done_before() {
+    let points = [
+        "before:store.record_turn",
+        "after:store.deduplicate_call",
+        "before:store.commit_turn",
+        "after:store.commit_turn",
+    ];
+    for order in [[LINE, "Another one."], ["Another one.", LINE]] {
+        for killed_at in [None].into_iter().chain(points.map(Some)) {
+            let at = format!("{order:?} {killed_at:?}");
+            let (env, model, _) = answered_by_what_was_pruned(order);
+            let changes = env.write("work/changes.json", r#"{"settings": {"degraded_replay": true}}"#);
+            let fork = ["fork", "r", "--at-turn", "0", "--run-id", "f", "--job-overrides", &changes];
+            match killed_at {
+                Some(point) => {
+                    env.run_killed_at(point, &fork);
+                    env.run(&["resume", "f"]).code(0);
+                }
+                None => drop(env.run(&fork).code(0)),
+            }
+            let told = "is not stored any more. What it did stands";
+            assert_eq!((times_in(&model.last_request(), told), env.comments().len()), (1, 2), "{at}");
+            let answers = "SELECT count(*) FROM tool_calls WHERE run_id = 'f' AND deduplicated_from IS NOT NULL";
+            let status = env.value("SELECT status FROM runs WHERE run_id = 'f'");
+            assert_eq!((env.value(answers).as_str(), status.as_str()), ("1", "succeeded"), "{at}");
+        }
+    }
+}
+
+/// A turn that was open when its process died is not carried out before it is known that the model can be asked again behind it.
+#[test]
+fn what_an_open_turn_would_send_waits_for_a_result_that_is_gone() {
+    for degraded in [false, true] {
+        let model = model();
+        let env = env().with_forum().with_model(&model);
+        let job = job(&env, &json!({"degraded_replay": degraded}));
+        env.run_killed_at("before:tool.invoke:get_page#2", &["job", &job, "--run-id", "r"]);
+        assert_eq!(env.value("SELECT count(*) FROM turns WHERE committed_at IS NULL"), "1");
+        let whole = env.value("SELECT hex(content) FROM blobs");
+        tamper(&env, "UPDATE blobs SET content = NULL, pruned_at = created_at");
+        if degraded {
+            env.run(&["resume", "r"]).code(0).says(&["a large result is gone"]);
+            assert_eq!(env.comments().len(), 1);
+            continue;
+        }
+        let asked = model.requests();
+        env.run(&["resume", "r"]).refused(74, &["not stored any more", &large_call(&env)]);
+        assert_eq!((model.requests(), env.comments().len()), (asked, 0));
+        let attempts = "SELECT count(*) FROM tool_attempts a JOIN tool_calls c USING (tool_call_id) WHERE c.turn = 2";
+        assert_eq!(env.value(attempts), "1", "what the killed process sent, and nothing more");
+        put_back(&env, &whole);
+        env.run(&["resume", "r"]).code(0);
+        assert_eq!(env.comments().len(), 1);
+    }
+}

@@ -162,8 +162,9 @@ impl HostError {
             String::new()
         };
         failure.hint(format!(
-            "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job again with `--new` (with \
-             `settings.degraded_replay` a run continues without the results of reads)"
+            "{call}nothing more was sent; put back a copy of the database that has it and resume, or start the job again with `--new` \
+             (with `settings.degraded_replay`, which a fork can be given, a run continues without the results of reads, of calls that may \
+             be repeated, and of calls that were done before)"
         ))
     }
 

@@ -168,6 +168,20 @@ impl Ledger {
         if is_about_itself { self.ask(call, &why).await.map(Some) } else { Ok(None) }
     }
 
+    /// The earlier call whose answer a `prepared` call of the open turn would be given, as things stand. Nothing is sent or asked for it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn answered_by(&self, id: &CallId, facts: &Facts) -> Result<Option<CallRecord>, LedgerError> {
+        let view = self.view(id, facts).await?;
+        if view.call.status != CallStatus::Prepared || view.call.name.is_ask_user() {
+            return Ok(None);
+        }
+        let rules = self.rules();
+        let decided = verdict(&view, facts, Known::Nothing, &rules).verdict;
+        Ok(if let Verdict::DeduplicateFrom { twin, .. } = decided { Some(twin.clone()) } else { None })
+    }
+
     /// Addresses that a person wrote or approved in this run. What a tool returned does not count: it may be anybody's words.
     pub(crate) async fn addresses_of_people(&self, call: &CallRecord) -> Result<Named, LedgerError> {
         let failed = || LedgerError::at("look who is known to", &call.call_id);

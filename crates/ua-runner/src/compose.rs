@@ -18,6 +18,9 @@ use crate::images::{NEWEST, add_images, places_of_images};
 use crate::input_files::{IMAGE_TOKENS, add_input_files, input_tokens};
 use crate::ports::RunSettings;
 
+/// What is advised about a call with an effect that is done.
+const STANDS: &str = "What it did stands; do not repeat it only to see the result.";
+
 /// Messages of the last request that had large results in them, as they are stored and as they were sent: what a blob holds never changes, so
 /// that it is read and compared with its name once.
 #[derive(Debug, Default)]
@@ -50,6 +53,43 @@ pub(crate) async fn compose(
     let fits = view.fits;
     let mut messages: Vec<Message> = view.messages().cloned().collect();
     check_history(&messages).map_err(|why| RunError::History { why })?;
+    put_in_place(&mut messages, run, filled, store).await?;
+    let taken = limits.taken.filter(|_| !fits).map(|max_tokens| Window { max_tokens, system_tokens });
+    let (shortened, most_images) =
+        taken.map_or((false, NEWEST), |taken| shorten(&mut messages, taken, settings.images));
+    let shown = add_input_files(&mut messages, run, settings.images, store).await?;
+    if settings.images {
+        add_images(&mut messages, (most_images, shown), refused, run, store).await?;
+    }
+    let over = (!fits && !shortened).then_some(max_tokens);
+    Ok(Composed { messages, over, shortened })
+}
+
+/// Looks whether every large result is there that the next request of `run` needs of `history`.
+///
+/// # Errors
+/// Those of [`compose`] about large results.
+pub(crate) async fn look_for_results(
+    history: &MeasuredHistory,
+    run: &RunRecord,
+    settings: &RunSettings,
+    limits: Limits,
+    filled: &mut Filled,
+    store: &dyn Store,
+) -> Result<(), RunError> {
+    let system_tokens = (settings.system.len() as u64).div_ceil(4) + input_tokens(&run.spec, settings.images);
+    let view = history.view(Window { max_tokens: limits.wanted, system_tokens });
+    let mut messages: Vec<Message> = view.messages().cloned().collect();
+    put_in_place(&mut messages, run, filled, store).await
+}
+
+/// Puts the large results of messages in their places, and keeps what was read.
+async fn put_in_place(
+    messages: &mut [Message],
+    run: &RunRecord,
+    filled: &mut Filled,
+    store: &dyn Store,
+) -> Result<(), RunError> {
     let before = std::mem::take(filled);
     // The others stay as they are, one with those of the history.
     for message in messages.iter_mut().filter(|message| message.blobs().next().is_some()) {
@@ -65,15 +105,7 @@ pub(crate) async fn compose(
             filled.0.push((stored, message.blocks.clone()));
         }
     }
-    let taken = limits.taken.filter(|_| !fits).map(|max_tokens| Window { max_tokens, system_tokens });
-    let (shortened, most_images) =
-        taken.map_or((false, NEWEST), |taken| shorten(&mut messages, taken, settings.images));
-    let shown = add_input_files(&mut messages, run, settings.images, store).await?;
-    if settings.images {
-        add_images(&mut messages, (most_images, shown), refused, run, store).await?;
-    }
-    let over = (!fits && !shortened).then_some(max_tokens);
-    Ok(Composed { messages, over, shortened })
+    Ok(())
 }
 
 /// Shortens the newest turn, which alone is over what the model takes. Says whether that was needed, and how many images there is room for: half
@@ -138,24 +170,41 @@ async fn stand_in(
     let calls = calls_of(store, run).await?;
     // Of a composite tool use, what holds for its most delicate action.
     let calls: Vec<CallRecord> = calls.into_iter().filter(|call| call.tool_use_id == tool_use_id).collect();
-    let call = calls.iter().find(|call| advice(call).is_none()).or(calls.first()).cloned();
-    let advice = call.as_ref().filter(|_| run.spec.settings.degraded_replay).and_then(advice);
-    if let Some(advice) = advice {
+    let call = calls.iter().find(|call| advice(call).is_none()).or(calls.first());
+    note_of(run, call, content, blob, pruned_at)
+}
+
+/// What the model reads in the place of a result of `call` that is gone.
+///
+/// # Errors
+/// `BlobMissing`, unless the run allows degraded replay and it may go on without this one.
+pub(crate) fn note_of(
+    run: &RunRecord,
+    call: Option<&CallRecord>,
+    content: &ToolText,
+    blob: &BlobRef,
+    pruned_at: Option<Timestamp>,
+) -> Result<ToolText, RunError> {
+    if let Some(advice) = call.filter(|_| run.spec.settings.degraded_replay).and_then(advice) {
+        let tool_use_id = call.map(|call| call.tool_use_id.as_str());
         tracing::warn!(blob = %blob.blob_id, tool_use_id, "a large result is gone; the model is told so (degraded replay)");
         let note = format!("[The result of this call, {} bytes, is not stored any more. {advice}]", blob.size);
         return Ok(content.filled(&note).into());
     }
-    Err(RunError::BlobMissing { blob: blob.blob_id.clone(), call: call.map(|call| call.call_id), pruned_at })
+    // Where it was one call's answer and is another's, the first is the one whose result it is.
+    let call = call.map(|call| call.deduplicated_from.as_ref().unwrap_or(&call.call_id).clone());
+    Err(RunError::BlobMissing { blob: blob.blob_id.clone(), call, pruned_at })
 }
 
 /// What the model is advised about a call whose result is gone; `None` for a call that must not be repeated, of which the model
-/// should not have to guess what it did.
+/// should not have to guess what it did. One that was done before and not repeated is told of as just that, whatever its class.
 fn advice(call: &CallRecord) -> Option<&'static str> {
+    if call.deduplicated_from.is_some() {
+        return Some(STANDS);
+    }
     match (call.policy.class, call.policy.on_unknown) {
         (SideEffectClass::ReadOnly, _) => Some("It only reads: call it again if you need the result."),
-        (_, OnUnknown::Redo | OnUnknown::RedoKeyed) => {
-            Some("What it did stands; do not repeat it only to see the result.")
-        }
+        (_, OnUnknown::Redo | OnUnknown::RedoKeyed) => Some(STANDS),
         (_, OnUnknown::Probe | OnUnknown::Hold | OnUnknown::Continue) => None,
     }
 }

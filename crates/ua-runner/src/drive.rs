@@ -168,6 +168,10 @@ struct Driver<'a> {
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
+    /// The turn that was open when the state was taken over.
+    found_open: Option<u32>,
+    /// The turn whose large results were looked for.
+    looked_for_results_of: u32,
     /// The calls of the open turn, as long as this process knows them without reading: it recorded the turn, and nothing came of them but
     /// what it saw.
     open_calls: Option<Vec<CallRecord>>,
@@ -199,12 +203,12 @@ struct Driver<'a> {
     told_shortened: Option<u32>,
     /// Calls that may have been what the evidence lacked when it was looked at last.
     undeclared: Vec<Undeclared>,
+    /// Calls that may have been what is missing, and of which nobody knows whether they happened.
+    in_doubt: Vec<CallId>,
     /// How the reply ended that is to be recorded.
     ending: Ending,
     corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
-    /// Calls that may have been what is missing, and of which nobody knows whether they happened.
-    in_doubt: Vec<CallId>,
     replay: ForcedReplay,
     spans: Spans,
 }
@@ -234,6 +238,8 @@ impl<'a> Driver<'a> {
             without_form: false,
             last_seq: 0,
             open_reply: None,
+            found_open: None,
+            looked_for_results_of: 0,
             open_calls: None,
             in_flight,
             request: None,
@@ -252,13 +258,13 @@ impl<'a> Driver<'a> {
             is_shortened: false,
             told_shortened: None,
             undeclared: Vec::new(),
+            in_doubt: Vec::new(),
             ending: Ending::default(),
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),
             run: records.run.clone(),
             machine,
-            in_doubt: Vec::new(),
         };
         driver.take_over(records);
         driver
@@ -287,6 +293,8 @@ impl<'a> Driver<'a> {
         let (history, open) = history_of(records.messages, records.left_out, committed, most);
         self.history = history;
         self.open_reply = open.into_iter().find(|message| message.role == Role::Assistant);
+        self.found_open = self.open_reply.is_some().then_some(committed + 1);
+        self.looked_for_results_of = 0;
         self.request = None;
         self.open_calls = None;
         self.last_call = records.calls.last().map(|call| call.call_id.clone());

@@ -160,6 +160,7 @@ impl Driver<'_> {
 
     pub(super) async fn dispatch(&mut self, calls: &[CallId], has_effect: bool) -> Result<Event, RunError> {
         let turn = self.machine.committed() + 1;
+        self.look_for_results(turn).await?;
         if has_effect && self.marked_effects_of != turn {
             self.marked_effects_of = turn;
             let marker = self.marker(CheckpointKind::PreSideEffect, turn - 1, Some(turn), Vec::new());
@@ -201,6 +202,11 @@ impl Driver<'_> {
                 }
             }
         };
+        for dispatched in &ended {
+            if let Dispatched::Settled(call) = dispatched {
+                self.look_for_answer(call).await?;
+            }
+        }
         if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
             let calls = self.turn_calls(turn).await?;
             let asked = Box::pin(self.ports.dispatcher.ask_ahead(&calls)).await;
@@ -399,7 +405,7 @@ impl Driver<'_> {
         let ledger = self.ports.dispatcher.ledger();
         let words =
             ledger.words_about(&calls).await.map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
-        let blocks = results_of(ledger, calls).await?;
+        let blocks = results_of(ledger, &self.run, calls, self.found_open == Some(turn)).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() };
         let mut messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         if !words.is_empty() {
