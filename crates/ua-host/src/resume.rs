@@ -86,7 +86,7 @@ pub async fn resume(
             "the workspace of run {} is missing: {}",
             run.run_id, run.workspace_dir
         ))
-        .hint(host.home().find_workspace_again(Path::new(&run.workspace_dir))));
+        .hint(host.home().find_workspace_again(&run.run_id, Path::new(&run.workspace_dir))));
     }
     tree::refuse_task(&store, &run, "resumed", "ua resume").await?;
     if Audience::of(&run.entrypoint) == Audience::Program {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, named_params, params};
 use ua_core::{RunId, RunStatus, Timestamp};
-use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, RunRecords};
+use ua_store::{CallQuery, CallRecord, DELETED, RunHead, RunQuery, RunRecords};
 
 use crate::column::{Columns, text};
 use crate::db::Db;
@@ -95,7 +95,8 @@ impl Db<'_> {
     pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES (?1, ?2, ?3)";
         self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(&at)])?;
-        Ok(())
+        // A copy that is put back has the run, and not its folder.
+        self.note_word(run, None, DELETED, at)
     }
 
     fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> DbResult<Vec<RunId>> {

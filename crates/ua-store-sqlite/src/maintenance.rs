@@ -1,7 +1,6 @@
 //! Looking after the file: examine it, copy it while it is in use, put a copy back.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,6 +12,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, RunId, Timestamp};
 use ua_store::{Forgotten, Lost, StoreError, rules};
 
 use crate::beside::{foreign_beside, mark_database};
+use crate::cut_off::{CutOff, FILES, beside, cut_off_restore, fresh};
 use crate::db::Db;
 use crate::departure::Standing;
 use crate::error::{DbError, refused, refused_because, sql_error};
@@ -244,6 +244,8 @@ pub fn restore(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf
 pub struct Restore {
     from: PathBuf,
     path: PathBuf,
+    /// What an earlier one left that was killed between its renames.
+    cut_off: Option<CutOff>,
     _migrations: File,
     /// `None` when there is no database, or none that can be read: nobody can use it then.
     writing: Option<Connection>,
@@ -256,9 +258,28 @@ impl Restore {
     ///
     /// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing.
     pub fn begin(from: &Path, path: &Path) -> Result<Self, StoreError> {
+        if is_same_file(from, &fresh(path)) {
+            return Err(refused(format!(
+                "{} is what a restore that was killed left, and the next one writes there; name the copy that it was made of",
+                from.display()
+            )));
+        }
+        // What is left at its place first goes to the database it belongs to, which may be the very copy that is named.
+        let mut locked = None;
+        let mut cut_off = None;
+        if cut_off_restore(path).is_some() {
+            locked = Some(open::migrate_lock(path)?);
+            cut_off = cut_off_restore(path);
+            if let Some(left) = &cut_off {
+                let failed = |error| {
+                    refused_because(format!("what belongs to {} cannot be put beside it", left.kept.display()), error)
+                };
+                left.tidy(path).map_err(failed)?;
+            }
+        }
         refuse_foreign_log(from)?;
         whole(from)?;
-        let migrations = open::migrate_lock(path)?;
+        let migrations = locked.map_or_else(|| open::migrate_lock(path), Ok)?;
         if let (Some(theirs), Some(ours)) = (uuid_of(from), uuid_of(path))
             && theirs != ours
         {
@@ -285,7 +306,7 @@ impl Restore {
         }
         fold_in_log(path);
         let writing = if path.exists() { keep_from_writing(path)? } else { None };
-        Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), _migrations: migrations, writing })
+        Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), cut_off, _migrations: migrations, writing })
     }
 
     /// Puts the copy in place. What was there is kept beside it, and its new name is returned; `None` when nothing was there.
@@ -304,7 +325,7 @@ impl Restore {
             // SQLite leaves alone what stands under the old name by now.
             connection.execute_batch("ROLLBACK").ok();
         }
-        kept
+        Ok(kept?.or(self.cut_off.map(|left| left.kept)))
     }
 }
 
@@ -363,13 +384,9 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
         let why = format!("{} cannot be put in place", what.display());
         move |error: io::Error| refused_because(why, error)
     };
-    let beside = |suffix: &str| {
-        let mut name = OsString::from(path);
-        name.push(suffix);
-        PathBuf::from(name)
-    };
+    let beside = |suffix: &str| beside(path, suffix);
     // The copy is complete beside the old file before anything old is touched.
-    let fresh = beside(".restoring");
+    let fresh = fresh(path);
     // What an earlier one left that was killed is no part of this copy.
     for left in [".restoring-wal", ".restoring-shm", ".restoring-journal", ".restoring"].map(beside) {
         fs::remove_file(&left).or_else(missing_is_fine).map_err(failed(&left))?;
@@ -396,16 +413,20 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     let names = std::iter::once(stamp.clone()).chain((2..).map(|number| format!("{stamp}-{number}")));
     let aside = names.map(|name| beside(&name)).find(|name| !name.exists()).unwrap_or_else(|| beside(&stamp));
     let mut kept = None;
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = aside.clone().into_os_string();
-        name.push(suffix);
+    for suffix in FILES {
+        let name = crate::cut_off::beside(&aside, suffix);
         match fs::rename(beside(suffix), &name) {
-            Ok(()) => kept = kept.or(Some(PathBuf::from(name))),
+            Ok(()) => kept = kept.or(Some(name)),
             Err(error) => missing_is_fine(error).map_err(failed(path))?,
         }
     }
     fs::rename(&fresh, path).and_then(|()| sync_folder(path)).map_err(failed(path))?;
     Ok(kept)
+}
+
+/// Whether two names are those of one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// What is left of databases that were moved to a server from `path`, and whose each was.

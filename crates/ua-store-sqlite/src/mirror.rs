@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, CallStatus, RunId, Timestamp, size_in_words};
-use ua_store::{AttemptRecord, Correction, Forgotten, KnownBy, Lost, StoreError, rules};
+use ua_store::{AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, rules};
 
 use crate::column::Columns;
 use crate::db::Db;
@@ -67,6 +67,12 @@ fn started(db: &Db<'_>, call: &CallId) -> Result<Vec<AttemptRecord>, DbError> {
 }
 
 fn word_is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
+    if known.word.as_deref() == Some(DELETED) {
+        // A run that is not there is as good as deleted, and one that began behind it has its name alone.
+        let sql = "SELECT 1 FROM runs WHERE run_id = ?1 AND created_at <= ?2 \
+                   AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id)";
+        return Ok(db.connection.prepare_cached(sql)?.exists([&known.run_id, &known.at])?);
+    }
     let sql = match known.question_id {
         Some(_) => "SELECT 1 FROM answers WHERE question_id = ?1",
         None => {
@@ -401,9 +407,9 @@ fn words(db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
                FROM answers a JOIN questions q ON q.question_id = a.question_id JOIN runs r ON r.run_id = q.run_id \
                UNION ALL \
                SELECT cancel_requested_at, root_run_id, run_id, NULL, 'cancel', NULL FROM runs WHERE cancel_requested_at IS NOT NULL \
-               ORDER BY 1";
+               UNION ALL SELECT deleted_at, root_run_id, run_id, NULL, ?1, NULL FROM deleted_runs ORDER BY 1";
     let mut statement = db.connection.prepare(sql)?;
-    let said = statement.query_map([], |row| {
+    let said = statement.query_map([DELETED], |row| {
         Ok(Forgotten {
             at: row.get(0)?,
             root: row.get(1)?,

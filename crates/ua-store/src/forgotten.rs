@@ -10,6 +10,9 @@ use crate::commit::{MadeBy, RecallCall, RecalledAttempt};
 use crate::record::{AttemptRecord, CallRecord, Correction};
 use crate::rules::{is_recalled, made_by};
 
+/// What a person said of a run that they deleted.
+pub const DELETED: &str = "delete";
+
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
@@ -56,7 +59,7 @@ pub struct Forgotten {
     /// What a person said about the attempt with `ua calls resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<Correction>,
-    /// What a person said: an answer, or `cancel`.
+    /// What a person said: an answer, `cancel`, or [`DELETED`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// The question that was answered.
@@ -328,6 +331,7 @@ impl fmt::Display for Forgotten {
             (Some(word), Some(question), _) => {
                 write!(f, "{at}  run {run_id}: question {question} was answered `{word}`")
             }
+            (Some(word), None, _) if word == DELETED => write!(f, "{at}  run {run_id}: a person deleted it"),
             (Some(_), None, _) => write!(f, "{at}  run {run_id}: a person cancelled it"),
             (None, _, Some(word)) => write!(f, "{at}  run {run_id}: `{tool}` (call {call}): {}", word.sentence()),
             (None, _, None) => {

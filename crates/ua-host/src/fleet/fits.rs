@@ -38,7 +38,7 @@ pub(super) async fn fits(
     }
     if run.lease_epoch > 0 && !workspace.is_dir() && is_here(store, run).await? {
         return Err(HostError::storage(format!("its workspace is missing: {}", workspace.display()))
-            .hint(host.home().find_workspace_again(workspace)));
+            .hint(host.home().find_workspace_again(&run.run_id, workspace)));
     }
     let launch = Launch::of_run(store, run).await?;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ua_core::RunId;
 use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
@@ -306,7 +307,7 @@ impl Home {
     }
 
     /// What to do about a run's workspace that is not where it was.
-    pub fn find_workspace_again(&self, workspace: &Path) -> String {
+    pub fn find_workspace_again(&self, run: &RunId, workspace: &Path) -> String {
         let moved = workspace.file_name().map(|name| self.root.join(name)).filter(|moved| moved.is_dir());
         match (moved, workspace.parent()) {
             (Some(moved), Some(parent)) => format!(
@@ -314,7 +315,10 @@ impl Home {
                 moved.display(),
                 way_back(&self.root, parent)
             ),
-            (None, _) | (_, None) => "put it back where it was; its files are part of the run".to_owned(),
+            (None, _) | (_, None) => format!(
+                "put it back where it was; its files are part of the run. Where they are gone, as those of a run that was deleted before a \
+                 copy of the database was put back, `ua runs cancel {run}` ends it and `ua runs delete {run} --force` deletes it"
+            ),
         }
     }
 
@@ -348,7 +352,7 @@ impl Home {
             Ok(_) | Err(_) => {
                 return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
                     .hint(format!(
-                        "no job was run here yet; start one with `ua job FILE`, or {}",
+                        "no job was run here yet; {}, or start one with `ua job FILE`",
                         self.another_database()
                     )));
             }
@@ -383,13 +387,15 @@ impl Home {
         used.into_iter().rev().map(|(_, folder)| folder).collect()
     }
 
-    /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, or that a server has them.
+    /// Whether runs left something here, whatever became of the database: a workspace, a line about an effect, that a server has them, or a restore
+    /// that was cut off.
     fn was_used(&self) -> bool {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let has_workspaces = entries
             .into_iter()
             .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir());
-        has_workspaces || self.has_effects() || self.was_moved() || self.was_served()
+        let was_cut_off = || ua_store_sqlite::cut_off_restore(&self.database).is_some();
+        has_workspaces || self.has_effects() || self.was_moved() || self.was_served() || was_cut_off()
     }
 
     /// The refusal of a database that is gone.
@@ -402,6 +408,13 @@ impl Home {
     fn put_it_back(&self) -> String {
         if self.was_moved() {
             return format!("it was moved to a server (`ua db copy`): {NAME_IT}; nothing was changed");
+        }
+        if let Some(left) = ua_store_sqlite::cut_off_restore(&self.database) {
+            return format!(
+                "a `ua db restore` was cut off after it had taken the database out of its place: `ua db restore {}` puts that one back, which \
+                 is newer than any copy, and the same restore given again puts its copy there; nothing was changed",
+                left.kept.display()
+            );
         }
         let server = if self.was_served() { format!("; if a server has them, {NAME_IT}") } else { String::new() };
         format!(
@@ -556,6 +569,28 @@ mod tests {
     }
 
     #[test]
+    fn a_restore_that_was_cut_off_is_said_with_what_it_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(folder.path(), Some("runs"));
+        fs::create_dir_all(home.root()).unwrap();
+        let named = |suffix: &str| home.root().join(format!("runtime_state.db{suffix}"));
+        for kept in [".before-20261127_090000", ".restoring", ".before-20261128_082051", ".before-20261128_082051-wal"]
+        {
+            fs::write(named(kept), "").unwrap();
+            // The clock of a file system has steps.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        assert!(!home.is_unused());
+        let takes_back = format!("`ua db restore {}`", named(".before-20261128_082051").display());
+        for refused in [home.open_read_only().unwrap_err(), home.open().unwrap_err()] {
+            assert_eq!(refused.kind(), crate::error::Kind::Storage, "{refused}");
+            let hint = refused.hint_text().unwrap();
+            assert!(hint.contains("was cut off") && hint.contains(&takes_back), "{hint}");
+        }
+        assert!(!named("").exists(), "nothing is made in its place");
+    }
+
+    #[test]
     fn a_file_that_is_no_database_of_ours_is_refused_and_nothing_is_made() {
         for (name, text) in [("passwd", "root:x:0:0\n".to_owned()), ("long", "x".repeat(10_000))] {
             let folder = tempfile::tempdir().unwrap();
@@ -659,7 +694,7 @@ mod tests {
         assert_eq!(home().own_identity(), noted);
         fs::remove_file(&database).unwrap();
         close(home().open().unwrap());
-        assert!(home().own_identity().is_some_and(|now| Some(now) != noted), "one that is made anew is another one");
+        assert!(home().own_identity().is_some_and(|now| Some(now) != noted), "one that is made again is another one");
     }
 
     #[test]

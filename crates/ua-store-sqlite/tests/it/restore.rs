@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use ua_core::{CallStatus, CorrectedTo, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, Forgotten, LedgerStore as _, NewRun, PastStore as _, RunStore as _, Store, StoreError};
-use ua_store_sqlite::{Restore, SqliteConfig, SqliteStore, backup, restore};
+use ua_store::{
+    Choice, Forgotten, LedgerStore as _, NewRun, PastStore as _, RunDeletion, RunStore as _, Store, StoreError,
+};
+use ua_store_sqlite::{Restore, SqliteConfig, SqliteStore, backup, cut_off_restore, restore};
 
 struct Place {
     _folder: TempDir,
@@ -112,6 +114,38 @@ async fn a_line_of_which_nobody_knows_the_family_counts_for_every_run_until_it_i
 }
 
 #[tokio::test]
+async fn what_was_deleted_is_known_when_a_copy_that_has_it_is_put_back() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    store.submit_run(samples::new_run("run_c")).await.unwrap();
+    for run in ["run_a", "run_c"] {
+        let deletion = RunDeletion { run_id: samples::run_id(run), force: true, at: samples::at(50) };
+        let _gone = store.delete_run(&deletion).await.unwrap();
+    }
+    assert_eq!(store.examine().await.unwrap().forgotten, []);
+    // One whose line was lost is known all the same.
+    fs::remove_file(place.log()).unwrap();
+
+    let store = put_back(&place, store);
+    let known: Vec<String> = store.examine().await.unwrap().forgotten.iter().map(ToString::to_string).collect();
+    assert_eq!(known, [format!("{}  run run_a: a person deleted it", samples::at(50))], "the copy has no `run_c`");
+    assert_eq!(
+        (forgotten(&store, "run_a").await, forgotten(&store, "run_b").await),
+        (vec!["run_a".to_owned()], vec![])
+    );
+    // A run of its name that begins later is another one.
+    store.submit_run(NewRun { created_at: samples::at(60), ..samples::new_run("run_c") }).await.unwrap();
+    assert_eq!(forgotten(&store, "run_c").await, [""; 0]);
+
+    let of_family = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+    let deletion = RunDeletion { run_id: samples::run_id("run_a"), force: true, at: samples::at(101) };
+    let _gone = store.delete_run(&deletion).await.unwrap();
+    assert_eq!(store.examine().await.unwrap().forgotten, []);
+}
+
+#[tokio::test]
 async fn a_line_that_was_cut_takes_no_other_one_along() {
     let place = Place::new();
     let store = copied(&place).await;
@@ -192,6 +226,63 @@ fn a_copy_is_put_in_the_place_of_what_cannot_be_read() {
     fs::remove_file(&place.path).unwrap();
     assert_eq!(restore(&place.copy, &place.path, samples::at(99)).unwrap(), None);
     drop(place.open());
+}
+
+/// What a restore leaves that is killed after so many of its renames, beside what an earlier one kept: a database with a log that has `run_c`.
+async fn cut_off_after(renames: usize) -> (Place, PathBuf) {
+    let place = Place::new();
+    let store = copied(&place).await;
+    // As a killed process leaves them: the log is not folded into the file.
+    store.submit_run(samples::new_run("run_c")).await.unwrap();
+    let left = Place::new();
+    for suffix in ["", "-wal", "-shm"] {
+        let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+        fs::copy(beside(&place.path), beside(&left.path)).unwrap();
+    }
+    store.close().unwrap();
+    fs::copy(&place.copy, &left.copy).unwrap();
+    let named = |suffix: &str| PathBuf::from(format!("{}{suffix}", left.path.display()));
+    fs::copy(&place.copy, named(".before-20250101_000000-2")).unwrap();
+    fs::copy(&place.copy, named(".restoring")).unwrap();
+    let kept = named(".before-20260101_000000");
+    for suffix in ["", "-wal", "-shm"].iter().take(renames) {
+        fs::rename(named(suffix), named(&format!(".before-20260101_000000{suffix}"))).unwrap();
+    }
+    (left, kept)
+}
+
+async fn runs_of(store: &SqliteStore) -> Vec<String> {
+    let mut runs = Vec::new();
+    for id in ["run_a", "run_b", "run_c"] {
+        runs.extend(store.run(&samples::run_id(id)).await.ok().map(|run| run.run_id.to_string()));
+    }
+    runs
+}
+
+#[tokio::test]
+async fn a_restore_that_was_killed_between_its_renames_is_known_and_given_again_or_taken_back() {
+    let (untouched, _) = cut_off_after(0).await;
+    assert_eq!(cut_off_restore(&untouched.path), None, "the database is in its place");
+    for renames in 1..=3 {
+        let (place, kept) = cut_off_after(renames).await;
+        let left = cut_off_restore(&place.path).unwrap();
+        assert_eq!((&left.kept, left.copy.exists()), (&kept, true));
+        let refused = restore(&left.copy, &place.path, samples::at(99)).unwrap_err().to_string();
+        assert!(left.copy.exists(), "{refused}");
+        // Given again: what was there is kept as the first one kept it, with all of its log.
+        assert_eq!(restore(&place.copy, &place.path, samples::at(99)).unwrap(), Some(kept.clone()), "{renames}");
+        assert_eq!(cut_off_restore(&place.path), None);
+        let store = place.open();
+        assert_eq!(runs_of(&store).await, ["run_a", "run_b"]);
+        store.close().unwrap();
+        restore(&kept, &place.path, samples::at(100)).unwrap();
+        assert_eq!(runs_of(&place.open()).await, ["run_a", "run_b", "run_c"], "{renames}");
+
+        // Taken back at once.
+        let (place, kept) = cut_off_after(renames).await;
+        restore(&kept, &place.path, samples::at(99)).unwrap();
+        assert_eq!(runs_of(&place.open()).await, ["run_a", "run_b", "run_c"], "{renames}");
+    }
 }
 
 #[tokio::test]

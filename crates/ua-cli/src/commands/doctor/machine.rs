@@ -326,7 +326,7 @@ fn workspaces(home: &Home, runs: &[RunHead], findings: &mut Findings) {
         findings.warn(
             CHECK,
             format!("that of run {}, which is not finished, is not at {}", run.run_id, run.workspace_dir),
-            home.find_workspace_again(Path::new(&run.workspace_dir)),
+            home.find_workspace_again(&run.run_id, Path::new(&run.workspace_dir)),
         );
     }
     // By name: a folder of all runs that was moved has their workspaces under the names that they had.
