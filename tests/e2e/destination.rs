@@ -174,7 +174,7 @@ fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {
     // Where it went it is asked, and found.
     serve(&env, Provider::GitHub, "a.log", "1");
     env.run(&["calls", "probe", &call, "--apply"])
-        .refused(75, &["changed since the run was started", "--accept servers"]);
+        .refused(75, &["changed since the run was started", "(`ua resume r --accept servers"]);
     // A fork accepts nothing, and is told what it takes.
     let fork = env.run(&["fork", "r"]);
     assert!(!fork.stderr.contains("--accept"), "{}", fork.stderr);

@@ -130,6 +130,9 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     assert_eq!(env.comments().len(), 1, "{:?}", env.calls());
     let record = env.path("home/.local/state/ua/trust.json");
     assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
+    // The list names servers first, and trust is in files.
+    env.run_bare(&["trust", "--revoke", "forum"])
+        .refused(2, &["forum is a tool server", "`ua trust --revoke ", "/work/.mcp.json`"]);
     env.run_bare(&["trust", "--revoke"]).code(0).shows(&["1 server"]);
     env.run(&["job", &job]).refused(2, &["not trusted yet"]);
 }

@@ -53,7 +53,7 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
-    /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
+    /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES here, above, or beside the job file]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
     /// Trust that folder although your own ua did not create it: its runs start the tool servers that its creator named

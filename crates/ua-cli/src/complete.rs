@@ -79,7 +79,7 @@ pub(crate) fn unknown_calls(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn named_call(call: &CallRecord) -> (String, String) {
-    (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words()))
+    (call.call_id.to_string(), format!("{} {}", call.name.tool, ua_resume::call_standing(call)))
 }
 
 /// Questions that wait for an answer.

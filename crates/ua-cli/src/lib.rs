@@ -196,7 +196,7 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
             let (host, is_elsewhere) = host.beside(job);
             if is_elsewhere && !is_quiet {
                 output::tell(format!(
-                    "runs are kept in {}, where those of this job file are",
+                    "runs are kept in {}, where those of this job file are; `--root DIR` names another folder",
                     host.home().root().display()
                 ));
             }

@@ -56,12 +56,12 @@ listings! {
     /// `ua calls list`.
     CALLS = "ua calls list": [
         whole("CALL", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", "not repeated"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+        whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
     ];
     /// The same of all runs.
     CALLS_OF_ALL = "ua calls list, of all runs": [
         whole("CALL", ID), extra("RUN", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", "not repeated"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+        whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
     ];
     /// `ua queue depth`.
     QUEUE_DEPTH = "ua queue depth": [
@@ -81,7 +81,7 @@ listings! {
     /// `ua schedule list`.
     SCHEDULES = "ua schedule list": [
         whole("NAME", "nightly-report"), extra("CRON", "*/15 8-18 * * mon-fri"), extra("TIME ZONE", "Europe/Berlin"),
-        whole("NEXT", "Wed 08:00 (in 59 min)"), text("JOB", PLACE),
+        whole("NEXT", "Wed 08:00 CEST in 59 min"), text("JOB", PLACE),
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
@@ -119,7 +119,7 @@ listings! {
     /// What a session of the gateway was asked for.
     ASKED = "ua runs show SESSION": [
         whole("CALL", ID), extra("ASKED", "59 min ago"), text("TOOL", "get_core_memory_blocks"),
-        whole("STATUS", "failed_definite"), extra("ANSWER", "written to the client"), text("WHAT IT WAS", WORDS),
+        whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("ANSWER", "written to the client"), text("WHAT IT WAS", WORDS),
     ];
     /// Clients of the gateway.
     BRIDGES = "ua gateway status": [

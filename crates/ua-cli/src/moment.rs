@@ -16,6 +16,29 @@ pub(crate) fn due(at: Timestamp, now: Timestamp) -> String {
     if crate::terminal::is_read_by_person() { due_in_words(at, now, &TimeZone::system()) } else { at.to_string() }
 }
 
+/// The same beside the name of a zone: of a clock on another wall it is said which.
+pub(crate) fn due_beside(zone: &str, at: Timestamp, now: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() {
+        due_beside_in(zone, at, now, &TimeZone::system())
+    } else {
+        at.to_string()
+    }
+}
+
+fn due_beside_in(named: &str, at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let due = due_in_words(at, now, zone);
+    let clock = |zone: &TimeZone| written(at, "%Y-%m-%d %H:%M", zone);
+    let is_same = TimeZone::get(named).is_ok_and(|named| clock(&named) == clock(zone));
+    if at <= now || is_same {
+        return due;
+    }
+    let place = written(at, "%Z", zone);
+    match due.split_once(" (") {
+        Some((clock, rest)) => format!("{clock} {place} {}", rest.trim_end_matches(')')),
+        None => format!("{due} {place}"),
+    }
+}
+
 /// How long something has been waiting, in a list.
 pub(crate) fn since(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(at).as_secs();
@@ -163,6 +186,11 @@ mod tests {
         assert_eq!(due("2026-11-23T04:59:50.000Z"), "Sun 23:59 (in 2 h)");
         assert_eq!(due("2026-12-23T08:00:00.000Z"), "2026-12-23 03:00");
         assert_eq!(due("2026-11-23T02:59:00.000Z"), "now", "a worker takes it next");
+        let beside =
+            |named: &str, text: &str| due_beside_in(named, Timestamp::parse(text).unwrap(), now, &TimeZone::UTC);
+        assert_eq!(beside("UTC", "2026-11-23T08:00:00.000Z"), "Mon 08:00 (in 5 h)");
+        assert_eq!(beside("Asia/Tokyo", "2026-11-23T08:00:00.000Z"), "Mon 08:00 UTC in 5 h");
+        assert_eq!(beside("Asia/Tokyo", "2026-12-23T08:00:00.000Z"), "2026-12-23 08:00 UTC");
         assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");
     }
 }

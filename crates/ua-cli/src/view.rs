@@ -31,8 +31,8 @@ pub(crate) use fleet::{
     MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, WorkerDrained, WorkerRow,
 };
 pub(crate) use gateway::{
-    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted, GatewayStatus,
-    GatewayStopped, GatewayToken,
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,
+    GatewayStatus, GatewayStopped, GatewayToken,
 };
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DbTakenBack,

@@ -143,8 +143,8 @@ text_enum! {
 }
 
 impl CallStatus {
-    /// The word that a person reads, the same wherever one does; [`CallStatus::as_str`] is what is stored and what machines are told. Of the two
-    /// failures a person needs to know no more than that it failed.
+    /// The word that a person reads; [`CallStatus::as_str`] is what is stored and what machines are told. Which of the two failures it is does not
+    /// say yet whether the effect may be there: of a call at hand, `ua_evidence::call_in_words` says that.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Prepared => "not sent yet",

@@ -42,4 +42,4 @@ pub use evidence::{
 };
 pub use lineage::{IN_DOUBT, UNDECLARED, evaluate_run, said_to_have_happened};
 pub use unchecked::unchecked;
-pub use verdict::Verdict;
+pub use verdict::{FAILED_PERHAPS, Verdict, call_in_words, failed_perhaps};

@@ -7,6 +7,7 @@ use ua_core::{CallStatus, Resolution, RunStatus};
 use ua_store::{CallRecord, RunRecords};
 
 use crate::quote::line;
+use crate::verdict::failed_perhaps;
 
 /// Says that nothing was checked, and what a reader would want to know then: effects that did not succeed, or that nothing was done at all.
 /// `None` for a run that has not succeeded, or whose job says what it has to reach.
@@ -56,11 +57,12 @@ fn of_no_tool(calls: &[&CallRecord]) -> String {
 
 /// What became of calls that did not succeed, each kind with its number: what nobody knows is no failure.
 fn shortfalls(effects: &[&CallRecord]) -> Vec<String> {
-    let (mut unknown, mut failed, mut declined, mut unsent) = (0, 0, 0, 0);
+    let (mut unknown, mut perhaps, mut failed, mut declined, mut unsent) = (0, 0, 0, 0, 0);
     for call in effects {
         match call.status {
             CallStatus::Succeeded => {}
             CallStatus::Unknown | CallStatus::Running => unknown += 1,
+            CallStatus::FailedReported if failed_perhaps(call) => perhaps += 1,
             CallStatus::FailedDefinite | CallStatus::FailedReported => failed += 1,
             CallStatus::Cancelled if call.resolution == Some(Resolution::Skipped) => declined += 1,
             CallStatus::Cancelled | CallStatus::Prepared => unsent += 1,
@@ -68,6 +70,7 @@ fn shortfalls(effects: &[&CallRecord]) -> Vec<String> {
     }
     let kinds = [
         (unknown, " unknown (`ua calls list --unknown`)"),
+        (perhaps, " failed and may have happened"),
         (failed, " failed"),
         (declined, " declined by you"),
         (unsent, " never sent"),
@@ -89,6 +92,8 @@ mod tests {
         assert!(said(&story).unwrap().ends_with("The run called no tool."));
         let ids = story.asks("Mailing.", &[("mcp__ua__send_email", serde_json::json!({}), mail_policy())]);
         story.call(&ids[0]).status = CallStatus::FailedReported;
+        assert!(said(&story).unwrap().ends_with("Of 1 call with an effect: 1 failed and may have happened."));
+        story.call(&ids[0]).status = CallStatus::FailedDefinite;
         assert!(said(&story).unwrap().ends_with("Of 1 call with an effect: 1 failed."));
         story.call(&ids[0]).status = CallStatus::Unknown;
         story.call(&ids[0]).resolution = Some(Resolution::Skipped);

@@ -52,6 +52,21 @@ impl Verdict {
     }
 }
 
+/// What a person reads of a failure that only its tool reports: whoever reads that it failed does it again.
+pub const FAILED_PERHAPS: &str = "failed, may have happened";
+
+/// Where a call stands, as a person reads it, the same wherever one does.
+pub fn call_in_words(call: &CallRecord) -> &'static str {
+    if failed_perhaps(call) { FAILED_PERHAPS } else { call.status.in_words() }
+}
+
+/// Whether a tool says that a call with an effect failed, and nothing says that the effect is not there.
+pub fn failed_perhaps(call: &CallRecord) -> bool {
+    call.status == CallStatus::FailedReported
+        && call.policy.class.has_effect()
+        && Verdict::of(call) == Verdict::MayHaveHappened
+}
+
 /// Whether a call still waits for something: for its first send, for its answer, or for a person.
 pub fn is_in_flight(call: &CallRecord) -> bool {
     !call.status.is_settled() && call.resolution != Some(Resolution::Skipped)
@@ -63,6 +78,26 @@ mod tests {
 
     use super::*;
     use crate::testing::Story;
+
+    /// Over all classes, statuses and what a policy says of the tool's errors.
+    #[test]
+    fn a_failure_that_may_have_happened_never_reads_as_plain_failed() {
+        let mut story = Story::new("{\"objective\": \"x\"}");
+        let ids = story.asks("", &[("send_email", serde_json::json!({}), CallPolicy::unclassified())]);
+        let mut call = story.records.call(&ids[0]).unwrap().clone();
+        for class in ua_core::SideEffectClass::ALL.iter().copied() {
+            for status in CallStatus::ALL.iter().copied() {
+                for effect in [None, Some(PossibleEffect::Maybe), Some(PossibleEffect::None)] {
+                    (call.policy.class, call.status, call.possible_effect) = (class, status, effect);
+                    let may_be_there = status == CallStatus::FailedReported
+                        && class.has_effect()
+                        && effect != Some(PossibleEffect::None);
+                    let expected = if may_be_there { "failed, may have happened" } else { status.in_words() };
+                    assert_eq!(call_in_words(&call), expected, "{class} {status} {effect:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn only_success_reads_as_happened() {

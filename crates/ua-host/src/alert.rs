@@ -71,7 +71,7 @@ impl Alerts {
             }
         };
         let told = home.alerts();
-        Ok(Some(Self { command, webhook, at_the_end, told, environment, commands: home.commands() }))
+        Ok(Some(Self { command, webhook, at_the_end, told, environment, commands: home.commands_from_anywhere() }))
     }
 
     /// Tells what there is to tell about a run that this process leaves.

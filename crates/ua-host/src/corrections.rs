@@ -265,7 +265,7 @@ async fn holder(
             return Err(HostError::usage(format!(
                 "call {} is {} and {who} is working on its turn: its outcome is still being determined",
                 call.call_id,
-                call.status.in_words()
+                ua_resume::call_standing(call)
             ))
             .hint(format!(
                 "wait until the turn is over, answer what `ua questions` shows, or end the run with `ua runs cancel {top}`"

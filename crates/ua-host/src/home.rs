@@ -173,7 +173,8 @@ impl Home {
             self.root = resolved_parent(&root);
             self.database = self.root.join(DATABASE);
             self.is_default = false;
-            self.found_where = Some("which lies beside the job's file or above it");
+            // Whoever asked for it is told so, and says it.
+            self.found_where = None;
         }
         self
     }
@@ -228,6 +229,11 @@ impl Home {
         // One that the next command would not know by itself is named, too.
         let is_known = self.root_is_named || self.roots.cannot_note().is_none();
         if self.is_default && is_known { Commands::default() } else { Commands::naming(&self.root) }
+    }
+
+    /// The same for what is kept or sent away: whoever reads it may be in any folder, and on the phone.
+    pub fn commands_from_anywhere(&self) -> Commands {
+        Commands::naming(&self.root)
     }
 
     /// Whether a command that names no root, given in the same folder, has this one.

@@ -102,6 +102,9 @@ pub struct Launch {
     /// It is that of a fork, which takes a file that is named again and accepts nothing.
     #[serde(skip)]
     is_of_fork: bool,
+    /// The run that it was stored with, if it was.
+    #[serde(skip)]
+    run: Option<ua_core::RunId>,
     /// Servers that a person accepts with this very command, as that is stored.
     #[serde(skip)]
     pub(crate) accepted_servers: Option<Value>,
@@ -241,6 +244,7 @@ impl Launch {
             folder: Some(configured.folder),
             known_servers: None,
             is_of_fork: false,
+            run: None,
             accepted_servers: None,
             model_facts: models::facts(settings, &provider, &model)?,
             model,
@@ -681,6 +685,7 @@ impl Launch {
             folder: None,
             known_servers: None,
             is_of_fork: false,
+            run: None,
             accepted_servers: None,
             job_dir: folder,
             allow_private_addresses: false,

@@ -110,7 +110,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     let text = restart_page(
         &runs,
         &RestartPlace {
-            commands: &home.commands(),
+            commands: &home.commands_from_anywhere(),
             standing: &standing,
             files: &files,
             is_there: &|file| Path::new(file).exists(),

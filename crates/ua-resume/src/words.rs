@@ -19,9 +19,9 @@ pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
 /// What a call is that the receipt of another one answers.
 const NOT_REPEATED: &str = "not repeated";
 
-/// Where a tool call stands, as [`ua_core::CallStatus::in_words`] has it: one that the receipt of another answers was not sent itself.
+/// Where a tool call stands, as [`ua_evidence::call_in_words`] has it: one that the receipt of another answers was not sent itself.
 pub fn call_standing(call: &CallRecord) -> &'static str {
-    if call.is_answered_by_twin() { NOT_REPEATED } else { call.status.in_words() }
+    if call.is_answered_by_twin() { NOT_REPEATED } else { ua_evidence::call_in_words(call) }
 }
 
 /// What went wrong with a call, as a person reads it: in front of what an HTTP server said stands the number with which it said so, which is half of
@@ -38,10 +38,8 @@ pub fn error_in_words(call: &CallRecord) -> Option<String> {
 /// A failure as the end of a line, with why in at most so many characters as `cut` leaves. What only the tool says is no proof: an effect that may be
 /// there is said to be.
 pub fn failure_in_words(call: &CallRecord, cut: impl Fn(&str) -> String) -> String {
-    let may_be_there = call.status == CallStatus::FailedReported
-        && call.policy.class.has_effect()
-        && ua_evidence::Verdict::of(call).forbids_repeat();
-    let failed = if may_be_there { "failed, as the tool says, and may have happened" } else { "failed" };
+    let failed =
+        if ua_evidence::failed_perhaps(call) { "failed, as the tool says, and may have happened" } else { "failed" };
     let why = error_in_words(call).map_or_else(String::new, |why| format!(": {}", cut(&why)));
     format!("{failed}{why}")
 }
@@ -58,9 +56,10 @@ pub fn inherited_turns_in_words(records: &RunRecords) -> String {
 }
 
 /// The calls of a run by where they stand, and of a fork those that it has from the run it was forked from: `1 succeeded; inherited: 2
-/// succeeded`. What `word` says of a status counts as one; a call that the receipt of another answers did nothing itself, and is `not repeated`.
+/// succeeded`. What `word` says of a status counts as one; a call that the receipt of another answers did nothing itself, and is `not repeated`;
+/// one that only its tool says failed may have happened.
 pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'static str) -> String {
-    let told = |count: &dyn Fn(CallStatus) -> u32, not_repeated: u32| {
+    let told = |count: &dyn Fn(CallStatus) -> u32, perhaps: u32, not_repeated: u32| {
         let mut words: Vec<(&'static str, u32)> = Vec::new();
         for status in CallStatus::ALL.iter().copied() {
             match words.last_mut().filter(|(last, _)| *last == word(status)) {
@@ -68,6 +67,7 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
                 None => words.push((word(status), count(status))),
             }
         }
+        words.push(("failed and may have happened", perhaps));
         words.push((NOT_REPEATED, not_repeated));
         let some = words.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
@@ -75,13 +75,22 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
     let is_answered_by_another = |call: &&CallRecord| call.is_answered_by_twin();
     let answered_in =
         |status| number(records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
+    let is_perhaps = |call: &&CallRecord| !is_answered_by_another(call) && ua_evidence::failed_perhaps(call);
+    let perhaps = number(records.calls.iter().filter(is_perhaps));
+    let perhaps_in = |status| if status == CallStatus::FailedReported { perhaps } else { 0 };
     let own = told(
-        &|status| records.calls_in(status).saturating_sub(answered_in(status)),
+        &|status| records.calls_in(status).saturating_sub(answered_in(status) + perhaps_in(status)),
+        perhaps,
         number(records.calls.iter().filter(is_answered_by_another)),
     );
     let shared = &records.lineage.calls;
     let inherited = told(
-        &|status| number(shared.iter().filter(|call| !is_answered_by_another(call) && call.status == status)),
+        &|status| {
+            let is_of =
+                |call: &&CallRecord| !is_answered_by_another(call) && !is_perhaps(call) && call.status == status;
+            number(shared.iter().filter(is_of))
+        },
+        number(shared.iter().filter(is_perhaps)),
         number(shared.iter().filter(is_answered_by_another)),
     );
     match (own.as_str(), inherited.as_str()) {
@@ -168,9 +177,18 @@ mod tests {
             story.succeeds(&ids[0], "sent", None);
             story.deduplicates(&ids[1], &ids[0]);
             story.call(&ids[1]).status = status;
-            let expected = if status == CallStatus::Succeeded { NOT_REPEATED } else { status.in_words() };
+            let expected = match status {
+                CallStatus::Succeeded => NOT_REPEATED,
+                CallStatus::FailedReported => ua_evidence::FAILED_PERHAPS,
+                CallStatus::Prepared
+                | CallStatus::Running
+                | CallStatus::FailedDefinite
+                | CallStatus::Unknown
+                | CallStatus::Cancelled => status.in_words(),
+            };
             let second = story.call(&ids[1]).clone();
             assert_eq!(call_standing(&second), expected);
+            let expected = expected.replace(", may", " and may");
             let told = calls_in_words(&story.records, CallStatus::in_words);
             assert!(
                 told.contains(&format!("1 {expected}")) || told.contains(&format!("2 {expected}")),

@@ -335,7 +335,8 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         out.push_str(&format!(
             "  event          {} {from} → {} (process {} of the run)\n",
             moment::local(event.at, now),
-            event.to.in_words(),
+            // Of where it stands now more is known than of where it stood.
+            if event.to == call.status { ua_evidence::call_in_words(call) } else { event.to.in_words() },
             ua_resume::process_number(&run, event.epoch)
         ));
         if let Some(correction) = &event.correction {
@@ -379,8 +380,12 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
     let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
     let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
-        return Err(HostError::usage(format!("call {} is {} and has no answer", call.call_id, call.status.in_words()))
-            .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
+        return Err(HostError::usage(format!(
+            "call {} is {} and has no answer",
+            call.call_id,
+            ua_resume::call_standing(&call)
+        ))
+        .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
     };
     if json {
         receipt.raw = whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?;
@@ -496,7 +501,7 @@ async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) ->
     let failure = HostError::usage(format!(
         "call {} is {} and has no open question{ended}",
         call.call_id,
-        call.status.in_words()
+        ua_resume::call_standing(call)
     ));
     if call.status == CallStatus::Running {
         return Err(failure.hint(format!(

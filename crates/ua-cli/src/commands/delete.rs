@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, Trace};
+use ua_core::{CallStatus, RunId, RunStatus, SideEffectClass, Trace};
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
 use ua_resume::{NextStep, Standing};
@@ -157,6 +157,8 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
 /// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
 struct Open {
     in_doubt: Vec<CallRecord>,
+    /// What only the tool says failed. It is listed and keeps nothing: the answer is known, and tools answer with errors every day.
+    failed_perhaps: Vec<CallRecord>,
     /// What `effects.log` knows and the database does not.
     forgotten: Vec<Forgotten>,
 }
@@ -165,15 +167,19 @@ impl Open {
     async fn of(store: &Database, run: &RunId) -> Result<Self, HostError> {
         let below = tree::runs_below(store, run).await?;
         let all: Vec<&RunId> = std::iter::once(run).chain(below.iter().map(|child| &child.run_id)).collect();
-        let mut in_doubt = Vec::new();
+        let (mut in_doubt, mut failed_perhaps) = (Vec::new(), Vec::new());
         for id in &all {
             let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+            // What is in the workspace goes with it.
+            let is_outside = |call: &&CallRecord| call.policy.class != SideEffectClass::Local;
+            failed_perhaps
+                .extend(calls.iter().filter(is_outside).filter(|call| ua_evidence::failed_perhaps(call)).cloned());
             in_doubt.extend(calls.into_iter().filter(may_have_happened));
         }
         let forgotten = store.forgotten(run).await;
         let mut forgotten = forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
         forgotten.retain(|known| known.attempt > 0 && all.iter().any(|id| id.as_str() == known.run_id));
-        Ok(Self { in_doubt, forgotten })
+        Ok(Self { in_doubt, failed_perhaps, forgotten })
     }
 
     /// Refuses to delete what nobody knows the end of.
@@ -208,7 +214,9 @@ impl Open {
             let CallRecord { name, call_id, attempt, updated_at, .. } = call;
             format!("`{}` (call {call_id}, attempt {attempt}, {updated_at})", name.tool)
         };
-        self.in_doubt.iter().map(of_call).chain(self.forgotten.iter().map(Forgotten::to_string)).collect()
+        let failed = |call: &CallRecord| format!("{}: its tool says that it failed", of_call(call));
+        let failed = self.failed_perhaps.iter().map(failed);
+        self.in_doubt.iter().map(of_call).chain(failed).chain(self.forgotten.iter().map(Forgotten::to_string)).collect()
     }
 }
 
@@ -353,10 +361,7 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
         };
         out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.stands));
         for open in run.may_have_happened.iter().take(NAMED) {
-            out.push_str(&format!(
-                "    may have happened, and nobody knows: {}\n",
-                crate::ids::in_sentence(&crate::output::plain(open))
-            ));
+            out.push_str(&format!("    may have happened: {}\n", crate::ids::in_sentence(&crate::output::plain(open))));
         }
         if run.may_have_happened.len() > NAMED {
             out.push_str(&format!("    … and {} more\n", run.may_have_happened.len() - NAMED));

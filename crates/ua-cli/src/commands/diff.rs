@@ -120,6 +120,7 @@ fn side(turn: Option<&TurnSide>) -> String {
 fn call(call: &CallSide) -> String {
     let outcome = match call.verdict {
         Verdict::AnsweredByTwin => "not repeated",
+        Verdict::MayHaveHappened if call.status == ua_core::CallStatus::FailedReported => ua_evidence::FAILED_PERHAPS,
         Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => {
             call.status.in_words()
         }

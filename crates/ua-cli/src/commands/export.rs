@@ -151,7 +151,7 @@ impl ExportData {
             arrivals,
             lineage,
             workspace,
-            commands: home.commands(),
+            commands: home.commands_from_anywhere(),
             artifacts: None,
             evidence: None,
             blobs: BTreeMap::new(),

@@ -49,7 +49,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         return Err(HostError::usage(format!(
             "call {} is {}: there is nothing to ask",
             call.call_id,
-            call.status.in_words()
+            ua_resume::call_standing(&call)
         ))
         .hint("`ua calls list --unknown` shows the calls whose outcome is unknown"));
     }
@@ -59,8 +59,12 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     // That nothing was done counts only where what was sent can be shown to be over.
     if let Some(there) = store.elsewhere(&run.run_id).await? {
-        return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there.shown, 60)))
-            .hint("run the probe there: only that machine can tell that the earlier attempt has ended"));
+        return Err(HostError::usage(format!(
+            "run {} is driven in {}",
+            run.run_id,
+            crate::output::line(&there.shown, 60)
+        ))
+        .hint("run the probe there: only that machine can tell that the earlier attempt has ended"));
     }
     let question = open_question(&store, &call).await?;
     let asked = ask(host, &store, &run, &call, question.as_ref(), args).await?;

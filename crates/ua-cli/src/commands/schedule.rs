@@ -314,7 +314,7 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
             _ if row.is_paused => "paused".to_owned(),
             // No worker was there, or none could submit it, which each of them says.
             late if late > ON_TIME => format!("overdue by {}", moment::since(next_at, now)),
-            _ => moment::due(next_at, now),
+            _ => moment::due_beside(&row.time_zone, next_at, now),
         };
         let is_there = std::path::Path::new(&row.file).exists();
         let file = if is_there { row.file } else { format!("{} (not on this machine)", row.file) };

@@ -147,6 +147,19 @@ fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
         } else {
             "`ua trust --list` shows what is trusted".to_owned()
         };
+        // What its own list prints first is the name of a server.
+        let named: Vec<String> = trusted
+            .entries()
+            .iter()
+            .filter(|entry| !entry.server.is_empty() && Path::new(&entry.server) == path)
+            .map(|entry| format!("`ua trust --revoke {}`", plain(&entry.file.display().to_string())))
+            .collect();
+        if !named.is_empty() {
+            return Err(HostError::usage(format!(
+                "{file} is a tool server, and trust is revoked for the file that names it"
+            ))
+            .hint(format!("{}; nothing was revoked", named.join(" or "))));
+        }
         return Err(HostError::usage(format!("{file} is not trusted, so nothing was revoked")).hint(hint));
     }
     if had_runs {

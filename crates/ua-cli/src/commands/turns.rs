@@ -42,6 +42,13 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     let (first, last) = turn.map_or((run.turn_index.max(1), run.turn_index + 1), |turn| (turn, turn));
     let records = load(first, last).await?;
     let Some(found) = records.turns.last() else {
+        if let Some((turn, parent)) = turn.zip(run.parent_run_id.as_ref())
+            && (1..=run.shared_turns()).contains(&turn)
+        {
+            // A fork has them, in the rows of the run that made them.
+            return Err(HostError::usage(format!("run {} shares turn {turn} with {parent}", run.run_id))
+                .hint(format!("`{} {turn}` shows it", ["ua turns show", parent.as_str()].join(" "))));
+        }
         let what = turn.map_or_else(|| "no turn yet".to_owned(), |turn| format!("no turn {turn}"));
         return Err(HostError::usage(format!("run {} has {what}", run.run_id)).hint(match run.turn_index {
             0 => format!("none of its turns is committed yet; `ua runs show {}` shows its state", run.run_id),

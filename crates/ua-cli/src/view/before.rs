@@ -104,7 +104,8 @@ pub(crate) struct StatusShown {
 pub(crate) struct GatewayLately {
     /// All of them.
     pub(crate) calls: u32,
-    /// Those with an effect, by where they stand: succeeded, failed, unknown, running, not sent yet, not repeated.
+    /// Those with an effect, by where they stand: succeeded, failed, `failed, may have happened`, unknown, running, not sent yet,
+    /// not repeated.
     pub(crate) effects: BTreeMap<&'static str, u32>,
 }
 

@@ -126,7 +126,7 @@ impl Home {
             }
             None => Workspace::create(folder),
         };
-        Ok(made?.with_commands(self.commands()))
+        Ok(made?.with_commands(self.commands_from_anywhere()))
     }
 
     /// Opens the folder of a run that is there; no part of the way to it from the root may be a link.
@@ -147,7 +147,7 @@ impl Home {
             },
             None => Workspace::open(folder),
         };
-        Ok(opened?.with_commands(self.commands()))
+        Ok(opened?.with_commands(self.commands_from_anywhere()))
     }
 
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.

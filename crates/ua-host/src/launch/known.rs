@@ -66,6 +66,7 @@ impl Launch {
     /// What is stored cannot be read.
     pub async fn of_run(store: &(impl RunStore + ?Sized), run: &RunRecord) -> Result<Self, HostError> {
         let mut launch = Self::from_stored(&run.launch)?;
+        launch.run = Some(run.run_id.clone());
         let changes = store.overrides(&run.run_id).await;
         launch.take_accepted(&changes.map_err(|e| HostError::store("read what was accepted", &e))?);
         Ok(launch)
@@ -132,7 +133,11 @@ impl Launch {
         ))
         .hint(format!(
             "look at what changed, then {}name the file again with `--mcp-config {shown}`; nothing was started",
-            if self.is_of_fork { "" } else { "resume the run with `--accept servers`, or " }
+            match &self.run {
+                _ if self.is_of_fork => String::new(),
+                Some(run) => format!("accept it (`ua resume {run} --accept servers`), or "),
+                None => "resume the run with `--accept servers`, or ".to_owned(),
+            }
         )))
     }
 

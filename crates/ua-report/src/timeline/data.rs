@@ -263,7 +263,7 @@ impl<'a> Index<'a> {
         json!({
             "id": id, "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": clean(&call.name.tool),
             "raw": clean(&call.name.raw), "class": call.policy.class.to_string(), "status": call.status,
-            "word": call.status.in_words(), "verdict": Verdict::of(call).in_words(), "effect": call.policy.effect_kind.as_ref().map(EffectKind::as_str),
+            "word": ua_evidence::call_in_words(call), "verdict": Verdict::of(call).in_words(), "effect": call.policy.effect_kind.as_ref().map(EffectKind::as_str),
             "rule": clean(&call.policy.rule_id), "on_unknown": call.policy.on_unknown.to_string(),
             "approval": call.policy.needs_approval, "planned": call.created_at.as_millis(),
             "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
