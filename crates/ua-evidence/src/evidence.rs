@@ -6,7 +6,7 @@
 //! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
 use serde::{Deserialize, Serialize};
-use ua_core::{CallId, EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
+use ua_core::{Audience, CallId, EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -88,18 +88,19 @@ impl InDoubt {
         let error = call.error_detail.as_deref().or(call.error_code.as_deref()).unwrap_or_default();
         let error = if error.trim().is_empty() { String::new() } else { format!(": {}", line(error, 200)) };
         let (tool, turn) = (code(&call.name.raw, 100), call.position.turn);
-        let (status, at) = (call.status.in_words(), call.updated_at);
+        let (status, at) = (crate::call_in_words(call), call.updated_at);
         let shown = format!("{tool}, turn {turn}, {status} at {at}{error}");
         Self { call_id: call.call_id.clone(), shown }
     }
 
     /// The call in a line, and how its record is put right.
-    fn for_person(&self) -> String {
+    fn for_person(&self, audience: Audience) -> String {
         let id = &self.call_id;
-        format!(
-            "  {id} ({})\n  Look whether it did, then record it: `ua calls resolve {id} --as happened --reason TEXT`, or `--as not_happened`",
-            self.shown
-        )
+        let record = audience.pick(
+            format!(", then record it: `ua calls resolve {id} --as happened --reason TEXT`, or `--as not_happened`"),
+            " before you answer".to_owned(),
+        );
+        format!("  {id} ({})\n  Look whether it did{record}", self.shown)
     }
 }
 
@@ -280,10 +281,10 @@ impl EvidenceReport {
     }
 
     /// What is missing, a line each, for a person, with the calls behind it of which nobody knows. Empty when every condition holds.
-    pub fn missing_for_person(&self) -> String {
+    pub fn missing_for_person(&self, audience: Audience) -> String {
         let missing = self.conditions.iter().filter(|condition| !condition.met);
         let lines = missing.flat_map(|condition| {
-            let calls = condition.in_doubt.iter().map(InDoubt::for_person);
+            let calls = condition.in_doubt.iter().map(|call| call.for_person(audience));
             std::iter::once(format!("- {}", condition.shortcoming())).chain(calls)
         });
         lines.collect::<Vec<_>>().join("\n")
@@ -702,8 +703,8 @@ mod tests {
         story.starts(&first);
         story.loses(&first);
         let report = judge(&story);
-        assert_eq!(report.in_doubt(), [first.clone()]);
-        let text = report.missing_for_person();
+        assert_eq!(report.in_doubt(), std::slice::from_ref(&first));
+        let text = report.missing_for_person(Audience::default());
         let command = format!("`ua calls resolve {first} --as happened --reason TEXT`, or `--as not_happened`");
         assert!(text.contains(&command) && text.contains("send_email`, turn 1, unknown at "), "{text}");
         let second = story.asks("", &[("send_email", json!({"to": "b@example.test"}), mail_policy())])[0].clone();
@@ -711,7 +712,7 @@ mod tests {
         story.reports_failure(&second, "mailbox full", PossibleEffect::Maybe);
         let report = judge(&story);
         assert!(report.in_doubt().is_empty(), "one is missing, and two may have happened");
-        let text = report.missing_for_person();
+        let text = report.missing_for_person(Audience::default());
         assert!(
             text.contains(&command) && text.contains(": mailbox full)") && text.contains(second.as_str()),
             "{text}"

@@ -435,7 +435,7 @@ async fn keep_log_short(root: &Path, env: &Env) -> Infallible {
     loop {
         env.clock.sleep(LOOK_AT_LOG).await;
         if let Some(Err(error)) = log.as_ref().map(shorten) {
-            tracing::debug!(%error, "the log cannot be begun anew");
+            tracing::debug!(%error, "the log cannot be begun again");
         }
     }
 }
@@ -650,8 +650,8 @@ mod tests {
         assert_eq!(log.metadata().unwrap().len(), MOST_OF_LOG);
         writer.write_all(b"x").unwrap();
         shorten(&log).unwrap();
-        writer.write_all(b"anew").unwrap();
-        assert_eq!(folder.read(LOG, 9).unwrap(), b"anew");
+        writer.write_all(b"next").unwrap();
+        assert_eq!(folder.read(LOG, 9).unwrap(), b"next");
         let other = folder.append("other").unwrap();
         assert!(is_same(&log, writer.into()) && !is_same(&log, other.into()));
     }

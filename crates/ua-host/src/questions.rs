@@ -390,7 +390,7 @@ pub async fn answer(
         corrections::rewrite(host, store, &run, false).await?;
     }
     Ok(match settled.first() {
-        Some(call) => format!("answered; call {} is {} now", call.call_id, call.status.in_words()),
+        Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_standing(call)),
         None => after_answer(host.home(), store, &run.run_id).await?,
     })
 }
@@ -444,10 +444,7 @@ const QUEUED_LOOKED_AT: u32 = 10_000;
 /// What is next once a question of a run was answered: another question, the process or the worker that has the run, or a resume.
 pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<String, HostError> {
     let top = tree::top(store, run).await?;
-    let mut left = open(store, Some(&top)).await?;
-    for child in tree::runs_below(store, &top).await? {
-        left.extend(open(store, Some(&child.run_id)).await?);
-    }
+    let left = open(store, Some(&top)).await?;
     if let [first, more @ ..] = left.as_slice() {
         let (count, verb) = (ua_core::counted(left.len(), "question"), if more.is_empty() { "is" } else { "are" });
         let names: Vec<&str> = left.iter().take(3).map(|question| question.question_id.as_str()).collect();

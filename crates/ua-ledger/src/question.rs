@@ -169,7 +169,7 @@ impl Reason<'_> {
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
                 let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-                let mut so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(more)) };
+                let mut so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(call, more)) };
                 // Of those that stand alike the newest is named.
                 match others.iter().map(|other| other.count.saturating_sub(1)).sum::<u64>() {
                     0 => {}
@@ -211,7 +211,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let tool = &call.name.tool;
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, sends, because, facts, look_after, late, .. } => {
+        Why::Unknown { attempt, sends, because, facts, others, look_after, late } => {
             let text = match attempt.and_then(as_made_by) {
                 // What is known of the other call is why it is asked about.
                 Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
@@ -219,6 +219,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             };
             let text = text + &sends.in_words(&call.policy);
             let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
+            let more = shown_since(call, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
@@ -294,10 +295,10 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     }
     if let Why::Send { first, more, earlier, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
-    }
         if let Some(earlier) = earlier {
             detail[EARLIER] = json!(earlier.call_id);
         }
+    }
     if let Why::Elicitation { name, params, round, is_live } = why {
         detail["is_live"] = json!(is_live);
         detail["request"] = json!(name);
@@ -401,12 +402,39 @@ fn shown_addresses(addresses: &[String]) -> String {
 /// How many further calls a question lists; its detail has all.
 const MAX_LISTED: usize = 3;
 
-/// Calls by their ids.
-fn listed(calls: &[Other<'_>]) -> String {
-    let ids: Vec<String> =
-        calls.iter().take(MAX_LISTED).map(|other| format!("{} ({})", other.call.call_id, other.call.status)).collect();
+/// Calls by their ids, each with whether it has the words of `call`: the one that is told of in front of them may have others.
+fn listed(call: &CallRecord, calls: &[Other<'_>]) -> String {
+    let in_words = |Other { call: other, .. }: &Other<'_>| {
+        let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
+        let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
+        format!("{} ({route}{}, with {words} arguments)", other.call_id, other.status)
+    };
+    let ids: Vec<String> = calls.iter().take(MAX_LISTED).map(in_words).collect();
     let left = calls.len().saturating_sub(MAX_LISTED);
     if left == 0 { ids.join(", ") } else { format!("{} and {left} more", ids.join(", ")) }
+}
+
+/// What may have had the effect of a call in doubt since it was sent, in a line: the answer is taken for one that knows of each. The one that
+/// the reason names is in the text already.
+fn shown_since(call: &CallRecord, others: &[Other<'_>], because: &str) -> impl Iterator<Item = String> {
+    let in_words = |other: &Other<'_>| {
+        let Other { call: other, count } = other;
+        let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
+        let like_it = match count.saturating_sub(1) {
+            0 => String::new(),
+            1 => ", and an earlier one like it".to_owned(),
+            many => format!(", and {many} earlier ones like it"),
+        };
+        format!("call {}{run} ({}, turn {}){like_it}", other.call_id, other.status, other.position.turn)
+    };
+    let unnamed = others.iter().filter(|other| other.count > 1 || !because.contains(other.call.call_id.as_str()));
+    let mut names: Vec<String> = unnamed.map(in_words).collect();
+    let left = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
+    if left > 0 {
+        names.push(format!("{left} more"));
+    }
+    (!names.is_empty()).then(|| format!("May have had the effect since it was sent: {}", names.join("; "))).into_iter()
 }
 
 /// The files that are not what they were when the call was sent, or of which nobody can say it, each on a line.
@@ -521,6 +549,26 @@ mod tests {
             error_detail: None,
             correction: None,
         }
+    }
+
+    #[test]
+    fn each_call_that_may_have_had_the_effect_is_told_of_with_its_own_words() {
+        let name = |tool: &str| ToolName::qualified(ToolNamespace::Mcp, "shop", tool);
+        let with = |tool: &str, item: &str, id: &str| {
+            let arguments = serde_json::json!({ "item": item });
+            let args_hash = ua_core::sha256(arguments.to_string());
+            CallRecord { call_id: samples::call_id(id), args_hash, ..call(name(tool), arguments) }
+        };
+        let asked = with("order", "tea", "call_1");
+        let others = [with("order", "tea", "call_2"), with("order", "ink", "call_3"), with("buy", "tea", "call_4")];
+        let others = others.iter().map(|call| Other { call, count: 1 }).collect();
+        let text = Reason::NearDuplicate(others).sentence(&asked);
+        assert!(
+            text.contains("call_2 of this job (running, turn 1) may already have had the same effect with the same"),
+            "{text}"
+        );
+        let more = "So may call_3 (running, with other arguments), call_4 (`mcp__shop__buy`, running, with the same arguments).";
+        assert!(text.ends_with(more), "{text}");
     }
 
     /// The value with each of its names and texts in turn followed by `words`.

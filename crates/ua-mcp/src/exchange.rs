@@ -10,7 +10,7 @@ use ua_core::{Env, Handle, Input, Outcome, RawReply};
 
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
-use crate::tasks::{task_begun, task_result};
+use crate::tasks::{task_begun, task_result, unknown_kind};
 
 /// What a server answers that wants a person to be at an address before it begins with a call (`URLElicitationRequired` of revision 2025-11-25):
 /// a sign-in at somebody else's, for one.
@@ -183,6 +183,9 @@ pub(crate) fn completed(method: &str, has_rounds: bool, result: Value) -> Outcom
         }
         return asked_for(&result, None, 1);
     }
+    if has_rounds && let Some(why) = unknown_kind(&result) {
+        return Outcome::Lost { why };
+    }
     task_begun(&result).unwrap_or(Outcome::Raw(RawReply::ToolResult { result }))
 }
 
@@ -289,6 +292,15 @@ mod tests {
         }
         let task = json!({"task": {"taskId": "t", "status": "working"}});
         assert!(is_lost(completed("tasks/result", false, task)), "nor does it begin another one");
+    }
+
+    #[test]
+    fn a_kind_that_is_not_known_is_no_result_where_results_have_kinds() {
+        for other in [json!({"resultType": "partial", "content": []}), json!({"resultType": null, "content": []})] {
+            assert!(matches!(completed(CALL, true, other.clone()), Outcome::Lost { .. }), "{other}");
+            let own = Outcome::Raw(RawReply::ToolResult { result: other.clone() });
+            assert_eq!(completed(CALL, false, other), own, "a field of the server's own");
+        }
     }
 
     #[test]

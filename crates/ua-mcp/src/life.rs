@@ -80,6 +80,6 @@ mod tests {
         assert!(!is_held(&lock).unwrap());
         std::fs::remove_file(path(&lock)).unwrap();
         std::fs::write(path(&lock), "").unwrap();
-        assert!(!is_held(&lock).unwrap(), "it is no pipe");
+        assert!(!is_held(&lock).unwrap(), "it is not a pipe");
     }
 }

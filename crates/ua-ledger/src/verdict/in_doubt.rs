@@ -292,10 +292,12 @@ impl<'v> Case<'v> {
         let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
         // What a later attempt came to is part of what is known.
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
-        let mut because = refused.unwrap_or(because).to_owned();
-        if let Some(said) = call.error_detail.as_deref().filter(|_| refused.is_none() && was_turned_away(call)) {
-            because = format!("{said}; {because}");
-        }
+        // It takes the place of no reason: whoever answers has to know why this is asked now.
+        let said = refused.or_else(|| call.error_detail.as_deref().filter(|_| was_turned_away(call)));
+        let mut because = match said {
+            Some(said) if said != because => format!("{said}; {because}"),
+            Some(_) | None => because.to_owned(),
+        };
         if self.has_answer_in_vain() {
             because.push_str("; what a person answered to its question was not handed over any more");
         }

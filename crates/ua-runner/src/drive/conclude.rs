@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{
-    CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition, chain,
+    Audience, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition,
+    chain,
 };
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
@@ -135,7 +136,7 @@ impl Driver<'_> {
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
             missing.push(report.missing_for_model());
-            for_person.push(report.missing_for_person());
+            for_person.push(report.missing_for_person(Audience::of(&self.run.entrypoint)));
         }
         if let Some(schema) = self.wanted_output()
             && let Err(wrong) = self.read_answer(schema, last_word)

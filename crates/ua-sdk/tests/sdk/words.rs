@@ -236,6 +236,7 @@ async fn a_deleted_run_is_not_done_again_under_its_name() {
 fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
     let known = [
         ("ua-dispatch/src/enforce.rs", "chosen by the audience"),
+        ("ua-evidence/src/evidence.rs", "chosen by the audience"),
         ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
         ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/http/endpoint.rs", "logins are of the command line alone; a program's servers know none"),

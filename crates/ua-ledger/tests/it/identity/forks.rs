@@ -225,23 +225,61 @@ async fn recovered(member: &Member, id: &CallId) -> Admission {
 
 #[tokio::test]
 async fn an_order_is_not_carried_out_once_a_fork_has_done_it() {
+    // However often it was lost: what its last attempt came to takes the place of no reason.
+    for attempts in 1..=3 {
+        let (parent, child) = fork().await;
+        let lost = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+        parent.take(&lost, &Facts::default(), Fate::Lost).await;
+        for _ in 1..attempts {
+            let Admission::Held(asked) = recovered(&parent, &lost).await else { panic!("not asked about") };
+            answer(&parent, &asked, Choice::Execute, &[&parent, &child]).await;
+            let Admission::Ready(prepared) = recovered(&parent, &lost).await else { panic!("not let through") };
+            parent.send(prepared, Fate::Lost).await;
+        }
+        let Admission::Held(asked) = recovered(&parent, &lost).await else { panic!("not asked about") };
+        answer(&parent, &asked, Choice::Execute, &[&parent, &child]).await;
+
+        let id = child.plan_as(unlisted("a book", SideEffectClass::External)).await;
+        let Admission::Held(near) = admit(&child, &id).await else { panic!("not held") };
+        answer(&child, &near, Choice::Execute, &[&parent, &child]).await;
+        child.take(&id, &Facts::default(), Fate::Done).await;
+
+        let Admission::Held(again) = recovered(&parent, &lost).await else { panic!("sent once more") };
+        assert_ne!(again.question_id, asked.question_id);
+        let said = "may have had the effect since";
+        assert!(again.text.contains(said) && again.text.contains(id.as_str()), "{attempts}: {}", again.text);
+        parent.ledger.env().clock.sleep(Duration::from_secs(20)).await;
+        answer(&parent, &again, Choice::Execute, &[&parent]).await;
+        assert!(matches!(recovered(&parent, &lost).await, Admission::Ready(_)), "they know of it now");
+    }
+}
+
+/// Each call that an answer is taken to know of is named in the question that it answers.
+#[tokio::test]
+async fn a_question_names_every_call_that_its_answer_covers() {
     let (parent, child) = fork().await;
     let lost = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
     parent.take(&lost, &Facts::default(), Fate::Lost).await;
     let Admission::Held(asked) = recovered(&parent, &lost).await else { panic!("not asked about") };
     answer(&parent, &asked, Choice::Execute, &[&parent, &child]).await;
+    let Admission::Ready(prepared) = recovered(&parent, &lost).await else { panic!("not let through") };
 
+    // The fork has it while the order is carried out, and that is lost as well.
     let id = child.plan_as(unlisted("a book", SideEffectClass::External)).await;
     let Admission::Held(near) = admit(&child, &id).await else { panic!("not held") };
+    parent.send(prepared, Fate::Lost).await;
     answer(&child, &near, Choice::Execute, &[&parent, &child]).await;
+    let near = admit(&child, &id).await;
+    if let Admission::Held(near) = &near {
+        answer(&child, near, Choice::Execute, &[&parent, &child]).await;
+    }
     child.take(&id, &Facts::default(), Fate::Done).await;
-
-    let Admission::Held(again) = recovered(&parent, &lost).await else { panic!("sent a second time") };
-    assert_ne!(again.question_id, asked.question_id);
-    assert!(again.text.contains("may have had the effect since"), "{}", again.text);
-    parent.ledger.env().clock.sleep(Duration::from_secs(20)).await;
-    answer(&parent, &again, Choice::Execute, &[&parent]).await;
-    assert!(matches!(recovered(&parent, &lost).await, Admission::Ready(_)), "they know of it now");
+    let Admission::Held(again) = recovered(&parent, &lost).await else { panic!("sent once more") };
+    for other in again.detail["others"].as_array().unwrap() {
+        let other = other["call"].as_str().unwrap();
+        assert!(again.text.contains(other), "{other}: {}", again.text);
+    }
+    assert!(again.text.contains(id.as_str()), "{}", again.text);
 }
 
 #[tokio::test]
