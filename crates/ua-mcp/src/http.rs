@@ -301,9 +301,7 @@ impl HttpConnection {
                     Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }
-                    Reply::Result(result, length) => {
-                        completed(method, dialect.is_stateless, bounded(result, length))
-                    }
+                    Reply::Result(result, length) => completed(method, dialect.is_stateless, bounded(result, length)),
                     Reply::Error { code, message, data } => refused(method, code.into(), message, data.as_ref()),
                     Reply::Status { status, not_let_in: Some(NotLetIn::NotRenewable(why)), .. } => Outcome::NotSent {
                         why: format!("its login had ended (HTTP status {status}) and could not be renewed: {why}"),

@@ -30,7 +30,10 @@ pub(crate) fn path(lock: &Path) -> PathBuf {
 ///
 /// # Errors
 /// It cannot be made, or it is there already.
-#[expect(clippy::disallowed_methods, reason = "a pipe is what is wanted here; it is waited for by nobody, and no link leads to it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a pipe is what is wanted here; it is waited for by nobody, and no link leads to it"
+)]
 pub(crate) fn make(lock: &Path) -> io::Result<File> {
     let path = path(lock);
     mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
@@ -46,7 +49,10 @@ pub(crate) fn make(lock: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// It cannot be opened. That it is not there, or is no pipe, is no error: then nobody holds it.
-#[expect(clippy::disallowed_methods, reason = "a pipe is what is wanted here; it is waited for by nobody, and no link leads to it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a pipe is what is wanted here; it is waited for by nobody, and no link leads to it"
+)]
 pub(crate) fn is_held(lock: &Path) -> io::Result<bool> {
     match File::options().write(true).custom_flags(flags()).open(path(lock)) {
         Ok(end) => Ok(end.metadata()?.file_type().is_fifo()),

@@ -109,7 +109,9 @@ pub fn in_short(kind: QuestionKind, choice: Choice, text: Option<&str>) -> Strin
 /// What an answer does.
 fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
     match (choice, kind) {
-        (Choice::Happened, QuestionKind::MissingEvidence) => "what it names did happen and counts; it is not made again",
+        (Choice::Happened, QuestionKind::MissingEvidence) => {
+            "what it names did happen and counts; it is not made again"
+        }
         (Choice::Happened, QuestionKind::NearDuplicate) => {
             "the earlier call did it; its answer counts for this one, which is not sent"
         }

@@ -378,7 +378,10 @@ impl PartialCall {
         let Some(name) = function.name.as_deref().filter(|name| !name.is_empty()) else { return false };
         let is_repeated = match &function.arguments {
             Some(Value::String(piece)) => piece.is_empty(),
-            Some(whole @ (Value::Object(_) | Value::Array(_))) => whole.to_string() == self.arguments,
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => {
+                let whole = whole.to_string();
+                whole == self.arguments
+            }
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
         };
         let has_begun = parse_strict(&self.arguments).is_ok_and(|begun| begun == Value::Object(Map::new()));

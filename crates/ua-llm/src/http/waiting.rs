@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::reject::error_in;
 
 /// The kinds of limits that have headers of their own.

@@ -360,7 +360,7 @@ impl Assembler {
             // A server that sends no events of items has them all at the end.
             told.iter().map(|item| (item.clone(), String::new())).collect()
         };
-        let unanswered = unanswered(items.iter().map(|(item, _)| item));
+        let unanswered = unanswered(&items.iter().map(|(item, _)| item));
         for (item, arguments) in items {
             is_cut |= is_incomplete(&item);
             is_refused |= push_blocks(item, &arguments, &mut blocks);
@@ -437,7 +437,7 @@ impl Reported {
 }
 
 /// The kind of an item that asks for something and has no answer among the others.
-fn unanswered<'a>(items: impl Iterator<Item = &'a Value> + Clone) -> Option<String> {
+fn unanswered<'a>(items: &(impl Iterator<Item = &'a Value> + Clone)) -> Option<String> {
     let kind_of = |item: &Value| item["type"].as_str().unwrap_or_default().to_owned();
     let answers = |asked: &Value, item: &Value| {
         kind_of(item) == format!("{}_output", kind_of(asked)) && item["call_id"] == asked["call_id"]

@@ -203,7 +203,9 @@ impl Scenario {
             for question in self.store.open_questions(Some(&self.run_id)).await.unwrap() {
                 let call = self.store.call(question.call_id.as_ref().expect("a question about a call")).await.unwrap();
                 let choice = match (question.kind, self.world.count(&call.name.tool) > 0) {
-                    (QuestionKind::NearDuplicate, true) if !question.choices.contains(&Choice::Happened) => Choice::Skip,
+                    (QuestionKind::NearDuplicate, true) if !question.choices.contains(&Choice::Happened) => {
+                        Choice::Skip
+                    }
                     (_, true) => Choice::Happened,
                     (_, false) => Choice::Execute,
                 };
