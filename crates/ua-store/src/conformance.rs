@@ -41,7 +41,7 @@ use std::fmt::Debug;
 use crate::Store;
 use crate::error::StoreError;
 
-pub use differential::agree;
+pub use differential::{agree, agree_beside_deletions};
 pub use scene::{Scene, cancel};
 pub use seam::{Crossing, Plan, StoreOutcome, StoreSeam, Undisturbed, Writes};
 
@@ -192,7 +192,7 @@ macro_rules! conformance_tests {
             blobs::a_refused_answer_leaves_no_blob,
             blobs::a_prune_never_touches_what_an_unfinished_lineage_refers_to,
             blobs::a_pruned_blob_comes_back_with_its_content,
-    archive::a_deleted_run_is_remembered_by_its_lineage, archive::a_deleted_run_leaves_its_name, archive::an_unfinished_run_is_deleted_only_by_force, archive::calls_are_found_by_the_beginning_of_their_id, archive::runs_are_found_by_what_is_known_of_them, archive::turns_are_loaded_without_the_others, forks::a_fork_and_its_parent_go_on_by_themselves, forks::a_fork_keeps_its_parents_job_key, forks::a_fork_of_a_fork_shares_what_both_share, forks::a_fork_shares_only_committed_turns, forks::a_fork_shares_the_history_up_to_its_turn, forks::a_job_runs_again_only_after_it_succeeded, forks::a_repeated_fork_changes_nothing, forks::the_children_of_a_run_are_found, forks::the_lineage_sees_every_effect,
+    archive::a_deleted_run_is_remembered_by_its_lineage, archive::a_deleted_run_leaves_its_name, archive::an_unfinished_run_is_deleted_only_by_force, archive::calls_are_found_by_the_beginning_of_their_id, archive::runs_are_found_by_what_is_known_of_them, archive::turns_are_loaded_without_the_others, archive::what_was_open_of_a_deleted_run_is_closed, forks::a_fork_and_its_parent_go_on_by_themselves, forks::a_fork_keeps_its_parents_job_key, forks::a_fork_of_a_fork_shares_what_both_share, forks::a_fork_shares_only_committed_turns, forks::a_fork_shares_the_history_up_to_its_turn, forks::a_job_runs_again_only_after_it_succeeded, forks::a_repeated_fork_changes_nothing, forks::the_children_of_a_run_are_found, forks::the_lineage_sees_every_effect,
             taints::a_call_brings_in_what_it_reads_when_it_starts,
             taints::a_fork_has_what_its_shared_turns_read,
             taints::a_sub_agent_hands_on_what_it_read_with_its_answer,

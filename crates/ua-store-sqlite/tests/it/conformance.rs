@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use tempfile::TempDir;
-use ua_store::conformance::{Harness, agree};
+use ua_store::conformance::{Harness, agree, agree_beside_deletions};
 use ua_store::{MemStore, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -32,5 +32,12 @@ ua_store::fleet_conformance_tests!(fresh);
 async fn it_agrees_with_the_model_under_random_writes() {
     for seed in 1..=6 {
         agree(&MemStore::new(), &fresh().store, seed, 250).await;
+    }
+}
+
+#[tokio::test]
+async fn it_agrees_with_the_model_where_runs_are_deleted_between_other_writes() {
+    for seed in 1..=12 {
+        agree_beside_deletions(&MemStore::new(), &fresh().store, seed, 120).await;
     }
 }

@@ -7,11 +7,12 @@ use ua_core::{
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, recalled};
+use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, EventRecord, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
-use crate::{Durability, Keep, LedgerStore, RunStore, Store, Turns};
+use crate::{Durability, Keep, LedgerStore, RunStore, Store, Turns, invariants};
 
 const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
 
@@ -19,6 +20,16 @@ const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
 /// rows of the run that was written to. Rows of `model` steer the choice, so that most writes are plausible. Returns how
 /// many writes were accepted.
 pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32) -> u32 {
+    write_at_random(model, other, seed, writes, false).await
+}
+
+/// The same, and between the other writes a person deletes runs, finished or not, and large results are pruned. A deletion breaks no statement
+/// that held before it, and leaves nothing open that nobody comes back to.
+pub async fn agree_beside_deletions(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32) -> u32 {
+    write_at_random(model, other, seed, writes, true).await
+}
+
+async fn write_at_random(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32, with_deletions: bool) -> u32 {
     let dice = Dice(SeededEntropy::new(seed));
     for store in [model, other] {
         Scene::begin(store, "run_1").await;
@@ -28,12 +39,34 @@ pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32)
     let mut accepted = 0;
     for number in 0..writes {
         let id = run_id(RUNS[dice.below(3)]);
-        let records = model.load(&id).await.unwrap();
-        let write = choose(&dice, &records, number);
+        let Ok(records) = model.load(&id).await else {
+            assert!(with_deletions && other.load(&id).await.is_err(), "seed {seed}, write {number}");
+            continue;
+        };
+        let write = match with_deletions.then(|| dice.below(60)) {
+            Some(0 | 1) => Write::Delete { force: !dice.one_in(4) },
+            Some(2 | 3) => Write::Prune,
+            Some(_) | None => choose(&dice, &records, number),
+        };
+        let deletes = matches!(write, Write::Delete { .. });
+        let broken_before = if deletes { Some(broken(model, &records).await) } else { None };
         let (ours, theirs) = (apply(model, &records, &write).await, apply(other, &records, &write).await);
         assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
-        accepted += u32::from(ours.starts_with("Ok"));
-        let (ours, theirs) = (model.load(&id).await.unwrap(), other.load(&id).await.unwrap());
+        let is_accepted = ours.starts_with("Ok");
+        accepted += u32::from(is_accepted);
+        let Ok(ours) = model.load(&id).await else {
+            assert!(deletes && other.load(&id).await.is_err(), "seed {seed}, write {number}: {write:?}");
+            continue;
+        };
+        if let Some(before) = broken_before.filter(|_| is_accepted) {
+            let found = broken(model, &ours).await;
+            let news: Vec<_> = found.iter().filter(|found| !before.contains(found)).collect();
+            assert_eq!(news, [""; 0], "seed {seed}, write {number}: {write:?}");
+            let reserved = ours.requests.iter().filter(|request| request.status == RequestStatus::Reserved).count();
+            let waiting = ours.questions.iter().filter(|asked| asked.status != QuestionStatus::Closed).count();
+            assert_eq!((reserved, waiting), (0, 0), "seed {seed}, write {number}: {write:?}");
+        }
+        let theirs = other.load(&id).await.unwrap();
         assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
         let keep = Keep {
             turns: u32::try_from(dice.below(4)).unwrap(),
@@ -53,6 +86,15 @@ pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32)
     let (ours, theirs) = (model.prune_blobs(look.clone()).await, other.prune_blobs(look).await);
     assert_eq!(ours.unwrap(), theirs.unwrap(), "seed {seed}");
     accepted
+}
+
+/// What `ua db check --invariants` says of a run.
+async fn broken(store: &dyn Store, records: &RunRecords) -> Vec<String> {
+    let mut events = Vec::new();
+    for call in &records.calls {
+        events.extend(store.events(&call.call_id).await.unwrap());
+    }
+    invariants::check(records, &events).iter().map(ToString::to_string).collect()
 }
 
 /// Whatever was left out of a run is counted: sums over what is there and what is not are those over the whole.
@@ -87,6 +129,10 @@ async fn same_reads(model: &dyn Store, other: &dyn Store, seed: u64) {
     assert_eq!(model.open_questions(None).await.unwrap(), other.open_questions(None).await.unwrap(), "seed {seed}");
     for name in RUNS {
         let id = run_id(name);
+        if model.load(&id).await.is_err() {
+            assert!(other.load(&id).await.is_err(), "seed {seed}");
+            continue; // it was deleted with all of its lineage
+        }
         assert_eq!(model.history(&id).await.unwrap(), other.history(&id).await.unwrap(), "seed {seed}");
         for call in model.calls(&id, None).await.unwrap() {
             let events = (model.events(&call.call_id).await.unwrap(), other.events(&call.call_id).await.unwrap());
@@ -159,6 +205,8 @@ enum Write {
     Close { question: String },
     Override { component: String, value: u32 },
     RequestCancel,
+    Delete { force: bool },
+    Prune,
 }
 
 /// Half of the writes go on with the run as its driver would; the others are anything.
@@ -465,6 +513,13 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             )
         }
         Write::RequestCancel => told(store.request_cancel(&run.run_id, "enough", now).await),
+        Write::Delete { force } => {
+            told(store.delete_run(&RunDeletion { run_id: run.run_id.clone(), force: *force, at: now }).await)
+        }
+        Write::Prune => {
+            let prune = BlobPrune { used_before: Some(at(99_999)), max_bytes: None, dry_run: false, at: now };
+            told(store.prune_blobs(prune).await)
+        }
     }
 }
 

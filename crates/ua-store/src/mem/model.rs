@@ -144,7 +144,8 @@ impl Model {
         let before = stored.and_then(|stored| stored.correction);
         let correction = call.correction.clone().filter(|correction| before.as_ref() != Some(correction));
         if from != Some(call.status) || correction.is_some() {
-            let seq = self.events.len() as u64 + 1;
+            // A deletion takes events of a lineage out of the middle.
+            let seq = self.events.iter().next_back().map_or(0, |last| last.seq) + 1;
             let (call_id, to, at) = (call.call_id.clone(), call.status, call.updated_at);
             self.events.push(EventRecord { seq, call_id, from, to, epoch, at, correction });
         }

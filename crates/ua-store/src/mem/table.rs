@@ -21,10 +21,6 @@ impl<T: Clone> Table<T> {
         self.0.iter_mut().map(Arc::make_mut)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn push(&mut self, row: T) {
         self.0.push(Arc::new(row));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ua_core::CallStatus;
-use ua_store::conformance::{Scene, agree, samples};
+use ua_store::conformance::{Scene, agree, agree_beside_deletions, samples};
 use ua_store::{MemStore, RunStore};
 
 ua_store::conformance_tests!(MemStore::new);
@@ -30,6 +30,18 @@ async fn random_writes_are_mostly_accepted_and_reach_every_status() {
         }
     }
     assert_eq!(reached, CallStatus::ALL.iter().copied().collect());
+}
+
+/// Whatever stands when a run is deleted, finished or not: no statement that held is broken by it, and nothing stays open.
+#[tokio::test]
+async fn a_deletion_between_other_writes_breaks_no_statement() {
+    let mut deleted = 0;
+    for seed in 1..=80 {
+        let model = MemStore::new();
+        agree_beside_deletions(&model, &MemStore::new(), seed, 120).await;
+        deleted += 3 - model.runs(9).await.unwrap().len();
+    }
+    assert!(deleted > 80, "only {deleted} runs were deleted");
 }
 
 #[tokio::test]
