@@ -143,6 +143,106 @@ fn a_server_that_takes_long_is_named_while_it_is_waited_for() {
 }
 
 #[test]
+fn status_counts_every_run_and_says_how_many_it_does_not_list() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    // Many runs as they are stored, older ones first.
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    for (name, count, status, reason) in [
+        ("f", 1_u32, "failed", None),
+        ("k", 1, "running", None),
+        ("s", 60, "succeeded", None),
+        ("b", 60, "stopped", Some("budget")),
+    ] {
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+                   INSERT INTO runs (run_id, created_at, updated_at, status, stop_reason, entrypoint, run_mode, run_spec_json, last_job_prompt,
+                                     workspace_dir, launch_json, root_run_id)
+                   SELECT ?1 || i, created_at, updated_at, ?3, ?4, entrypoint, run_mode, run_spec_json, last_job_prompt, workspace_dir,
+                          launch_json, ?1 || i FROM runs, n WHERE run_id = 'r'";
+        assert_eq!(
+            database.execute(sql, rusqlite::params![name, i64::from(count), status, reason]).unwrap(),
+            count as usize
+        );
+    }
+    drop(database);
+    let status = env.run(&["status"]).code(0);
+    status.shows(&[
+        "Ended in the last 24 hours: 61 succeeded, 1 failed\n",
+        "k1  ",
+        "and 11 more: `ua runs list --status stopped --limit 61 --root ",
+        "and 11 more that wait to be resumed\n",
+    ]);
+    let found = env.run(&["status", "--json"]).code(0).json();
+    let counted = [&found["succeeded_lately"], &found["failed_lately"]];
+    assert_eq!((counted, found["runs"].as_array().unwrap().len()), ([&json!(61), &json!(1)], 61));
+}
+
+/// What is kept and what is sent away is read in any folder.
+#[test]
+fn what_is_read_elsewhere_names_the_folder_of_the_run() {
+    let env = env().with_forum();
+    let told = env.arg("told.jsonl");
+    let env = env.with_env("UA_ALERT_COMMAND", &json!(["/bin/sh", "-c", format!("cat >> {told}")]).to_string());
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_*"]}});
+    let job = env.job(&fields, &json!([post, {"text": "Done."}]));
+    env.run_bare(&["job", &job, "--run-id", "r"]).code(75);
+    let root = env.arg("work/AGENT_RUN_WORKSPACES");
+    let alert: Value = serde_json::from_str(env.read("told.jsonl").trim()).unwrap();
+    let command = alert["commands"][0].as_str().unwrap();
+    assert!(command.contains(" approve") && command.ends_with(&format!(" --root {root}")), "{command}");
+    assert!(alert["answer_with"].as_str().unwrap().ends_with(&format!(" --root {root}")), "{alert}");
+    let page = env.read("work/AGENT_RUN_WORKSPACES/RESTART.md");
+    assert!(page.contains(&format!(" --root {root}")), "{page}");
+    let workspace = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    let workspace = workspace.into_iter().find(|path| path.to_string_lossy().contains("session_")).unwrap();
+    for name in ["job_completion_r.md", "session_summary.txt"] {
+        let text = fs::read_to_string(workspace.join(name)).unwrap();
+        let commands =
+            text.lines().filter(|line| ["`ua ", "ua answer ", "ua resume "].iter().any(|ua| line.contains(ua)));
+        assert!(commands.clone().count() > 0, "{name}: {text}");
+        commands.for_each(|line| assert!(line.contains(&root), "{name}: {line}"));
+    }
+    // As printed, in another folder.
+    let (shell, words) = (std::path::Path::new("/bin/sh"), command.strip_prefix("ua ").unwrap());
+    let program = ua_e2e::ua_program().display().to_string();
+    env.run_program(shell, &[], &["-c", &format!("cd ../home && exec {program} {words}")]).code(0);
+}
+
+#[test]
+fn a_call_that_only_its_tool_says_failed_never_reads_as_plain_failed() {
+    let env = env().with_forum();
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x", "fail": "out of stock"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"])
+        .code(0)
+        .shows(&["Of 1 call with an effect: 1 failed and may have happened.", "failed, may have happened"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&[
+        "1 failed and may have happened",
+        "post_comment  ",
+        "failed, may have happened",
+    ]);
+    env.run(&["calls", "list"]).code(0).shows(&["failed, may have happened"]);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    env.run(&["calls", "show", &call])
+        .code(0)
+        .shows(&[" · failed, may have happened", "running → failed, may have happened"]);
+    let listed = env.run(&["calls", "list", "--json"]).code(0).json();
+    assert_eq!(
+        (&listed[0]["status"], &listed[0]["shown_status"]),
+        (&json!("failed"), &json!("failed, may have happened"))
+    );
+    // It is listed before it is forgotten, and keeps no run from being deleted.
+    let dry = env.run(&["runs", "delete", "r", "--dry-run", "--json"]).code(0).json();
+    assert!(
+        dry["deleted"][0]["may_have_happened"][0].as_str().unwrap().contains("its tool says that it failed"),
+        "{dry}"
+    );
+    env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["may have happened: `post_comment`", "deleted 1 run"]);
+}
+
+#[test]
 fn a_database_that_is_none_has_a_hint_about_copies() {
     let env = env();
     env.write("root/runtime_state.db", "garbage, and more of it");
@@ -242,6 +342,15 @@ fn runs_are_found_from_a_folder_below_theirs() {
     let root = env.arg("work/AGENT_RUN_WORKSPACES");
     for args in ["status", "runs list", "questions"] {
         elsewhere(args).code(0).says(&["note: no job was run in ", &format!("your runs are in {root}")]);
+    }
+    // So is who started a job of that folder there, whose runs are kept together.
+    let kept = format!("runs are kept in {root}, where those of this job file are; `--root DIR` names another folder");
+    let there = elsewhere("job ../work/job.json --new --run-id there").code(0).says(&[&kept]);
+    assert_eq!(there.stderr.matches("runs are kept in").count(), 1, "{}", there.shown());
+    let named = format!("`ua status --root {root}` shows those of the folder that was used last");
+    for args in ["resume last", "answer abcdef approve", "runs show last", "calls list"] {
+        let said = elsewhere(args).says(&["note: no job was run in ", &named]);
+        assert!(!said.stderr.contains("no job was run here yet; start one"), "{}", said.shown());
     }
 }
 

@@ -79,7 +79,7 @@ const SHOWN: [(&str, &[&str], &[&str]); 19] = [
     ("queue depth", &[], &["default"]),
     ("queue list", &[], &["{queued}", "later"]),
     ("workers list", &[], &["here", "alive", "0/4"]),
-    ("schedule list", &[], &["nightly", "(in "]),
+    ("schedule list", &[], &["nightly", " UTC in "]),
     ("tools list", &[], &["write_local_file"]),
     ("tools audit", &[], &["mcp__forum__frobnicate"]),
     ("tools packs", &[], &["github"]),

@@ -26,8 +26,8 @@ Examples:
 Runs that ended more than a day ago are in `ua runs list`.")]
 pub struct StatusArgs {}
 
-/// At most so many runs are shown of each kind.
-const LIMIT: u32 = 50;
+/// A table of so many runs is read; the rest are counted. What is counted and added up is always all of them.
+const ROWS: usize = 50;
 /// What ended within this time is counted.
 const LATELY: Duration = Duration::from_hours(24);
 
@@ -46,6 +46,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print(format!("{waits}\n"))?;
     } else {
         let now = host.env().now();
+        let (runs, more) = first_rows(&found.runs, &home.commands());
         let ids = ShortIds::of(&found.runs.iter().map(|run| run.run.run_id.as_str()));
         let row = |shown: &StatusRun| {
             vec![
@@ -57,7 +58,8 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
                 line(&shown.run.objective, 200),
             ]
         };
-        print_table(&crate::listings::STATUS, found.runs.iter().map(row).collect())?;
+        print_table(&crate::listings::STATUS, runs.into_iter().map(row).collect())?;
+        print(more)?;
     }
     print(summary(&found))?;
     if let Some(waits) = at_the_gateway(&commands, &asked) {
@@ -66,13 +68,46 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     Ok(OK)
 }
 
+/// The runs that the table shows, what runs first, then what waits for a person; and a line about those that it does not show.
+fn first_rows<'a>(runs: &'a [StatusRun], commands: &Commands) -> (Vec<&'a StatusRun>, String) {
+    let rank = |run: &&StatusRun| match run.run.status {
+        RunStatus::Running if !run.waits_for_a_resume => 0,
+        RunStatus::WaitingForHuman => 1,
+        RunStatus::Running => 2,
+        RunStatus::Stopped => 3,
+        RunStatus::Queued | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => 4,
+    };
+    let mut rows: Vec<&StatusRun> = runs.iter().collect();
+    if rows.len() <= ROWS {
+        return (rows, String::new());
+    }
+    rows.sort_by_key(rank);
+    let more = rows.split_off(ROWS);
+    let mut words: Vec<&str> = Vec::new();
+    for run in &more {
+        let of_status: &[&str] = match run.run.status {
+            RunStatus::Running => &["running", "crashed", "interrupted"],
+            RunStatus::WaitingForHuman => &["waiting", "answered"],
+            RunStatus::Stopped => &["stopped"],
+            RunStatus::Queued | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => &["queued"],
+        };
+        words.extend(of_status.iter().filter(|word| !words.contains(word)).copied().collect::<Vec<_>>());
+    }
+    let mut list = "ua runs list".to_owned();
+    words.iter().for_each(|word| list.push_str(&format!(" --status {word}")));
+    list.push_str(&format!(" --limit {}", runs.len()));
+    let list = format!("`{list}`");
+    (rows, format!("and {} more: {}\n", more.len(), plain(&commands.complete(&list))))
+}
+
 /// That questions of the gateway wait, with how they are looked at; `None` when there is none.
 pub(super) fn at_the_gateway(commands: &Commands, asked: &[QuestionRecord]) -> Option<String> {
     let waits = match asked {
         [] => return None,
-        [one] => format!("1 question of the gateway waits for you: {}", one.question_id),
+        [one] => format!("1 question of the gateway waits for you: {}", short(one.question_id.as_str())),
         [first, ..] => {
-            format!("{} questions of the gateway wait for you, the first is {}", asked.len(), first.question_id)
+            let first = short(first.question_id.as_str());
+            format!("{} questions of the gateway wait for you, the first is {first}", asked.len())
         }
     };
     let how = commands.complete("`ua questions` says what is known, and how to answer").into_owned();
@@ -83,7 +118,8 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     let home = host.home();
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| HostError::store("look for runs", error);
-    let of = |statuses: Vec<RunStatus>| RunQuery { statuses, limit: LIMIT, without_tasks: true, ..RunQuery::default() };
+    let of =
+        |statuses: Vec<RunStatus>| RunQuery { statuses, limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
     let open = of(vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped]);
     let open = store.find_runs(&open).await.map_err(|e| fail(&e))?;
     let since = host.env().now().minus(LATELY);
@@ -171,7 +207,8 @@ fn summary(found: &StatusShown) -> String {
     if !found.questions.is_empty() {
         out.push_str("`ua questions` says what is known about each, and how to answer\n");
     }
-    for run in found.runs.iter().filter(|run| run.waits_for_a_resume) {
+    let to_resume: Vec<&StatusRun> = found.runs.iter().filter(|run| run.waits_for_a_resume).collect();
+    for run in to_resume.iter().take(ROWS) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
         let objective = field(&run.run.objective, 80);
         out.push_str(&format!("\n{}: {}\n  {objective}\n", plain(&run.run.shown_status), plain(&command)));
@@ -179,6 +216,9 @@ fn summary(found: &StatusShown) -> String {
         for why in run.why.iter().flat_map(|why| why.lines()).filter(|why| !why.trim().is_empty()).take(REASON_LINES) {
             out.push_str(&format!("    {}\n", field(why.trim(), 160)));
         }
+    }
+    if to_resume.len() > ROWS {
+        out.push_str(&format!("\nand {} more that wait to be resumed\n", to_resume.len() - ROWS));
     }
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
     if ended > 0 {
