@@ -379,7 +379,15 @@ fn delete_run<R: Rows>(rows: &R, deletion: &RunDeletion) -> Result<Done, R::Erro
     let run = rows.run(&deletion.run_id)?;
     let root = run.root_run_id.clone();
     let (members, deleted) = rows.lineage_members(&root)?;
+    let was_over = run.status.is_terminal();
     let (run, outcome) = rules::run_deleted(run, &members, &deleted, deletion)?;
+    if !was_over {
+        // Nobody comes back to it, as behind any end: what was asked of the model is charged, and no answer would be acted on.
+        close_lost(rows, &run.run_id, deletion.at)?;
+        for question in rows.waiting_questions_of(&run.run_id)? {
+            rows.update_question(&rules::question_closed(question, &run.run_id, deletion.at)?)?;
+        }
+    }
     rows.note_deleted(&run.run_id, &root, deletion.at)?;
     rows.update_run(&run)?;
     if outcome.kept_for.is_empty() {
@@ -492,14 +500,19 @@ fn put_request<R: Rows>(rows: &R, lease: &RunLease, request: Option<RequestRecor
 
 fn close_lost_requests<R: Rows>(rows: &R, lease: &RunLease, at: Timestamp) -> Result<Done, R::Error> {
     leased_run(rows, lease)?;
+    close_lost(rows, &lease.run_id, at).map(Done::Count)
+}
+
+/// Charges what a run has asked its model for and got no end of; how many requests that were.
+fn close_lost<R: Rows>(rows: &R, run: &RunId, at: Timestamp) -> Result<u32, R::Error> {
     let mut count = 0;
-    for request in rows.reserved_requests(&lease.run_id)? {
+    for request in rows.reserved_requests(run)? {
         if let Some(closed) = rules::request_lost(&request, at) {
-            rows.update_request(&lease.run_id, &closed)?;
+            rows.update_request(run, &closed)?;
             count += 1;
         }
     }
-    Ok(Done::Count(count))
+    Ok(count)
 }
 
 fn record_turn<R: Rows>(rows: &R, lease: &RunLease, draft: TurnDraft) -> Result<Done, R::Error> {
@@ -743,6 +756,11 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
         if cancel.unless_allowed && question.as_ref().is_some_and(rules::is_allowed) {
             return Err(rules::conflict("tool_calls", call.call_id.as_str(), "a person has let it run").into());
         }
+        // Nothing is sent for it, whatever became of the calls before it.
+        if cancel.resolution == Resolution::AfterFailure && question.as_ref().is_some_and(rules::is_done_by_another) {
+            let why = "a person has said that an earlier call was it";
+            return Err(rules::conflict("tool_calls", call.call_id.as_str(), why).into());
+        }
         rows.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
         if let Some(question) = question {
             let closed = rules::question_closed(question, &lease.run_id, at)?;
@@ -756,11 +774,6 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
 
 fn mark_lost<R: Rows>(rows: &R, lease: &RunLease, why: &str, at: Timestamp) -> Result<Done, R::Error> {
     leased_run(rows, lease)?;
-        // Nothing is sent for it, whatever became of the calls before it.
-        if cancel.resolution == Resolution::AfterFailure && question.as_ref().is_some_and(rules::is_done_by_another) {
-            let why = "a person has said that an earlier call was it";
-            return Err(rules::conflict("tool_calls", call.call_id.as_str(), why).into());
-        }
     let mut lost = Vec::new();
     for call in rows.running_calls(&lease.run_id)? {
         let attempt = rows.current_attempt(&call)?;

@@ -7,9 +7,9 @@ use super::{Scene, refused};
 use crate::archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::commit::NewRun;
 use crate::error::StoreError;
-use crate::record::RunRecord;
+use crate::record::{RequestStatus, RunRecord, RunRecords};
 use crate::relations::Related;
-use crate::{LedgerStore, RunStore, Store};
+use crate::{LedgerStore, QuestionsOf, RunStore, Store};
 
 fn all() -> RunQuery {
     RunQuery { limit: 100, ..RunQuery::default() }
@@ -123,6 +123,29 @@ pub async fn an_unfinished_run_is_deleted_only_by_force(store: &dyn Store) {
     assert_eq!(names(store, &all()).await, [""; 0]);
     assert!(store.check_lease(&scene.lease).await.is_err());
     is_gone(store.acquire_run(&run_id("run_1"), &samples::owner(2), at(95)).await);
+}
+
+/// A run that is deleted before its end is over like any other: what it asked its model for is charged, and nobody is asked about it any more.
+pub async fn what_was_open_of_a_deleted_run_is_closed(store: &dyn Store) {
+    let parent = Scene::begin(store, "run_1").await;
+    parent.turn(vec![]).await;
+    parent.commit(1).await;
+    let scene = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+    store.raise_question(&scene.lease, samples::question("q_1", None)).await.unwrap();
+    store.raise_question(&scene.lease, samples::question("q_2", None)).await.unwrap();
+    store.insert_answer(samples::answer("q_2", crate::record::Choice::Skip)).await.unwrap();
+    let reserved = |records: &RunRecords| {
+        records.requests.iter().filter(|request| request.status == RequestStatus::Reserved).count()
+    };
+    assert_eq!(reserved(&scene.records().await), 1);
+
+    // Its lineage keeps it, as it keeps what it did.
+    let outcome = store.delete_run(&deletion("run_2", true)).await.unwrap();
+    assert_eq!(outcome.kept_for, [run_id("run_1")]);
+    assert_eq!(store.questions_of(QuestionsOf::Open(None)).await.unwrap(), []);
+    let records = store.load(&run_id("run_2")).await.unwrap();
+    assert_eq!((reserved(&records), records.requests[0].closed_at), (0, Some(at(90))));
 }
 
 /// A deleted run leaves nothing but its name, which stays taken.
