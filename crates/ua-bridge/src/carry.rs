@@ -178,7 +178,7 @@ impl Bridge {
             self.state().broker = None;
             if let Err(error) = read {
                 // Whoever waits is told, before the bridge is gone.
-                let _unread = self.refuse_all(&error.to_string());
+                let _unread = self.refuse_all(&error.to_string(), true);
                 let _first = over.send(Err(error));
                 return;
             }
@@ -245,11 +245,14 @@ impl Bridge {
                     }
                     let lasts = failing.get_or_insert(tried).elapsed();
                     let has_not_passed = lasts >= if code == Some(STORAGE) { PASSES } else { MAY_PASS };
-                    if has_not_passed || code.is_some_and(|code| REFUSED.contains(&code)) {
-                        self.refuse_all(&why)?;
-                        self.wait_for_a_request();
-                        begun = now();
-                        continue;
+                    let is_refused = code.is_some_and(|code| REFUSED.contains(&code));
+                    if has_not_passed || is_refused {
+                        self.refuse_all(&why, is_refused)?;
+                        if self.state().unanswered.is_empty() {
+                            self.wait_for_a_request();
+                            begun = now();
+                            continue;
+                        }
                     }
                 }
             }
@@ -293,12 +296,14 @@ impl Bridge {
         }
     }
 
-    /// Answers all requests with why they cannot be carried. One that a broker was told is not said to be undone: it is found by whoever asks again.
-    fn refuse_all(&self, why: &str) -> io::Result<()> {
-        let unanswered = std::mem::take(&mut self.state().unanswered);
-        for open in unanswered {
+    /// Answers requests with why they cannot be carried. One that a broker was told may have been carried out, and under its name alone the next
+    /// broker knows it for certain: it is kept for that one, and only refused where none will come (`with_those_said`).
+    fn refuse_all(&self, why: &str, with_those_said: bool) -> io::Result<()> {
+        let is_refused = |open: &mut Open| with_those_said || !open.is_said;
+        let refused: Vec<Open> = self.state().unanswered.extract_if(.., is_refused).collect();
+        for open in refused {
             let told = if open.is_said {
-                "; an earlier broker had this request and may have carried it out: do not send it in other words, the same call again returns what came of it"
+                "; an earlier broker had this request and may have carried it out: look whether it did before you make the call again"
             } else {
                 ""
             };

@@ -475,11 +475,11 @@ impl Connection {
         for id in ids {
             let call = store.call(&id).await.map_err(Broken::at("read a call"))?;
             // What was never sent of a session that a person ended never will be: it is nobody's call any more.
-            let is_unsent = call.status == CallStatus::Prepared && call.attempt == 0;
+            let is_unsent = matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) && call.attempt == 0;
             let is_ended = is_unsent && call.run_id != session.run.run_id && self.broker.has_ended(&call.run_id).await;
             // But what a person was asked about, and did not let go out, is not sent in the next session without a word.
             let is_withdrawn = is_ended && self.is_withdrawn(&call).await?;
-            if is_ended && !is_withdrawn {
+            if is_ended && !is_withdrawn && call.status == CallStatus::Prepared {
                 continue;
             }
             let of = self.session_seen(&call.run_id, session).await?;
@@ -523,15 +523,17 @@ impl Connection {
         Ok(calls)
     }
 
-    /// Whether a person who was asked about a call ended its session instead of letting it go out.
+    /// Whether a person was asked about a call of a session that they ended, and said neither that it may go out nor that it is not wanted. However
+    /// they ended it, by this question, by another one or without any, they have not let it go out.
     async fn is_withdrawn(&self, call: &CallRecord) -> Result<bool, Broken> {
         let of_run = self.broker.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await;
         let of_run = of_run.map_err(Broken::at("read the questions of a session"))?;
-        let is_aborted = |asked: &QuestionRecord| {
-            asked.call_id.as_ref() == Some(&call.call_id)
-                && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Abort)
+        let is_undecided = |asked: &QuestionRecord| match asked.answer.as_ref().map(|answer| answer.choice) {
+            None | Some(Choice::Abort) => true,
+            Some(Choice::Execute | Choice::Continue | Choice::Happened | Choice::Skip) => false,
         };
-        Ok(of_run.iter().any(is_aborted))
+        let last = of_run.iter().rev().find(|asked| asked.call_id.as_ref() == Some(&call.call_id));
+        Ok(last.is_some_and(is_undecided))
     }
 
     /// Waits for a call, as long as the client does (until `early`) and a person may take.

@@ -179,20 +179,21 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
 /// What is not made once more without a person's word, with whichever server: what a person did not let go out, and a declared effect that
 /// failed, as whoever asks has heard, and may be there all the same. A later one that went out stands in the place of an earlier one.
 fn asked_about(asked: &Asked<'_>, seen: &[Seen]) -> Option<Ruling> {
-    let seen: Vec<Seen> =
-        seen.iter().map(|seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() }).collect();
+    let as_asked = |seen: &Seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() };
+    // With whether it is of its own run.
+    let seen: Vec<(bool, Seen)> = seen.iter().map(|seen| (seen.is_family, as_asked(seen))).collect();
     let of_project = asked.class != SideEffectClass::Local;
-    let last = seen.iter().filter(|seen| seen.is_family || of_project);
-    let last = last.filter(|seen| seen.is_withdrawn || seen.went_out());
-    let last = last.max_by(|a, b| (a.asked_at, &a.call).cmp(&(b.asked_at, &b.call)))?;
+    let last = seen.iter().filter(|(_, seen)| seen.is_family || of_project);
+    let last = last.filter(|(_, seen)| seen.is_withdrawn || seen.went_out());
+    let (is_own, last) = last.max_by(|(_, a), (_, b)| (a.asked_at, &a.call).cmp(&(b.asked_at, &b.call)))?;
     if asked.at.since(last.asked_at) > OWED_FOR {
         return None;
     }
     if last.is_withdrawn {
         return Some(Ruling::Ask(last.call.clone(), Asks::Withdrawn));
     }
-    // One of its own run is the verdict's to find.
-    let is_heard = !last.is_family && last.is_known_to_family();
+    // One of its own run is the verdict's to find. The same client heard of it in whichever session it was.
+    let is_heard = !is_own && (last.is_known_to_family() || last.is_of_client);
     let is_failed = last.live == Live::No && last.status == CallStatus::FailedReported && last.may_have_happened;
     (asked.is_declared && is_heard && is_failed).then(|| Ruling::Ask(last.call.clone(), Asks::Failed))
 }

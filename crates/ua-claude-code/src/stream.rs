@@ -228,7 +228,7 @@ fn error_of(status: Option<u64>, message: String) -> LlmError {
     match status.and_then(|status| u16::try_from(status).ok()) {
         Some(status @ (401..=403)) => LlmError::Unauthorized { status, message },
         Some(404) => LlmError::NotFound { model: String::new(), message },
-        Some(429) => LlmError::RateLimited { retry_after, message },
+        Some(429) => LlmError::RateLimited { retry_after, until_reset: None, message },
         Some(503 | 529) => LlmError::Overloaded { retry_after, message },
         Some(status @ (408 | 409 | 500..)) => LlmError::Server { status: Some(status), retry_after, message },
         Some(status) => LlmError::InvalidRequest { status, message },

@@ -261,7 +261,14 @@ impl EvidenceReport {
 
     /// The calls of which a person may say that they were what is missing.
     pub fn undeclared(&self) -> Vec<Undeclared> {
-        self.conditions.iter().filter(|condition| !condition.met).filter_map(|c| c.undeclared.clone()).collect()
+        let unmet = self.conditions.iter().filter(|condition| !condition.met);
+        let named = unmet.filter_map(|condition| Some((condition, condition.undeclared.clone()?)));
+        // Of one in doubt nobody can say so here where they could not say it of all that are.
+        let in_doubt = self.in_doubt();
+        let is_known = |(condition, call): &(&ConditionResult, Undeclared)| {
+            !condition.in_doubt.iter().any(|one| one.call_id == call.call_id) || in_doubt.contains(&call.call_id)
+        };
+        named.filter(is_known).map(|(_, call)| call).collect()
     }
 
     /// The calls of which a person may say, all at once, that they happened: no more than are missing. Where there are more, that is said of each.

@@ -50,8 +50,13 @@ pub const IN_DOUBT: &str = "in_doubt";
 pub fn said_to_have_happened(asked: &QuestionRecord) -> Vec<CallId> {
     let is_said = asked.kind == QuestionKind::MissingEvidence
         && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Happened);
-    let named = asked.detail.get(IN_DOUBT).filter(|_| is_said);
-    named.and_then(|named| serde_json::from_value(named.clone()).ok()).unwrap_or_default()
+    if is_said { in_doubt_of(asked) } else { Vec::new() }
+}
+
+/// The calls of which a person who is asked about what is missing may say so.
+pub fn in_doubt_of(asked: &QuestionRecord) -> Vec<CallId> {
+    let named = asked.detail.get(IN_DOUBT).cloned();
+    named.and_then(|named| serde_json::from_value(named).ok()).unwrap_or_default()
 }
 
 fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {

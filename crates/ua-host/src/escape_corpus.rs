@@ -4,6 +4,7 @@ use crate::escape;
 
 #[path = "../../../fuzz/bodies/terminal.rs"]
 mod body;
+#[expect(clippy::disallowed_methods, reason = "it reads the corpora of this checkout")]
 #[path = "../../../fuzz/bodies/replay.rs"]
 mod replay;
 

@@ -45,7 +45,7 @@ pub use lately::{CallsLately, calls_beside};
 pub use look::{Looked, look};
 pub use ua_broker::Served;
 
-pub(crate) use agent::only_people;
+pub use agent::only_people;
 
 /// The key with which accounts are told apart, in the gateway's folder.
 const ACCOUNT_KEY: &str = "account.key";

@@ -130,7 +130,7 @@ impl Ledger {
             Verdict::DeduplicateFrom { twin, key } => {
                 let receipt = self.store.deduplicate_call(&self.lease, id, &twin.call_id, &key, self.env.now()).await;
                 let deduplicated = receipt.map_err(LedgerError::at("deduplicate", id))?;
-                self.add_taint(Taint::of(&deduplicated.policy));
+                self.add_taint(Taint::of(&deduplicated.policy).and(Taint::of(&twin.policy)));
                 Admission::Settled(deduplicated)
             }
             Verdict::WaitFor(twin) => Admission::WaitFor(twin.call_id.clone()),

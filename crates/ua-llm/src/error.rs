@@ -69,6 +69,8 @@ pub enum LlmError {
     RateLimited {
         /// How long the provider asks to wait.
         retry_after: Option<Duration>,
+        /// Within which time the limit is whole again, where nothing is asked for.
+        until_reset: Option<Duration>,
         /// The provider's words.
         message: String,
     },
@@ -366,6 +368,20 @@ impl LlmError {
             || !crate::http::too_long::names_a_part(message)
     }
 
+    /// Within which time the limit is whole again that was reached. It may be sooner, so nobody gives up for it.
+    pub fn until_reset(&self) -> Option<Duration> {
+        if let Self::RateLimited { until_reset, .. } = self { *until_reset } else { None }
+    }
+
+    /// The same, with what the provider's headers say of the limit that was reached. A wait that it asks for counts alone.
+    #[must_use]
+    pub(crate) fn whole_again_in(mut self, span: Option<Duration>) -> Self {
+        if let Self::RateLimited { retry_after: None, until_reset, .. } = &mut self {
+            *until_reset = span;
+        }
+        self
+    }
+
     /// How long the provider asks to wait before the next request.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -505,6 +521,15 @@ mod tests {
         let overloaded = LlmError::Overloaded { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
         assert!(overloaded.left_us() && overloaded.may_retry() && overloaded.was_refused());
         assert_eq!(overloaded.retry_after(), Some(Duration::from_secs(3)));
+        // Headers that say when a limit is whole again ask for nothing, and count only where nothing is asked for.
+        let span = Some(Duration::from_mins(2));
+        let limited = |retry_after| {
+            LlmError::RateLimited { retry_after, until_reset: None, message: "slow".into() }.whole_again_in(span)
+        };
+        assert_eq!((limited(None).retry_after(), limited(None).until_reset()), (None, span));
+        assert!(!limited(None).to_string().contains("asks to wait"));
+        assert_eq!(limited(Some(Duration::ZERO)).until_reset(), None);
+        assert_eq!(overloaded.whole_again_in(span).until_reset(), None);
         let refused = LlmError::InvalidRequest { status: 400, message: "no".into() };
         assert!(refused.left_us() && !refused.may_retry());
         let setup = LlmError::Setup { why: "no key".into() };

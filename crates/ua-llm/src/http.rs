@@ -221,7 +221,7 @@ impl HttpClient {
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
         let until_reset = waiting::until_reset(status, header);
         let body = self.start_of(response).await;
-        let retry_after = retry_after.or_else(|| waiting::asked_in_body(status, &body)).or(until_reset);
+        let retry_after = retry_after.or_else(|| waiting::asked_in_body(status, &body));
         if let Some(events) = assembler.refused_as_events(&body).or_else(|| reject::withheld(status, &body)) {
             return read_whole(&events, model, assembler, observer);
         }
@@ -231,7 +231,7 @@ impl HttpClient {
         if let Some(error) = reject::stands_in(status, &body, &by_status).filter(|_| has_answered) {
             return Err(reject::as_advised(error, status, retry_after, should_retry));
         }
-        let error = assembler.refused(status, &body, by_status);
+        let error = assembler.refused(status, &body, by_status).whole_again_in(until_reset);
         Err(reject::as_advised(error, status, retry_after, should_retry))
     }
 

@@ -173,7 +173,11 @@ fn mark(message: &mut Value, changed: &[String], says_two_things: bool) {
         let said = format!("{said} (not carried as it was written: {changed_in_words})");
         error.insert("message".to_owned(), said.into());
     }
-    let is_bare = place == "result" && message.get(place).is_some_and(|result| !result.is_object());
+    // An error says what there is to say, and stands alone; and null is no result, whatever it was written as.
+    let has_error = message.get("error").is_some_and(|error| !error.is_null());
+    let is_bare = place == "result"
+        && !has_error
+        && message.get(place).is_some_and(|result| !result.is_object() && !result.is_null());
     if is_bare {
         // Nothing can be said in it, so it is said beside it.
         let bare = message[place].take();
@@ -546,6 +550,23 @@ mod tests {
         for exact in ["[1]", "\"sent\"", "null", "7"] {
             let read = read_message(format!(r#"{{"id":1,"result":{exact}}}"#).as_bytes()).unwrap();
             assert_eq!(read["result"], serde_json::from_str::<Value>(exact).unwrap());
+        }
+    }
+
+    /// A null beside an error stays one, as an answer of JSON-RPC 1.0 has it; and what is no number is no result.
+    #[test]
+    fn a_null_in_the_place_of_a_result_is_not_made_a_text() {
+        for error in [r#"{"code":-3,"message":"m","data":NaN}"#, r#"{"code":-3,"message":"m","data":{"a":1,"a":2}}"#] {
+            let read = read_message(format!(r#"{{"jsonrpc":"2.0","id":1,"result":null,"error":{error}}}"#).as_bytes())
+                .unwrap();
+            assert_eq!(read["result"], Value::Null, "{read}");
+            assert!(read["error"]["message"].as_str().unwrap().contains("not carried as it was written"), "{read}");
+            let answer = crate::wire::answer(&mut read.as_object().unwrap().clone()).unwrap();
+            assert!(matches!(answer, crate::wire::Answer::Error { code: -3, .. }), "{answer:?}");
+        }
+        for result in [r#""result":NaN"#, r#""result":-Infinity,"error":null"#, r#""result":null,"error":NaN"#] {
+            let read = read_message(format!(r#"{{"id":1,{result}}}"#).as_bytes()).unwrap();
+            assert_eq!(read["result"], Value::Null, "{read}");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::error::RunError;
 use crate::files::{withdraw_conclusion, write_conclusion};
 use crate::machine::{ABORTED, Conclusion};
 use crate::ports::run_end;
+use crate::recover::put_right;
 use crate::workspace::Workspace;
 
 /// Why a sub-agent is cancelled whose parent ends.
@@ -42,6 +43,8 @@ pub(crate) fn never_sent(calls: &[CallRecord], why: &str) -> Vec<CallCancel> {
 pub(crate) async fn apply_words(store: &dyn Store, lease: &RunLease, at: Timestamp) -> Result<(), RunError> {
     let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
     for question in open.iter().filter(|question| question.status == QuestionStatus::Answered) {
+        // What was said of the run as a whole.
+        put_right(store, question, at).await?;
         let (Some(answer), Some(call)) = (&question.answer, &question.call_id) else { continue };
         let call = store.call(call).await.map_err(RunError::at("read a call"))?;
         if answer.choice != Choice::Happened || call.status != CallStatus::Unknown {

@@ -351,11 +351,14 @@ impl<'a> Driver<'a> {
 
     async fn ask(&self, kind: QuestionKind, text: &str) -> Result<ua_store::QuestionRecord, RunError> {
         let (store, lease, env) = (self.ports.store.as_ref(), &self.ports.lease, &self.ports.env);
-        let may_say_so = !self.undeclared.is_empty() || !self.in_doubt.is_empty();
-        if kind == QuestionKind::MissingEvidence && may_say_so {
+        // A word is about what was shown with it. Not each question about what is missing tells of the calls behind that.
+        let is_named = |call: &CallId| text.contains(call.as_str());
+        let undeclared: Vec<_> = self.undeclared.iter().filter(|call| is_named(&call.call_id)).collect();
+        let in_doubt: Vec<_> = self.in_doubt.iter().filter(|call| is_named(call)).collect();
+        if kind == QuestionKind::MissingEvidence && !(undeclared.is_empty() && in_doubt.is_empty()) {
             // Who knows that a call was what is missing has to be able to say so: the model would make it again.
             let choices = vec![Choice::Happened, Choice::Continue, Choice::Abort];
-            let detail = serde_json::json!({ UNDECLARED: self.undeclared, IN_DOUBT: self.in_doubt });
+            let detail = serde_json::json!({ UNDECLARED: undeclared, IN_DOUBT: in_doubt });
             return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
         }
         raise_run_question(store, lease, env, kind, text).await

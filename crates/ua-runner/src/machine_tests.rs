@@ -127,6 +127,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         is_foreign: false,
         credentials_refused: false,
         retry_after: None,
+        until_reset: None,
         random: 0,
     }
 }

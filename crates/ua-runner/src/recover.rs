@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, CorrectedTo, Origin, Role, StopReason, Timestamp};
-use ua_evidence::{Verdict, said_to_have_happened};
+use ua_evidence::{Verdict, in_doubt_of, said_to_have_happened};
 use ua_store::{
     CallRecord, Choice, Correction, LedgerStore, MessageRecord, QuestionKind, QuestionRecord, QuestionStatus,
-    ReplayStatus, RunRecords, RunStore, StoreError, rules,
+    ReplayStatus, RunRecords, RunStore, Store, StoreError, rules,
 };
 
 use crate::budget::{Below, Spent};
@@ -105,8 +105,11 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
         let answers_itself = match question.kind {
             // Whether an earlier process is alive is looked at again on each resume; an open question about it is answered by that.
             QuestionKind::OrphanAlive => true,
-            // Behind a record that a person put right since the conditions are judged again; what is still missing is asked anew.
-            QuestionKind::MissingEvidence => records.run.corrected_at.is_some_and(|at| at >= question.created_at),
+            // Behind a record that a person put right since, of a call that it tells of, the conditions are judged again.
+            QuestionKind::MissingEvidence => {
+                let may_be = records.run.corrected_at.is_some_and(|at| at >= question.created_at);
+                may_be && tells_of_a_corrected_call(ports.store.as_ref(), records, question).await?
+            }
             QuestionKind::UnknownOutcome
             | QuestionKind::NearDuplicate
             | QuestionKind::Approval
@@ -118,7 +121,7 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
             | QuestionKind::Elicitation => false,
         };
         // Before the question counts as acted on, so that a process that takes over in between does it.
-        put_right(ports, question).await?;
+        put_right(ports.store.as_ref(), question, ports.env.now()).await?;
         match &question.answer {
             None if !answers_itself => return Ok(Some(question.clone())),
             // The run has a mark by now, which is looked at before anything starts; its end closes the question.
@@ -136,16 +139,36 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
     Ok(None)
 }
 
+/// Whether the record of a call that a question tells of was put right since it was asked.
+async fn tells_of_a_corrected_call(
+    store: &dyn Store,
+    records: &RunRecords,
+    question: &QuestionRecord,
+) -> Result<bool, RunError> {
+    let is_corrected = |call: &CallRecord| call.correction.as_ref().is_some_and(|word| word.at >= question.created_at);
+    let known = records.calls.iter().chain(&records.lineage.calls).chain(&records.lineage.elsewhere);
+    let mut told = known.filter(|call| question.text.contains(call.call_id.as_str()));
+    if told.any(is_corrected) {
+        return Ok(true);
+    }
+    for id in in_doubt_of(question) {
+        if is_corrected(&store.call(&id).await.map_err(RunError::at("read a call"))?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Puts the records of the calls right of which a person said, asked about what is missing, that they happened. One that has moved on since, or
 /// cannot be that, is left as it is: the conditions are judged again in any case.
-async fn put_right(ports: &Ports, question: &QuestionRecord) -> Result<(), RunError> {
+pub(crate) async fn put_right(store: &dyn Store, question: &QuestionRecord, now: Timestamp) -> Result<(), RunError> {
     let Some(answer) = &question.answer else { return Ok(()) };
     for id in said_to_have_happened(question) {
-        let call = ports.store.call(&id).await.map_err(RunError::at("read a call"))?;
+        let call = store.call(&id).await.map_err(RunError::at("read a call"))?;
         if Verdict::of(&call) != Verdict::MayHaveHappened {
             continue;
         }
-        let attempts = ports.store.attempts(&id).await.map_err(RunError::at("read the attempts of a call"))?;
+        let attempts = store.attempts(&id).await.map_err(RunError::at("read the attempts of a call"))?;
         let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let correction = Correction {
             outcome: CorrectedTo::Happened,
@@ -153,11 +176,11 @@ async fn put_right(ports: &Ports, question: &QuestionRecord) -> Result<(), RunEr
             reason: said.map_or_else(|| format!("the answer to question {}", question.question_id), str::to_owned),
             proof: answer.proof.clone(),
             by: answer.by.clone(),
-            at: ports.env.now(),
+            at: now,
             of: None,
             was_answered: call.status == CallStatus::Unknown && attempts.last().is_some_and(rules::was_answered_beside),
         };
-        match ports.store.correct_call(ua_ledger::correct_call(&call, correction, false)).await {
+        match store.correct_call(ua_ledger::correct_call(&call, correction, false)).await {
             Ok(_) => {}
             Err(why @ (StoreError::Conflict { .. } | StoreError::KeyTaken { .. })) => {
                 tracing::warn!(tool_call_id = %id, %why, "a person said that a call happened, and its record cannot say so");

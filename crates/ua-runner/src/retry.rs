@@ -40,6 +40,8 @@ pub struct ThinkFailure {
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,
+    /// Within which time a limit of the provider is whole again, where it asks for nothing. It may be sooner: no run ends for it.
+    pub until_reset: Option<Duration>,
     /// How long it took to fail.
     pub took: Duration,
     /// Random bits for the wait before the next request.
@@ -152,7 +154,9 @@ impl RetryPolicy {
         if !failure.may_retry {
             return None;
         }
-        self.wait(tries, failure.retry_after.unwrap_or_default(), failure.random)
+        let wait = self.wait(tries, failure.retry_after.unwrap_or_default(), failure.random)?;
+        // What nobody asked for is waited as far as the patience lasts, and then the provider is asked.
+        Some(wait.max(failure.until_reset.unwrap_or_default().min(self.left(tries))))
     }
 
     /// The wait before a tool server that is away is tried again, which costs nobody anything; `None` when it was away for too long.
@@ -195,6 +199,7 @@ mod tests {
             is_foreign: false,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),
+            until_reset: None,
             random,
         }
     }
@@ -252,6 +257,17 @@ mod tests {
         assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_800), 0)), Some(Duration::from_mins(30)));
         assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_801), 0)), None);
         assert_eq!(policy.wait_after(&after(2, 1_000), &failure(true, Some(801), 0)), None);
+    }
+
+    /// When a limit is whole again is no demand, and is waited for with what is left of the patience.
+    #[test]
+    fn a_limit_that_is_whole_again_later_than_the_patience_lasts_ends_no_run() {
+        let minute = RetryPolicy::default().within(Duration::from_mins(1));
+        let limited = |span| ThinkFailure { until_reset: Some(Duration::from_secs(span)), ..failure(true, None, 0) };
+        let wait = |waited, span| minute.wait_after(&after(1, waited), &limited(span)).map(|wait| wait.as_secs());
+        assert_eq!((wait(0, 20), wait(0, 120), wait(50, 120)), (Some(20), Some(60), Some(10)));
+        assert_eq!(wait(60, 120), None, "the patience is over");
+        assert_eq!(minute.wait_after(&after(1, 0), &failure(true, Some(120), 0)), None, "a demand is none to be cut");
     }
 
     #[test]

@@ -28,9 +28,14 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Where a restore to `path` makes its copy.
+/// Where a restore to `path` has its copy once it is complete.
 pub(crate) fn fresh(path: &Path) -> PathBuf {
     beside(path, ".restoring")
+}
+
+/// Where a restore to `path` makes its copy. Under another name, so that what one left that was killed is known until the next one is complete.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    beside(path, ".restoring-next")
 }
 
 /// What a restore to `path` left that was killed after it had taken the database out of its place; `None` when something is there, or nothing was

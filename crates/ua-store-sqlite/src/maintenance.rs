@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, RunId, Timestamp};
 use ua_store::{Forgotten, Lost, StoreError, rules};
 
 use crate::beside::{foreign_beside, mark_database};
-use crate::cut_off::{CutOff, FILES, beside, cut_off_restore, fresh};
+use crate::cut_off::{CutOff, FILES, beside, cut_off_restore, fresh, unfinished};
 use crate::db::Db;
 use crate::departure::Standing;
 use crate::error::{DbError, refused, refused_because, sql_error};
@@ -258,7 +259,7 @@ impl Restore {
     ///
     /// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing.
     pub fn begin(from: &Path, path: &Path) -> Result<Self, StoreError> {
-        if is_same_file(from, &fresh(path)) {
+        if is_same_file(from, &fresh(path)) || is_same_file(from, &unfinished(path)) {
             return Err(refused(format!(
                 "{} is what a restore that was killed left, and the next one writes there; name the copy that it was made of",
                 from.display()
@@ -320,7 +321,7 @@ impl Restore {
             let log = open::folder_of(&self.path).join("effects.log");
             mirror::catch_up(&log, &db_uuid, &Db::new(&connection)).map_err(DbError::into_store)?;
         }
-        let kept = put_in_place(&self.from, &self.path, at);
+        let kept = put_in_place(&self.from, &self.path, self.cut_off.as_ref(), at);
         if let Some(connection) = self.writing {
             // SQLite leaves alone what stands under the old name by now.
             connection.execute_batch("ROLLBACK").ok();
@@ -379,32 +380,65 @@ pub(crate) fn keep_from_writing(path: &Path) -> Result<Option<Connection>, Store
     }
 }
 
-fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
-    let failed = |what: &Path| {
-        let why = format!("{} cannot be put in place", what.display());
-        move |error: io::Error| refused_because(why, error)
-    };
-    let beside = |suffix: &str| beside(path, suffix);
-    // The copy is complete beside the old file before anything old is touched.
-    let fresh = fresh(path);
-    // What an earlier one left that was killed is no part of this copy.
-    for left in [".restoring-wal", ".restoring-shm", ".restoring-journal", ".restoring"].map(beside) {
-        fs::remove_file(&left).or_else(missing_is_fine).map_err(failed(&left))?;
-    }
-    let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed(&fresh))?;
+/// What could not be put in place, in the words of an error.
+fn not_put(what: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let why = format!("{} cannot be put in place", what.display());
+    move |error| refused_because(why, error)
+}
+
+/// Makes a whole copy of the database `from` at `next`, which is to be the one at `path`. `begun`: the time that its file is given, if not that of now.
+fn make_copy(from: &Path, next: &Path, path: &Path, begun: Option<SystemTime>) -> Result<(), StoreError> {
+    let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(next).map_err(not_put(next))?;
     // By SQLite, as it was looked at: what stands in the log beside `from` is part of it.
-    copy(from, &fresh)?;
-    target.sync_all().map_err(failed(&fresh))?;
-    whole(&fresh)?;
+    copy(from, next)?;
+    target.sync_all().map_err(not_put(next))?;
+    whole(next)?;
     // What SQLite copied has no log of its own; every other command expects one.
-    let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
+    let connection = Connection::open_with_flags(next, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql_error)?;
     let identity = read_uuid(&connection)?;
     connection.close().map_err(|(_, error)| sql_error(error))?;
     if filesystem::keeps_attributes(open::folder_of(path)) {
-        mark_database(&fresh, &identity);
+        mark_database(next, &identity);
     }
-    target.sync_all().map_err(failed(&fresh))?;
+    if let Some(begun) = begun {
+        target.set_modified(begun).map_err(not_put(next))?;
+    }
+    target.sync_all().map_err(not_put(next))
+}
+
+/// Removes a copy that is not complete, and what SQLite had beside it.
+fn remove_copy(next: &Path) -> Result<(), StoreError> {
+    FILES.iter().try_for_each(|suffix| {
+        let left = beside(next, suffix);
+        fs::remove_file(&left).or_else(missing_is_fine).map_err(not_put(&left))
+    })
+}
+
+fn put_in_place(
+    from: &Path,
+    path: &Path,
+    cut_off: Option<&CutOff>,
+    at: Timestamp,
+) -> Result<Option<PathBuf>, StoreError> {
+    // The copy is complete beside the old file before anything old is touched. So is it before the copy of an earlier restore goes that was killed:
+    // by that one's time it is told what was kept, which is not older; so the copy that takes its place takes its time as well.
+    let (fresh, next) = (fresh(path), unfinished(path));
+    let begun = cut_off.map(|left| fs::symlink_metadata(&left.copy).and_then(|copy| copy.modified())).transpose();
+    let begun = begun.map_err(not_put(&fresh))?;
+    remove_copy(&next)?;
+    if let Err(error) = make_copy(from, &next, path, begun) {
+        // It takes up room, and says nothing. The next restore removes it as well.
+        remove_copy(&next).ok();
+        return Err(error);
+    }
+    // What stands beside the earlier copy is no part of this one.
+    for suffix in &FILES[1..] {
+        let left = beside(&fresh, suffix);
+        fs::remove_file(&left).or_else(missing_is_fine).map_err(not_put(&left))?;
+    }
+    fs::rename(&next, &fresh).map_err(not_put(&fresh))?;
+    let beside = |suffix: &str| beside(path, suffix);
 
     // The database first: killed between the renames, it is missing, which every command refuses; a database that lost
     // its log would only look older. Neither the log nor a journal may stay: they would be played into the copy.
@@ -417,10 +451,10 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
         let name = crate::cut_off::beside(&aside, suffix);
         match fs::rename(beside(suffix), &name) {
             Ok(()) => kept = kept.or(Some(name)),
-            Err(error) => missing_is_fine(error).map_err(failed(path))?,
+            Err(error) => missing_is_fine(error).map_err(not_put(path))?,
         }
     }
-    fs::rename(&fresh, path).and_then(|()| sync_folder(path)).map_err(failed(path))?;
+    fs::rename(&fresh, path).and_then(|()| sync_folder(path)).map_err(not_put(path))?;
     Ok(kept)
 }
 

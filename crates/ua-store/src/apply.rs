@@ -144,13 +144,15 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
             let lease = lease(by)?;
             let run = leased_run(rows, lease)?;
             let call = rules::owned_call(rows.call(&call)?, lease)?;
-            let call = rules::call_deduplicated(call, &rows.call(&from)?, &key, at)?;
+            let answered_by = rows.call(&from)?;
+            let call = rules::call_deduplicated(call, &answered_by, &key, at)?;
             rows.update_call(&call, lease.epoch)?;
             // Nobody has to answer any more whether it may run, and whoever said that the other call was it is heard by this.
             if let Some(question) = rows.waiting_question(&call.call_id)? {
                 rows.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
             }
-            put_taint(rows, run, Taint::of(&call.policy))?;
+            // What it is told is what the other one read, which may be another tool.
+            put_taint(rows, run, Taint::of(&call.policy).and(Taint::of(&answered_by.policy)))?;
             Ok(Done::Call(call))
         }
         Change::CancelCalls { cancels, at } => {
@@ -739,6 +741,9 @@ fn shared_taint<R: Rows>(rows: &R, run: &RunRecord, turn: u32) -> Result<Taint, 
         for call in rows.calls_until(&run, turn)? {
             if !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
                 taint = taint.and(Taint::of(&call.policy));
+                if let Some(answered_by) = &call.deduplicated_from {
+                    taint = taint.and(Taint::of(&rows.call(answered_by)?.policy));
+                }
                 if call.name.is_task() {
                     taint = taint.and(rows.taint_of(&RunId::of_task(&call.call_id))?);
                 }

@@ -196,6 +196,7 @@ macro_rules! conformance_tests {
             taints::a_call_brings_in_what_it_reads_when_it_starts,
             taints::a_fork_has_what_its_shared_turns_read,
             taints::a_sub_agent_hands_on_what_it_read_with_its_answer,
+            taints::an_answer_of_another_call_brings_in_what_that_one_read,
             gateway::a_session_is_one_of_its_project,
             gateway::a_request_and_its_call_are_one_write,
             gateway::an_answer_is_noted_by_the_session_that_asked,

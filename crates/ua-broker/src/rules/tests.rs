@@ -289,6 +289,21 @@ fn each_rule_has_its_rows() {
             Ruling::New,
         ),
         (
+            "it failed for this client, at another server or as another account",
+            email("b"),
+            vec![other_server(acknowledged(Seen { may_have_happened: true, ..c(FailedReported) }))],
+            Ruling::Ask(call(), Asks::Failed),
+        ),
+        (
+            "… in an earlier session, which a person ended",
+            email("b"),
+            vec![Seen {
+                is_of_client: true,
+                ..elsewhere(acknowledged(Seen { may_have_happened: true, ..c(FailedReported) }))
+            }],
+            Ruling::Ask(call(), Asks::Failed),
+        ),
+        (
             "a person ended its session instead of letting it go out",
             append("b"),
             vec![elsewhere(withdrawn())],

@@ -49,7 +49,7 @@ fn parent_of(process: u32) -> Option<u32> {
 ///
 /// # Errors
 /// It was started by an agent.
-pub(crate) fn only_people(run: &RunRecord, what: &str) -> Result<(), HostError> {
+pub fn only_people(run: &RunRecord, what: &str) -> Result<(), HostError> {
     let agent = if ua_store::is_gateway(run) { above() } else { None };
     let Some(agent) = agent else { return Ok(()) };
     Err(HostError::usage(format!("{what} by a person, and this command was started by an agent ({agent})"))

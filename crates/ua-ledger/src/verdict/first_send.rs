@@ -219,7 +219,8 @@ impl<'v> Case<'v> {
         let first = reasons.next()?;
         let changed = before.map(|asked| self.rules.changed_since(self.call, self.facts, asked, "approved"));
         let earlier = if let Reason::NearDuplicate(others) = &first {
-            others.iter().map(|other| other.call).find(|other| self.may_answer(other))
+            // The one that is told of first: the answer is about what its question shows.
+            others.first().map(|other| other.call).filter(|other| self.may_answer(other))
         } else {
             None
         };

@@ -362,7 +362,7 @@ fn by_type(kind: &str, message: String, model: &str) -> LlmError {
         "invalid_request_error" if says_too_long(&message) => LlmError::TooLong { status: 400, message },
         "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
         code if is_code_of_too_long(code) => LlmError::TooLong { status: 413, message },
-        "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
+        "rate_limit_error" => LlmError::RateLimited { retry_after: None, until_reset: None, message },
         "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
         _ => unsorted(kind, message),
     }

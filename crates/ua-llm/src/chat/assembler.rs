@@ -366,6 +366,8 @@ impl PartialCall {
             self.name = name.unwrap_or_default();
         }
         match arguments {
+            // Behind what is whole another object would make it none: it stands in its place.
+            Some(Value::String(whole)) if self.is_said_again_in(&whole) => self.arguments = whole,
             Some(Value::String(piece)) => self.arguments.push_str(&piece),
             Some(whole @ (Value::Object(_) | Value::Array(_))) => self.arguments = whole.to_string(),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
@@ -373,19 +375,29 @@ impl PartialCall {
     }
 
     /// Whether this, which names a function, is the next call: whatever it said would not fit behind what was asked for in whole. Some servers repeat
-    /// what they have said, and some begin with an empty object.
+    /// what they have said, or say it with more, and some begin with an empty object.
     fn is_followed_by(&self, function: &FunctionDelta) -> bool {
         let Some(name) = function.name.as_deref().filter(|name| !name.is_empty()) else { return false };
         let is_repeated = match &function.arguments {
-            Some(Value::String(piece)) => piece.is_empty(),
-            Some(whole @ (Value::Object(_) | Value::Array(_))) => {
-                let whole = whole.to_string();
-                whole == self.arguments
-            }
+            Some(Value::String(piece)) => piece.is_empty() || self.is_said_again_in(piece),
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => self.is_held_by(whole),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
         };
         let has_begun = parse_strict(&self.arguments).is_ok_and(|begun| begun == Value::Object(Map::new()));
         self.is_whole() && (name != self.name || !(is_repeated || has_begun))
+    }
+
+    /// Whether the arguments are whole, and a text is an object that holds all of them.
+    fn is_said_again_in(&self, text: &str) -> bool {
+        // A piece of what is not whole yet is not even read.
+        self.arguments.trim_end().ends_with('}') && parse_strict(text).is_ok_and(|said| self.is_held_by(&said))
+    }
+
+    /// Whether the arguments are whole, and an object has each field of them with the same value.
+    fn is_held_by(&self, said: &Value) -> bool {
+        let Some(said) = said.as_object() else { return false };
+        let is_held = |known: &Map<String, Value>| known.iter().all(|(field, value)| said.get(field) == Some(value));
+        parse_strict(&self.arguments).is_ok_and(|known| known.as_object().is_some_and(is_held))
     }
 
     /// Whether nothing of it can be missing.
@@ -462,7 +474,7 @@ impl Assemble for Assembler {
             }
             "invalid_request_error" | "BadRequestError" => LlmError::InvalidRequest { status: 400, message },
             "rate_limit_exceeded" | "rate_limit_error" | "requests" | "tokens" => {
-                LlmError::RateLimited { retry_after: None, message }
+                LlmError::RateLimited { retry_after: None, until_reset: None, message }
             }
             "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
             _ => reject::unsorted(kind, message),

@@ -231,7 +231,7 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
     match status {
         401..=403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },
-        429 => LlmError::RateLimited { retry_after, message },
+        429 => LlmError::RateLimited { retry_after, until_reset: None, message },
         // Too early: it was not begun.
         425 | 503 | 529 => LlmError::Overloaded { retry_after, message },
         // What it was passed on to failed, or whoever passed it on gave up.

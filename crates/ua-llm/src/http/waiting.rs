@@ -1,7 +1,7 @@
 //! How long a provider asks to be left alone, where it says so elsewhere than in `Retry-After`.
 //!
 //! Google has it in the body (`RetryInfo`), `OpenAI` and whoever speaks like it in the message and in headers that say when a limit is whole again.
-//! The latter is an upper bound, and no request to stay away for hours: of it no more is taken than is waited anyway.
+//! The latter is an upper bound, and no request to stay away for hours: of it no more is taken than is waited anyway, and no run ends for it.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) 
     }
     match (code, known) {
         (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),
-        ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, message },
+        ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, until_reset: None, message },
         ("insufficient_quota", _) => LlmError::Unauthorized { status: 429, message },
         ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
             LlmError::Overloaded { retry_after: None, message }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn an_account_that_cannot_pay_is_not_asked_to_wait() {
         let body = r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
-        let limited = LlmError::RateLimited { retry_after: None, message: String::new() };
+        let limited = LlmError::RateLimited { retry_after: None, until_reset: None, message: String::new() };
         assert!(!refine(limited, 429, body, None).may_retry());
         assert!(!by_code("insufficient_quota", String::new(), None).may_retry());
     }

@@ -383,6 +383,7 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
         is_foreign: error.is_foreign(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 400 | 401 | 403, .. }),
         retry_after: error.retry_after(),
+        until_reset: error.until_reset(),
         took: Duration::ZERO,
         random,
     }

@@ -285,6 +285,42 @@ async fn a_restore_that_was_killed_between_its_renames_is_known_and_given_again_
     }
 }
 
+/// A restore that follows one that was killed may be killed as well: at every moment it is known where the newest database is.
+#[tokio::test]
+async fn a_restore_that_ends_early_forgets_nothing_of_the_one_that_was_killed_before() {
+    for renames in 1..=3 {
+        let (place, kept) = cut_off_after(renames).await;
+        let named = |suffix: &str| PathBuf::from(format!("{}{suffix}", place.path.display()));
+        let knows = |moment: &str| {
+            let left = cut_off_restore(&place.path);
+            assert_eq!(left.as_ref().map(|left| &left.kept), Some(&kept), "{moment}");
+            assert!(left.is_some_and(|left| left.copy.is_file()) && !named(".restoring-next").exists(), "{moment}");
+        };
+        // While the copy is made, also over what one left that was killed meanwhile.
+        fs::write(named(".restoring-next"), "the beginning of a copy").unwrap();
+        fs::write(named(".restoring-next-journal"), "").unwrap();
+        let begun = Restore::begin(&place.copy, &place.path).unwrap();
+        let away = place.copy.with_file_name("away.db");
+        fs::rename(&place.copy, &away).unwrap();
+        begun.finish(samples::at(99)).unwrap_err();
+        knows("while the copy was made");
+        fs::rename(&away, &place.copy).unwrap();
+        // With the copy complete, before it is in place: the name that a log is to have is taken.
+        let begun = Restore::begin(&place.copy, &place.path).unwrap();
+        let taken = named(&format!(".before-{}-wal", samples::at(99).compact()));
+        fs::create_dir(&taken).unwrap();
+        fs::write(named("-wal"), "").unwrap();
+        begun.finish(samples::at(99)).unwrap_err();
+        knows("before the copy was in place");
+        fs::remove_dir(&taken).unwrap();
+        fs::remove_file(named("-wal")).unwrap();
+
+        assert_eq!(restore(&place.copy, &place.path, samples::at(99)).unwrap(), Some(kept.clone()));
+        assert_eq!(runs_of(&place.open()).await, ["run_a", "run_b"]);
+        assert!(!named(".restoring").exists());
+    }
+}
+
 #[tokio::test]
 async fn two_restores_of_one_second_keep_both_databases() {
     let place = Place::new();

@@ -62,6 +62,23 @@ pub async fn a_fork_has_what_its_shared_turns_read(store: &dyn Store) {
     assert_eq!(again.taint, PRIVATE);
 }
 
+/// Whoever is answered with what another call was told has read what that one read, also where that is another tool.
+pub async fn an_answer_of_another_call_brings_in_what_that_one_read(store: &dyn Store) {
+    let first = Scene::begin(store, "run_1").await;
+    first.turn(vec![reading("call_1", 1, 1, Reads::Untrusted)]).await;
+    first.bring("call_1", CallStatus::Succeeded).await;
+    let key = store.call(&call_id("call_1")).await.unwrap().idempotency_key.unwrap();
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    child.call_that_is("call_2", CallStatus::Prepared).await;
+    assert_eq!(taint(store, child.run_id()).await, NOTHING);
+    let (one, two) = (call_id("call_1"), call_id("call_2"));
+    store.deduplicate_call(&child.lease, &two, &one, &key, samples::at(9)).await.unwrap();
+    assert_eq!(taint(store, child.run_id()).await, UNTRUSTED);
+    child.commit(1).await;
+    let fork = store.fork_run(samples::new_fork("run_3", "run_2", 1)).await.unwrap();
+    assert_eq!(fork.taint, UNTRUSTED, "and so has whoever shares that turn");
+}
+
 /// A sub-agent begins with what its parent has; its parent has what it read once it has its answer.
 pub async fn a_sub_agent_hands_on_what_it_read_with_its_answer(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;

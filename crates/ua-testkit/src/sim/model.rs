@@ -238,7 +238,11 @@ impl LlmProvider for AskedBy {
                 return Err(LlmError::Unreachable { host: "nobody".into(), why: "connection refused".into() });
             }
             ModelOutcome::RateLimited => {
-                return Err(LlmError::RateLimited { retry_after: wait, message: "slow down".into() });
+                return Err(LlmError::RateLimited {
+                    retry_after: wait,
+                    until_reset: None,
+                    message: "slow down".into(),
+                });
             }
             ModelOutcome::Overloaded => {
                 return Err(LlmError::Overloaded { retry_after: wait, message: "too much to do".into() });

@@ -191,20 +191,17 @@ impl Restored {
         let mut text = String::new();
         while let Some((before, behind)) = rest.split_once("${") {
             text.push_str(before);
-            match behind.split_once('}').filter(|(variable, _)| env.contains(variable)) {
-                Some((variable, behind)) => {
-                    value.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
-                    value.push(Piece::Variable(variable.to_owned()));
-                    rest = behind;
-                }
-                None => {
-                    text.push_str("${");
-                    rest = behind;
-                }
+            let variable = behind.split_once('}').filter(|(variable, _)| env.contains(variable));
+            if let Some((variable, _)) = variable {
+                value.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
+                value.push(Piece::Variable(variable.to_owned()));
+            } else {
+                text.push_str("${");
             }
+            rest = variable.map_or(behind, |(_, behind)| behind);
         }
         text.push_str(rest);
-        value.extend((!text.is_empty()).then(|| Piece::Text(text)));
+        value.extend((!text.is_empty()).then_some(Piece::Text(text)));
         Some(Self { name, value })
     }
 

@@ -232,7 +232,7 @@ fn become_(entry: &mut dyn TableLike, becomes: Becomes, what: What) {
                 let passed = texts(entry, "env_vars");
                 if passed.iter().any(|name| name == variable) {
                     let others = passed.into_iter().filter(|name| name != variable);
-                    set(entry, "env_vars", Array::from_iter(others).into());
+                    set(entry, "env_vars", others.collect::<Array>().into());
                 }
             }
             for name in ["env", "env_vars"] {

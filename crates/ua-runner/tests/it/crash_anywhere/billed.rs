@@ -87,7 +87,7 @@ impl LlmProvider for Billed {
             3 => {
                 self.note(request, None);
                 let retry_after = Some(Duration::from_secs(20));
-                return Err(LlmError::RateLimited { retry_after, message: "slow down".into() });
+                return Err(LlmError::RateLimited { retry_after, until_reset: None, message: "slow down".into() });
             }
             _ => {}
         }

@@ -196,7 +196,9 @@ impl LlmProvider for FailsOnce {
             ModelOutcome::NeverLeft => {
                 LlmError::Unreachable { host: "nobody".into(), why: "connection refused".into() }
             }
-            ModelOutcome::RateLimited => LlmError::RateLimited { retry_after, message: "slow down".into() },
+            ModelOutcome::RateLimited => {
+                LlmError::RateLimited { retry_after, until_reset: None, message: "slow down".into() }
+            }
             ModelOutcome::Overloaded => LlmError::Overloaded { retry_after, message: "too much to do".into() },
             ModelOutcome::ServerError => {
                 LlmError::Server { status: Some(500), retry_after: None, message: "it broke".into() }
