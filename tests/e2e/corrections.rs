@@ -223,7 +223,7 @@ fn failed_after_it_did(env: &TestEnv, then: &Value) -> String {
         json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
     let done = json!({"text": "Done."});
     let mut turns = vec![failing, done.clone(), done.clone(), done.clone(), done.clone()];
-    turns.extend(then.as_array().unwrap().iter().cloned());
+    turns.extend(then.as_array().into_iter().flatten().cloned());
     let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
     let job = env.job(&json!({"tools": {"builtin": false}, "stop_conditions": condition}), &Value::Array(turns));
     env.run(&["job", &job, "--run-id", "r"]).code(75);

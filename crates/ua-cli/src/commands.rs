@@ -95,7 +95,7 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Worker(args) => Box::pin(fleet::worker(host, args)).await,
         Command::Queue(command) => fleet::queue(host, command).await,
         Command::Workers(command) => fleet::workers(host, command).await,
-        Command::Schedule(command) => schedule::run(host, command).await,
+        Command::Schedule(command) => Box::pin(schedule::run(host, command)).await,
         Command::Runs(command) => runs::run(host, command).await,
         Command::Calls(command) => calls::run(host, command).await,
         Command::Questions(args) => answer::list(host, args).await,

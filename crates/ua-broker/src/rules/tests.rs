@@ -443,7 +443,9 @@ proptest! {
         let as_one: Vec<Seen> = all.iter().map(|seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() }).collect();
         // A read of another account is made, whatever the client calls it.
         if class != SideEffectClass::ReadOnly {
-            prop_assert_eq!(ruling == Ruling::New, decide(&asked, &as_one) == Ruling::New);
+            // What failed in its own run is the verdict's to find, which sees no other one.
+            let is_failed = matches!(ruling, Ruling::Ask(_, Asks::Failed));
+            prop_assert!(is_failed || (ruling == Ruling::New) == (decide(&asked, &as_one) == Ruling::New));
         }
     }
 

@@ -94,7 +94,9 @@ fn first_rows<'a>(runs: &'a [StatusRun], commands: &Commands) -> (Vec<&'a Status
         words.extend(of_status.iter().filter(|word| !words.contains(word)).copied().collect::<Vec<_>>());
     }
     let mut list = "ua runs list".to_owned();
-    words.iter().for_each(|word| list.push_str(&format!(" --status {word}")));
+    for word in words {
+        list.push_str(&format!(" --status {word}"));
+    }
     list.push_str(&format!(" --limit {}", runs.len()));
     let list = format!("`{list}`");
     (rows, format!("and {} more: {}\n", more.len(), plain(&commands.complete(&list))))

@@ -19,6 +19,9 @@ use crate::host::Host;
 
 /// Where a broker that ends by an error says so, in the gateway's folder.
 const FILE: &str = "last_error.json";
+/// So many of the newest sessions and calls are looked at for names that somebody has: a broker is started many times a day, and a client waits
+/// for it.
+const MOST_LOOKED_AT: u32 = 2_000;
 /// The largest such file that is read.
 const MOST: u64 = 64 * 1024;
 /// With less free space a broker cannot open its database.
@@ -167,12 +170,12 @@ impl Seen {
             return;
         }
         let Ok(store) = home.open_read_only() else { return };
-        for session in store.sessions_of(SessionsOf::Newest(u32::MAX)).await.unwrap_or_default() {
+        for session in store.sessions_of(SessionsOf::Newest(MOST_LOOKED_AT)).await.unwrap_or_default() {
             self.clients.insert(session.client);
             self.servers.insert(session.server);
         }
-        let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
-        let calls = store.find_calls(&all).await.unwrap_or_default();
+        let newest = CallQuery { limit: MOST_LOOKED_AT, ..CallQuery::default() };
+        let calls = store.find_calls(&newest).await.unwrap_or_default();
         let kinds = calls.iter().filter_map(|call| call.policy.effect_kind.as_ref());
         self.effects.extend(kinds.map(|kind| kind.as_str().to_owned()));
         crate::home::close(store);

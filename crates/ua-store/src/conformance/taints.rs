@@ -65,10 +65,11 @@ pub async fn a_fork_has_what_its_shared_turns_read(store: &dyn Store) {
 /// Whoever is answered with what another call was told has read what that one read, also where that is another tool.
 pub async fn an_answer_of_another_call_brings_in_what_that_one_read(store: &dyn Store) {
     let first = Scene::begin(store, "run_1").await;
+    // It is there before the other one reads.
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
     first.turn(vec![reading("call_1", 1, 1, Reads::Untrusted)]).await;
     first.bring("call_1", CallStatus::Succeeded).await;
     let key = store.call(&call_id("call_1")).await.unwrap().idempotency_key.unwrap();
-    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
     child.call_that_is("call_2", CallStatus::Prepared).await;
     assert_eq!(taint(store, child.run_id()).await, NOTHING);
     let (one, two) = (call_id("call_1"), call_id("call_2"));
