@@ -291,3 +291,60 @@ fn what_is_still_missing_behind_a_correction_is_asked_anew() {
     env.run(&["resume", "r"]).code(75);
     assert_eq!(question(&env), second, "one question, as long as nothing changes");
 }
+
+/// The correction of a call that the question does not tell of says nothing about what is missing: the person who is asked is waited for, and the
+/// model is not asked instead.
+#[test]
+fn the_correction_of_another_call_ends_no_question() {
+    let env = env();
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
+    );
+    let failing =
+        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    let mut turns = vec![comment(), failing];
+    turns.extend(std::iter::repeat_n(json!({"text": "Done."}), 8));
+    let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "stop_conditions": condition}), &Value::Array(turns));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let (asked, requests) = (question(&env), env.value("SELECT count(*) FROM usage"));
+    put_right(&env, &env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment'"), "not_happened");
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!((question(&env), env.value("SELECT count(*) FROM usage")), (asked, requests));
+}
+
+/// A person who says that it happened, and then ends the run, has said so.
+#[test]
+fn what_was_said_to_have_happened_counts_where_the_run_is_ended() {
+    let env = env();
+    let call = failed_after_it_did(&env, &json!([]));
+    env.run(&["answer", &question(&env), "happened", "--proof", "issue 7"]).code(0);
+    env.run(&["runs", "cancel", "r", "--yes"]).code(0);
+    assert_eq!(env.run_status(), "cancelled");
+    env.run(&["calls", "show", &call]).code(0).shows(&["corrected      was failed", "issue 7"]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+/// A word counts for what its question shows: one that tells of no call is not answered by *it happened*, whatever may have happened before.
+#[test]
+fn a_question_that_tells_of_no_call_takes_no_word_that_one_happened() {
+    let env = env();
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
+    );
+    let failing =
+        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    let mut turns = vec![failing, json!({"text": "<promise>ALL DONE</promise>"})];
+    turns.extend(std::iter::repeat_n(json!({"text": "Nothing to do."}), 12));
+    let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
+    let harness = json!({"max_iterations": 20, "completion_promise": "ALL DONE"});
+    let job = json!({"tools": {"builtin": false}, "stop_conditions": condition, "harness": harness});
+    env.run(&["job", &env.job(&job, &Value::Array(turns)), "--run-id", "r"]).code(75);
+    let asked = question(&env);
+    let text = env.value("SELECT text FROM questions WHERE status <> 'closed'");
+    assert!(text.contains("iterations in a row"), "{text}");
+    env.run(&["answer", &asked, "happened"]).refused(2, &["happened"]);
+    assert_eq!(env.value("SELECT status FROM tool_calls WHERE tool_name = 'create_issue'"), "failed");
+}
