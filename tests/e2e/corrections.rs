@@ -213,14 +213,18 @@ fn runs_of_one_name_in_two_roots_send_each_their_mail() {
     assert_eq!(sent, 2);
 }
 
-/// A tool of one's own that says that it failed, though it did what it was to do; `then` is what the model does once it is asked again.
-fn failed_after_it_did(env: &TestEnv, then: &Value) -> String {
+/// The turn that calls a tool of one's own, which says that it failed, though it did what it was to do.
+fn failing(env: &TestEnv) -> Value {
     env.mcp_config(
         "work/.mcp.json",
         &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
     );
-    let failing =
-        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]})
+}
+
+/// A run that waits behind such a call; `then` is what the model does once it is asked again.
+fn failed_after_it_did(env: &TestEnv, then: &Value) -> String {
+    let failing = failing(env);
     let done = json!({"text": "Done."});
     let mut turns = vec![failing, done.clone(), done.clone(), done.clone(), done.clone()];
     turns.extend(then.as_array().into_iter().flatten().cloned());
@@ -297,12 +301,7 @@ fn what_is_still_missing_behind_a_correction_is_asked_anew() {
 #[test]
 fn the_correction_of_another_call_ends_no_question() {
     let env = env();
-    env.mcp_config(
-        "work/.mcp.json",
-        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
-    );
-    let failing =
-        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    let failing = failing(&env);
     let mut turns = vec![comment(), failing];
     turns.extend(std::iter::repeat_n(json!({"text": "Done."}), 8));
     let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
@@ -330,12 +329,7 @@ fn what_was_said_to_have_happened_counts_where_the_run_is_ended() {
 #[test]
 fn a_question_that_tells_of_no_call_takes_no_word_that_one_happened() {
     let env = env();
-    env.mcp_config(
-        "work/.mcp.json",
-        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
-    );
-    let failing =
-        json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}}]});
+    let failing = failing(&env);
     let mut turns = vec![failing, json!({"text": "<promise>ALL DONE</promise>"})];
     turns.extend(std::iter::repeat_n(json!({"text": "Nothing to do."}), 12));
     let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
