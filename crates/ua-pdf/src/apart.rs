@@ -122,6 +122,10 @@ impl LayoutProcess {
                     Err(problem) => say(&mut to, &ImageFound::Problem(problem), &[])?,
                 },
                 FromLayout::Done { bytes, pages, title, images, missing_glyphs, warnings } => {
+                    // It has written no more than it had room for.
+                    if bytes as u64 > self.memory_bytes {
+                        return Err(io::Error::other(format!("it announces a document of {bytes} bytes")));
+                    }
                     let pdf = taken(&mut from, bytes)?;
                     return Ok(Ok(Rendered { pdf, pages, title, images, missing_glyphs, warnings }));
                 }
@@ -192,10 +196,16 @@ fn say<T: Serialize>(to: &mut impl Write, what: &T, bytes: &[u8]) -> io::Result<
     to.flush()
 }
 
+/// The longest line that is said: as long as a title in which each byte of a document is written as an escape of six.
+const LONGEST_LINE: usize = 8 * limits::MARKDOWN_BYTES;
+
 fn heard<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<T> {
     let mut line = Vec::new();
-    if from.read_until(b'\n', &mut line)? == 0 {
+    if from.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut line)? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if line.len() == LONGEST_LINE {
+        return Err(io::Error::other(format!("it says a line of more than {} MiB", LONGEST_LINE >> 20)));
     }
     Ok(serde_json::from_slice(&line)?)
 }

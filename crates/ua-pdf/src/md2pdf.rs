@@ -2,10 +2,12 @@
 //!
 //! Images are looked for beside the Markdown file. With `--serve` it lays out one document for the process that started it.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ua_pdf::{PdfOptions, render};
+use ua_pdf::{PdfOptions, limits, render};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,8 +29,9 @@ fn main() -> ExitCode {
 
 fn convert(source: &Path, output: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let directory = source.parent().unwrap_or(Path::new(""));
-    let images = |name: &str| std::fs::read(directory.join(name)).map_err(|error| error.to_string());
-    let rendered = render(&std::fs::read_to_string(source)?, &PdfOptions { images: &images, ..PdfOptions::default() })?;
+    let images = |name: &str| read(&directory.join(name), limits::IMAGE_BYTES).map_err(|error| error.to_string());
+    let markdown = String::from_utf8(read(source, limits::MARKDOWN_BYTES)?)?;
+    let rendered = render(&markdown, &PdfOptions { images: &images, ..PdfOptions::default() })?;
     std::fs::write(output, &rendered.pdf)?;
     eprintln!("{} pages, {} bytes", rendered.pages, rendered.pdf.len());
     for warning in &rendered.warnings {
@@ -38,4 +41,17 @@ fn convert(source: &Path, output: &Path) -> Result<(), Box<dyn std::error::Error
         eprintln!("warning: no font has {:?}", rendered.missing_glyphs);
     }
     Ok(())
+}
+
+/// A file of at most so many bytes. The Markdown names the images: one may be a pipe that nobody writes into, or have no end.
+fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other(format!("{} is no regular file", path.display())));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("{} is larger than {} MiB", path.display(), most >> 20)));
+    }
+    Ok(bytes)
 }

@@ -59,3 +59,42 @@ fn a_program_that_does_not_answer_is_an_error_and_not_waited_for() {
     let error = Layout::Apart(absent).render("text", &options()).unwrap_err();
     assert!(matches!(&error, PdfError::Renderer { problem } if problem.contains("could not be started")), "{error}");
 }
+
+/// What lays out somebody else's document may have been taken over by it, and is not read without end.
+#[test]
+fn what_a_layout_says_without_end_is_not_kept() {
+    let says = |script: &str| {
+        let process = LayoutProcess::new(PathBuf::from("/bin/sh"), ["-c".into(), script.into()]);
+        Layout::Apart(process).render("text", &options()).unwrap_err().to_string()
+    };
+    let endless = says("exec tr '\\0' x </dev/zero");
+    assert!(endless.contains("a line of more than 32 MiB"), "{endless}");
+    let done = r#"{"done":{"bytes":99999999999,"pages":1,"title":null,"images":0,"missing_glyphs":[],"warnings":[]}}"#;
+    let huge = says(&format!("printf '%s\\n' '{done}'; exec tr '\\0' x </dev/zero"));
+    assert!(huge.contains("99999999999 bytes"), "{huge}");
+}
+
+#[test]
+fn a_file_without_end_and_one_that_nobody_writes_are_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let large = std::fs::File::create(at("large.md")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    std::fs::File::create(at("large.png")).unwrap().set_len(1 << 40).unwrap();
+    std::fs::write(at("images.md"), "![a](large.png)\n\n![b](pipe.png)\n").unwrap();
+    let made = std::process::Command::new("mkfifo").arg(at("pipe.png")).arg(at("pipe.md")).status().unwrap();
+    assert!(made.success());
+    for (source, words) in [
+        ("large.md", "large.md is larger than 4 MiB"),
+        ("pipe.md", "is no regular file"),
+        ("images.md", "large.png is larger than 20 MiB"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_md2pdf"))
+            .arg(at(source))
+            .arg(at("out.pdf"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{source}: {said}");
+    }
+}
