@@ -86,7 +86,10 @@ fn a_response_is_whole_where_its_event_its_status_its_details_and_its_items_say_
                             End::Cut
                         } else if details["reason"] == "content_filter" {
                             End::Withheld
-                        } else if is_said(event) && ["", "completed", "in_progress"].contains(&status) && !is_cut {
+                        } else if event == "completed" && ["in_progress", "queued"].contains(&status) {
+                            // It has no end, so it broke off, and is asked for again as what breaks off is.
+                            End::Failed
+                        } else if is_said(event) && is_said(status) && !is_cut {
                             End::Whole
                         } else {
                             // That it is the length, nobody has said.

@@ -26,8 +26,8 @@ use crate::session::KnownPrefix;
 const COMPLETED: &str = "completed";
 /// The word for one that came to nothing.
 const FAILED: &str = "failed";
-/// What some servers leave at the end of what was so at the beginning.
-const BEGUN: &str = "in_progress";
+/// What a response says of itself before its end. One that says so in its last event was cut there by whoever made that event of it.
+const NO_END: [&str; 2] = ["in_progress", "queued"];
 
 /// Items by which a model asks its client for something that no job offers. Their server does what the others ask for, and says what came of it.
 const ASKING: [&str; 6] =
@@ -317,8 +317,7 @@ impl Assembler {
         Ok(partial)
     }
 
-    /// The end of the response: as the event is called, unless the response says of itself that it is none. Servers leave there what was so at
-    /// the beginning.
+    /// The end of the response: as the event is called, unless the response says of itself that it is another one, or none.
     fn end_as(&mut self, event: &str, mut response: Head) -> Result<Progress, Fault> {
         let status = response.status.take().unwrap_or_default();
         let has_error = response.error.as_ref().is_some_and(Reported::says_something);
@@ -326,10 +325,15 @@ impl Assembler {
             self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
             return Err(response.error.unwrap_or_default().into_fault());
         }
+        let why = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref()).unwrap_or_default();
+        if event == COMPLETED && NO_END.contains(&status.as_str()) && why.is_empty() {
+            self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
+            return Err(Fault::Nonsense(format!("the response ends while it says that it is {status}")));
+        }
         let says_more = match status.as_str() {
             "incomplete" | "cancelled" => true,
             // Whatever it is: that is not what a response says which is complete.
-            "" | COMPLETED | BEGUN => false,
+            "" | COMPLETED => false,
             _ => event == COMPLETED,
         };
         let word = if says_more { status.as_str() } else { event };
