@@ -122,7 +122,26 @@ fn a_changed_policy_stops_the_run_until_it_is_accepted() {
     env.write("work/policy.toml", rule("local"));
     env.trust_policy("policy.toml");
     stops(&env, &["resume", "r"], "policy mcp__forum__post_comment: external → local");
-    stops(&env, &["resume", "r"], "policy rule `forum`: changed (digest ");
+    let in_file = |field: &str| format!("policy rule `forum` in {}: {field}", env.arg("work/policy.toml"));
+    stops(&env, &["resume", "r"], &in_file("side_effect_class external → local"));
+    ends_well(&env, &["resume", "r", "--accept", "policy"]);
+}
+
+/// The class of every tool is as it was: what changed is said all the same, field by field.
+#[test]
+fn an_approval_that_is_no_longer_asked_for_is_named_with_its_file() {
+    let env = env().with_forum();
+    let rule = |more: &str| {
+        format!("[[rule]]\nid = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n{more}\n")
+    };
+    env.write("work/policy.toml", rule("timeout = \"90s\"\napproval = \"none\""));
+    after_one_turn(&env, &json!({"policies": ["policy.toml"]}));
+    env.write("work/policy.toml", rule("timeout = \"2m\""));
+    env.trust_policy("policy.toml");
+    let in_file = |field: &str| format!("policy rule `forum` in {}: {field}", env.arg("work/policy.toml"));
+    stops(&env, &["resume", "r"], &in_file("approval none → not set"));
+    stops(&env, &["resume", "r"], &in_file("timeout 90s → 2m"));
+    stops(&env, &["resume", "r"], "(the class of every tool is unchanged)");
     ends_well(&env, &["resume", "r", "--accept", "policy"]);
 }
 

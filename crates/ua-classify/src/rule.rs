@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
+use serde_json::Value;
 use ua_core::{
     Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, Reads, ScopeRule,
     SideEffectClass, ToolName, ToolNamespace, ToolSpec,
@@ -70,6 +71,41 @@ pub(crate) struct Rule {
     /// Where what it says was read: an address, or a package with its version. Decides nothing.
     #[serde(skip)]
     pub(crate) source: Option<String>,
+}
+
+impl Rule {
+    /// What its fields say, by their names in a file; without its id.
+    pub(crate) fn in_words(&self) -> Vec<(String, String)> {
+        let (selector, settings) = (serde_json::to_value(&self.selector), serde_json::to_value(&self.settings));
+        let fields = [selector, settings].into_iter().flatten().filter_map(|part| match part {
+            Value::Object(fields) => Some(fields),
+            _ => None,
+        });
+        let said = fields.flatten().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
+            let text = match (name.as_str(), &value) {
+                ("approval", Value::Bool(asks)) => if *asks { "ask" } else { "none" }.to_owned(),
+                ("timeout" | "key_ttl" | "horizon", _) => match serde_json::from_value(value.clone()) {
+                    Ok(span) => as_written(span),
+                    Err(_) => value.to_string(),
+                },
+                (_, Value::String(text)) => text.clone(),
+                _ => value.to_string(),
+            };
+            (name, text)
+        });
+        said.collect()
+    }
+}
+
+/// A time as a file says it, and exactly: `90s`, `2h`.
+fn as_written(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let unit = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    match unit.into_iter().find(|(length, _)| seconds >= *length && seconds.is_multiple_of(*length)) {
+        _ if span.subsec_nanos() > 0 => format!("{}ms", span.as_millis()),
+        Some((length, unit)) => format!("{}{unit}", seconds / length),
+        None => format!("{seconds}s"),
+    }
 }
 
 /// Which tools a rule is about: all of the given parts have to hold.

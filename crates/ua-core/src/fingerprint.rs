@@ -273,6 +273,40 @@ pub struct PolicyPin {
     /// The digest of each part of it, by what people call it: a rule, a list, what comes with the program. They say what changed; whether
     /// something did says `version`.
     pub parts: BTreeMap<String, Sha256>,
+    /// What somebody wrote in a part, so that it can be said what of it changed; nothing of what comes with the program.
+    pub words: BTreeMap<String, PolicyWords>,
+}
+
+/// What is said of a name in a list.
+const LISTED: &str = "in it";
+
+/// What somebody wrote in a part of the policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyWords {
+    /// The file that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What each field says, by its name in the file.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl PolicyWords {
+    /// Nothing yet of what is in `file`.
+    pub fn of(file: Option<&str>) -> Self {
+        Self { file: file.map(str::to_owned), fields: BTreeMap::new() }
+    }
+
+    /// Adds a name that is in it, of a list.
+    pub fn list(&mut self, name: &str) {
+        self.add(name, LISTED);
+    }
+
+    /// Adds what a field says; of a long value its beginning, and what tells it from others that begin alike.
+    pub fn add(&mut self, field: &str, text: &str) {
+        let begin = begin_of(text);
+        let kept = if begin.ends_with('…') { format!("{begin} (sha256 {})", short(sha256(text))) } else { begin };
+        self.fields.insert(field.to_owned(), kept);
+    }
 }
 
 /// What a fingerprint is made of.
@@ -315,6 +349,9 @@ pub struct Fingerprint {
     /// The parts of the policy. Steps from before they were kept have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     policy_parts: BTreeMap<String, Sha256>,
+    /// What somebody wrote in them. It is shown, and decides nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    policy_words: BTreeMap<String, PolicyWords>,
 }
 
 /// A stored fingerprint that cannot be used.
@@ -364,6 +401,7 @@ impl Fingerprint {
             components: components.into_iter().collect(),
             tools: input.tools,
             policy_parts: input.policy.parts.clone(),
+            policy_words: input.policy.words.clone(),
         }
     }
 
@@ -441,7 +479,8 @@ impl Fingerprint {
         }
     }
 
-    /// Which parts of the policy differ; `false` where none is known to: their order differs, or the step is from before they were kept.
+    /// Which parts of the policy differ, field by field where that is known; `false` where no part is known to: the step is from before they
+    /// were kept.
     fn policy_differences(&self, now: &Self, differences: &mut Vec<Difference>) -> bool {
         if self.policy_parts.is_empty() {
             return false;
@@ -453,17 +492,34 @@ impl Fingerprint {
             if before == after {
                 continue;
             }
-            let (before, after) = match (before, after) {
-                (Some(before), Some(after)) => {
-                    (format!("digest {}…", short(*before)), format!("digest {}…", short(*after)))
-                }
-                (before, _) if before.is_some() => ("there".to_owned(), "gone".to_owned()),
-                _ => ("none".to_owned(), "new".to_owned()),
+            let words = (self.policy_words.get(name), now.policy_words.get(name));
+            let file = words.1.or(words.0).and_then(|words| words.file.clone());
+            let about = |field: Option<&str>, before: String, after: String| Difference {
+                part: Some(name.clone()),
+                file: file.clone(),
+                field: field.map(str::to_owned),
+                ..Difference::new(Component::Policy, None, before, after)
             };
-            let part = Some(name.clone());
-            differences.push(Difference { part, ..Difference::new(Component::Policy, None, before, after) });
+            match (before, after) {
+                (Some(before), Some(after)) => {
+                    let fields = fields_that_differ(words.0, words.1);
+                    if fields.is_empty() {
+                        let digest = |of: Sha256| format!("digest {}…", short(of));
+                        differences.push(about(None, digest(*before), digest(*after)));
+                    }
+                    for (field, before, after) in fields {
+                        differences.push(about(Some(field), before, after));
+                    }
+                }
+                (Some(_), None) => differences.push(about(None, "there".to_owned(), "gone".to_owned())),
+                (None, _) => differences.push(about(None, "none".to_owned(), "new".to_owned())),
+            }
         }
-        differences.len() > at_first
+        if differences.len() == at_first {
+            let (before, after) = ("its rules as they stood".to_owned(), "the same in another order".to_owned());
+            differences.push(Difference::new(Component::Policy, None, before, after));
+        }
+        true
     }
 
     /// Takes `component` over from `now`, as a person accepted it. Accepting the tools offers what there is now, new ones
@@ -479,6 +535,7 @@ impl Fingerprint {
         if component == Component::Policy {
             if !is_as_pinned {
                 self.policy_parts.clone_from(&now.policy_parts);
+                self.policy_words.clone_from(&now.policy_words);
             }
             for (name, pin) in &mut self.tools {
                 if let Some(tool) = now.tools.get(name).filter(|tool| tool.is_same_tool(pin)) {
@@ -488,6 +545,24 @@ impl Fingerprint {
         }
         self
     }
+}
+
+/// What fields of a part of the policy say on both sides, where that differs. Nothing where one side is from before words were kept.
+fn fields_that_differ<'a>(
+    before: Option<&'a PolicyWords>,
+    after: Option<&'a PolicyWords>,
+) -> Vec<(&'a str, String, String)> {
+    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    let names: BTreeSet<&String> = before.fields.keys().chain(after.fields.keys()).collect();
+    let said = |of: Option<&String>, other: Option<&String>| match (of, other) {
+        (Some(text), _) => text.clone(),
+        (None, Some(other)) if other == LISTED => format!("not {LISTED}"),
+        (None, _) => "not set".to_owned(),
+    };
+    let both = names.into_iter().map(|name| (name, before.fields.get(name), after.fields.get(name)));
+    both.filter(|(_, before, after)| before != after)
+        .map(|(name, before, after)| (name.as_str(), said(before, after), said(after, before)))
+        .collect()
 }
 
 /// One thing that is not what it was pinned to.
@@ -500,6 +575,12 @@ pub struct Difference {
     /// The part of the policy, where it is about one that changed: `` rule `mail` ``.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// The file that this part is in, or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The field of it that changed, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// What was pinned.
     pub before: String,
     /// What there is now.
@@ -508,7 +589,7 @@ pub struct Difference {
 
 impl Difference {
     fn new(component: Component, tool: Option<&str>, before: String, after: String) -> Self {
-        Self { component, tool: tool.map(str::to_owned), part: None, before, after }
+        Self { component, tool: tool.map(str::to_owned), part: None, file: None, field: None, before, after }
     }
 }
 
@@ -517,6 +598,12 @@ impl fmt::Display for Difference {
         write!(f, "{}", self.component)?;
         for about in [&self.tool, &self.part].into_iter().flatten() {
             write!(f, " {about}")?;
+        }
+        if let Some(file) = &self.file {
+            write!(f, " in {file}")?;
+        }
+        if let Some(field) = &self.field {
+            return write!(f, ": {field} {} → {}", self.before, self.after);
         }
         // Digits say nothing to anybody but that they are others.
         let is_digest = |side: &str| side.starts_with("digest ");

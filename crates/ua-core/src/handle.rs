@@ -116,13 +116,21 @@ pub fn with_defaults(content: &Map<String, Value>, params: &Value) -> Map<String
     filled
 }
 
-/// The fields that a form asks for: those that are required first, in the order in which the form lists them, since its fields have none of their
-/// own once they were read.
+/// Under which name the schema of a form says in which order its fields were written: they have none of their own once they were read.
+pub const FIELD_ORDER: &str = "dev.universal-agent/order";
+
+/// The fields that a form asks for, in the order in which they were written; where nobody noted that, those that are required first, in the order
+/// in which the form lists them.
 pub fn fields(params: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let properties = params.get("requestedSchema").and_then(|schema| schema.get("properties"));
+    let schema = params.get("requestedSchema");
+    let properties = schema.and_then(|schema| schema.get("properties"));
     let mut fields: Vec<_> = properties.and_then(Value::as_object).into_iter().flatten().collect();
-    let required: Vec<&str> = required(params).collect();
-    let place = |name: &str| required.iter().position(|required| *required == name).unwrap_or(required.len());
+    let noted = schema.and_then(|schema| schema.get(FIELD_ORDER)).and_then(Value::as_array);
+    let order: Vec<&str> = match noted {
+        Some(noted) => noted.iter().filter_map(Value::as_str).collect(),
+        None => required(params).collect(),
+    };
+    let place = |name: &str| order.iter().position(|known| *known == name).unwrap_or(order.len());
     fields.sort_by_key(|(name, _)| place(name));
     fields.into_iter()
 }

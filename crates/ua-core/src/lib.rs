@@ -70,10 +70,11 @@ pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use faults::{json_fault, toml_fault, value_fault};
 pub use fingerprint::{
-    Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, PolicyPin, ToolPin,
+    Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, PolicyPin,
+    PolicyWords, ToolPin,
 };
 pub use form::{FieldKind, default_of};
-pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};
+pub use handle::{ElicitAnswer, FIELD_ORDER, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};

@@ -215,7 +215,12 @@ impl Dispatcher {
 
     /// What the rules that classify tools are, as digests.
     pub fn policy(&self) -> &PolicyPin {
-        self.policy.get_or_init(|| PolicyPin { version: self.classifier.version(), parts: self.classifier.parts() })
+        let pin = || PolicyPin {
+            version: self.classifier.version(),
+            parts: self.classifier.parts(),
+            words: self.classifier.words_of_parts(),
+        };
+        self.policy.get_or_init(pin)
     }
 
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.

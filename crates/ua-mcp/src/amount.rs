@@ -267,7 +267,9 @@ pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     if !is_too_much(bytes) {
         let text = str::from_utf8(bytes).ok().filter(|_| !is_too_deep(bytes));
         let exactly = text.and_then(|text| ua_core::parse_strict(text).ok());
-        return exactly.map_or_else(|| read_loosely(bytes), Ok);
+        let mut message = exactly.map_or_else(|| read_loosely(bytes), Ok)?;
+        crate::form_order::keep(bytes, &mut message);
+        return Ok(message);
     }
     let frame: Frame = serde_json::from_slice(bytes)?;
     if frame.method.is_some() {

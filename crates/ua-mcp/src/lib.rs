@@ -38,6 +38,7 @@ mod exchange;
 #[cfg(feature = "conformance")]
 mod exercise;
 mod foretold;
+mod form_order;
 mod host;
 mod http;
 mod judged;

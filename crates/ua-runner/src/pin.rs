@@ -272,9 +272,12 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     }
     let of_policy = || diff.iter().filter(|difference| difference.component == Component::Policy);
     if components.contains(&Component::Policy) && of_policy().all(|difference| difference.tool.is_none()) {
-        text.push_str(
-            "\n  (the class of every tool is unchanged: keys, probes, approvals or other settings of a rule changed)",
-        );
+        text.push_str("\n  (the class of every tool is unchanged");
+        // What is known by its digest alone may be any of these.
+        if of_policy().any(|difference| difference.field.is_none() && difference.before.starts_with("digest ")) {
+            text.push_str(": keys, probes, approvals or other settings of a rule changed");
+        }
+        text.push(')');
     }
     if components.contains(&Component::Policy) && audience == Audience::Terminal {
         text.push_str("\n  (`ua tools explain TOOL` shows which rule decides about a tool now)");

@@ -31,7 +31,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut takes: Option<String> = None;
     let mut ask: Option<String> = None;
     let mut print: Option<String> = None;
-    let mut form = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
+    let mut form =
+        r#"{"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}"#.to_owned();
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
@@ -51,7 +52,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--claim" => (claimed, claims) = (value, true),
             "--ask" => ask = Some(value),
             "--print" => print = Some(value),
-            "--form" => form = serde_json::from_str(&value)?,
+            // As it is written: its fields have an order.
+            "--form" => form = value,
             "--exit" => {
                 writeln!(io::stderr(), "{value}")?;
                 return Ok(ExitCode::from(3));
@@ -124,12 +126,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 /// Asks the client to fill in a form, and waits for what it says.
 fn asked(
     ask: &str,
-    form: &Value,
+    form: &str,
     lines: &mut impl Iterator<Item = io::Result<String>>,
 ) -> Result<String, Box<dyn Error>> {
-    let params = json!({"message": ask, "requestedSchema": form});
+    let params = format!(r#"{{"message":{},"requestedSchema":{form}}}"#, json!(ask));
     let mut output = io::stdout().lock();
-    writeln!(output, "{}", json!({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params}))?;
+    writeln!(output, r#"{{"jsonrpc":"2.0","id":"ask","method":"elicitation/create","params":{params}}}"#)?;
     output.flush()?;
     for line in lines {
         let answer: Value = serde_json::from_str(&line?)?;

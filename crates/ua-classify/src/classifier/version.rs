@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ua_core::{KeyBuilder, Sha256};
+use ua_core::{KeyBuilder, PolicyWords, Sha256};
 
 use super::{ALGORITHM, Classifier};
 use crate::name::vocabulary;
@@ -33,7 +33,7 @@ impl Field {
 
     /// A rule that somebody wrote.
     fn of_rule(label: &'static str, rule: &Rule) -> Self {
-        Self { part: format!("rule `{}`", rule.id), ..Self::of_program(label, rule) }
+        Self { part: name_of(rule), ..Self::of_program(label, rule) }
     }
 
     /// A rule that comes with the program.
@@ -60,6 +60,45 @@ impl Classifier {
         parts.into_iter().map(|(part, fields)| (part, digest("ua.policy.part.v1", &fields))).collect()
     }
 
+    /// What somebody wrote in each of these parts, field by field; nothing of what comes with the program. Of two rules of one name, it is the
+    /// later one's.
+    pub fn words_of_parts(&self) -> BTreeMap<String, PolicyWords> {
+        let mut parts: BTreeMap<String, PolicyWords> = BTreeMap::new();
+        let policies = self.user.iter().filter(|file| !file.is_of_tools).map(|file| (file, None));
+        let of_job = self.job.iter().map(|policy| (&policy.rules, Some(policy.is_trusted)));
+        for (file, is_trusted) in policies.chain(of_job) {
+            for rule in &file.rules {
+                let mut words = PolicyWords::of(Some(&file.file));
+                for (field, text) in rule.in_words() {
+                    words.add(&field, &text);
+                }
+                if let Some(is_trusted) = is_trusted {
+                    words.add("trusted", if is_trusted { "yes" } else { "no" });
+                }
+                parts.insert(name_of(rule), words);
+            }
+        }
+        for (part, _, names) in self.lists() {
+            let words = parts.entry(part.to_owned()).or_default();
+            names.into_iter().for_each(|name| words.list(name));
+        }
+        for (server, pack) in &self.packs.chosen {
+            let words = parts.entry(format!("the pack of `{server}`")).or_default();
+            words.add("pack", pack.map_or("none", Pack::id));
+        }
+        parts
+    }
+
+    /// The lists that somebody wrote, each with its label in the digest.
+    fn lists(&self) -> [(&'static str, &'static str, BTreeSet<&String>); 4] {
+        [
+            ("side_effect_denylist", "denylist", self.denylist.texts().iter().collect()),
+            ("read_only_allowlist", "allowlist", self.allowlist.texts().iter().collect()),
+            ("the trusted servers", "trusted", self.trusted_servers.iter().collect()),
+            ("the servers whose annotations count", "confirming", self.confirming_servers.iter().collect()),
+        ]
+    }
+
     /// Everything that decides, in its order.
     fn fields(&self) -> Vec<Field> {
         let mut fields = vec![
@@ -73,16 +112,7 @@ impl Classifier {
             let label = if file.is_trusted { "trusted job rule" } else { "job rule" };
             fields.extend(file.rules.rules.iter().map(|rule| Field::of_rule(label, rule)));
         }
-        let denylist: BTreeSet<_> = self.denylist.texts().iter().collect();
-        let allowlist: BTreeSet<_> = self.allowlist.texts().iter().collect();
-        let trusted: BTreeSet<_> = self.trusted_servers.iter().collect();
-        let confirming: BTreeSet<_> = self.confirming_servers.iter().collect();
-        for (part, label, names) in [
-            ("side_effect_denylist", "denylist", denylist),
-            ("read_only_allowlist", "allowlist", allowlist),
-            ("the trusted servers", "trusted", trusted),
-            ("the servers whose annotations count", "confirming", confirming),
-        ] {
+        for (part, label, names) in self.lists() {
             fields.extend(names.into_iter().map(|name| Field::new(part, label, name)));
         }
         for (server, pack) in &self.packs.chosen {
@@ -98,6 +128,11 @@ impl Classifier {
         }
         fields
     }
+}
+
+/// What people call a rule that somebody wrote.
+fn name_of(rule: &Rule) -> String {
+    format!("rule `{}`", rule.id)
 }
 
 fn digest(kind: &str, fields: &[Field]) -> Sha256 {
@@ -148,6 +183,31 @@ mod tests {
             let differ: Vec<&String> = names.into_iter().filter(|name| was.get(*name) != is.get(*name)).collect();
             assert_eq!(differ, wanted);
             assert_eq!(before.version() == now.version(), wanted.is_empty(), "{wanted:?}");
+            // What is told of them differs as well.
+            let (was, is) = (before.words_of_parts(), now.words_of_parts());
+            for part in differ {
+                assert_ne!(was.get(part), is.get(part), "{part}");
+            }
         }
+    }
+
+    #[test]
+    fn every_field_of_a_rule_is_said_as_its_file_says_it() {
+        let rule = "[[rule]]\nid = \"a\"\npatterns = [\"post_*\"]\nserver = \"shop\"\nside_effect_class = \"external\"\n\
+                    approval = \"ask\"\ntimeout = \"90s\"\nvolatile_fields = [\"at\"]\n";
+        let file = PolicyRules::parse(rule, "/srv/p.toml").unwrap();
+        let classifier = Classifier::new(vec![file], &Lists::default(), HashSet::new()).unwrap();
+        let words = &classifier.words_of_parts()["rule `a`"];
+        assert_eq!(words.file.as_deref(), Some("/srv/p.toml"));
+        let said: Vec<(&str, &str)> = words.fields.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let wanted = [
+            ("approval", "ask"),
+            ("patterns", "[\"post_*\"]"),
+            ("server", "shop"),
+            ("side_effect_class", "external"),
+            ("timeout", "90s"),
+            ("volatile_fields", "[\"at\"]"),
+        ];
+        assert_eq!(said, wanted);
     }
 }

@@ -27,8 +27,14 @@ fn tools(of: &[(&str, &str)]) -> BTreeMap<String, ToolPin> {
 /// A policy of these parts.
 fn policy(parts: &[(&str, &str)]) -> PolicyPin {
     let whole: Vec<String> = parts.iter().map(|(name, text)| format!("{name}={text}")).collect();
-    let parts = parts.iter().map(|(name, text)| ((*name).to_owned(), sha256(text))).collect();
-    PolicyPin { version: sha256(whole.join(" ")), parts }
+    let digests = parts.iter().map(|(name, text)| ((*name).to_owned(), sha256(text))).collect();
+    let words = |text: &str| {
+        let mut words = PolicyWords::of(Some("/srv/p.toml"));
+        text.split(' ').filter_map(|field| field.split_once(':')).for_each(|(name, text)| words.add(name, text));
+        words
+    };
+    let words = parts.iter().map(|(name, text)| ((*name).to_owned(), words(text))).collect();
+    PolicyPin { version: sha256(whole.join(" ")), parts: digests, words }
 }
 
 fn other_policy(parts: &[(&str, &str)]) -> &'static PolicyPin {
@@ -183,13 +189,27 @@ fn what_changed_in_the_policy_is_said_part_by_part() {
     };
     let (a, b) = (("rule `a`", "a1"), ("rule `b`", "b1"));
     assert_eq!(lines(&pinned, &[a, b]), [""; 0]);
-    assert_eq!(lines(&pinned, &[a]), ["policy rule `b`: there → gone"]);
-    assert_eq!(lines(&pinned, &[a, b, ("rule `c`", "c")]), ["policy rule `c`: none → new"]);
+    assert_eq!(lines(&pinned, &[a]), ["policy rule `b` in /srv/p.toml: there → gone"]);
+    assert_eq!(lines(&pinned, &[a, b, ("rule `c`", "c")]), ["policy rule `c` in /srv/p.toml: none → new"]);
     let changed = lines(&pinned, &[("rule `a`", "a2"), b]);
-    assert!(matches!(&changed[..], [one] if one.starts_with("policy rule `a`: changed (digest ")), "{changed:?}");
+    let digests = "policy rule `a` in /srv/p.toml: changed (digest ";
+    assert!(matches!(&changed[..], [one] if one.starts_with(digests)), "{changed:?}");
+    // Field by field, where they are known: also of a field that says the same for a long way.
+    let long = |end: &str| format!("approval:ask timeout:30s probe:{}{end}", "p".repeat(200)).leak() as &str;
+    let fields = taken(&job(), |input| input.policy = other_policy(&[("rule `a`", long("1")), b]));
+    let said = "policy rule `a` in /srv/p.toml: approval ask → not set";
+    assert_eq!(lines(&fields, &[("rule `a`", long("1").strip_prefix("approval:ask ").unwrap()), b]), [said]);
+    let changed = lines(&fields, &[("rule `a`", long("2").replace("30", "60").leak()), b]);
+    assert!(changed[0].contains(": probe ppp") && changed[0].matches("… (sha256 ").count() == 2, "{changed:?}");
+    assert_eq!(changed[1..], ["policy rule `a` in /srv/p.toml: timeout 30s → 60s"]);
+    // Steps from before words were kept.
+    let mut old = fields.to_stored();
+    old.as_object_mut().unwrap().remove("policy_words");
+    let changed = lines(&Fingerprint::from_stored(&old).unwrap(), &[("rule `a`", "timeout:1s"), b]);
+    assert!(matches!(&changed[..], [one] if one.starts_with(digests)), "{changed:?}");
     // Their order, and steps from before parts were kept.
     let without_words = |lines: Vec<String>| matches!(&lines[..], [one] if one.starts_with("policy: changed ("));
-    assert!(without_words(lines(&pinned, &[b, a])));
+    assert_eq!(lines(&pinned, &[b, a]), ["policy: its rules as they stood → the same in another order"]);
     let mut old = pinned.to_stored();
     old.as_object_mut().unwrap().remove("policy_parts");
     let old = Fingerprint::from_stored(&old).unwrap();
