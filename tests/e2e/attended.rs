@@ -309,7 +309,7 @@ fn the_same_command_while_an_answer_is_missing_names_the_question() {
     terminal.types(ENTER);
     terminal.code(75);
     let question = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
-    env.run(&["answer", &question, "abort"]).code(0).says(&[&format!("ended run {run}")]);
+    env.run(&["answer", &question, "abort"]).code(0).says(&[&format!("ended {run}")]);
     assert_eq!(env.run_status(), "failed");
 }
 
@@ -496,7 +496,7 @@ fn a_record_is_put_right_once_the_person_saw_it_and_enter_means_no() {
 
 #[test]
 fn a_deletion_is_confirmed_on_a_terminal() {
-    let env = env();
+    let env = env().with_forum();
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
     let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
@@ -513,19 +513,30 @@ fn a_deletion_is_confirmed_on_a_terminal() {
     terminal.shows("[y/N]");
     terminal.types(&format!("y{ENTER}"));
     assert!(terminal.code(0).contains("deleted 1 run"));
+    // What only its tool says failed is read before it is said yes to, which is enough.
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x", "fail": "no"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "s"]).code(0);
+    let mut terminal = Terminal::start(&env, &["runs", "delete", "s"]);
+    terminal.shows("may have happened: `post_comment`");
+    terminal.shows("[y/N]");
+    terminal.types(&format!("y{ENTER}"));
+    assert!(terminal.code(0).contains("deleted 1 run"));
 }
 
 /// A tool that asks on its connection has its form filled in on the terminal: nothing draws over it, what does not fit is asked for again, and
 /// nothing is sent before somebody said yes to all of it.
 #[test]
 fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
-    let form = json!({"type": "object", "required": ["size"], "properties": {
+    let form = r#"{"type": "object", "required": ["size"], "properties": {
         "size": {"type": "string", "enum": ["small", "large"]},
-        "count": {"type": "integer", "maximum": 9, "default": 1},
-    }});
+        "note": {"type": "string"},
+        "count": {"type": "integer", "maximum": 9, "default": 1}
+    }}"#;
+    let form = form.replace('\n', " ");
     for decline in [false, true] {
         let env = env();
-        let asks = env.forum_entry(&["--ask", "Which size?", "--form", &form.to_string()]);
+        let asks = env.forum_entry(&["--ask", "Which size?", "--form", &form]);
         env.mcp_config("work/.mcp.json", &json!({"forum": asks}));
         let turns = json!([{"tools": [comment("one")]}, {"text": "Done."}]);
         let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
@@ -541,11 +552,13 @@ fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
             continue;
         }
         terminal.types(&format!("accept{ENTER}"));
-        // What cannot be left out comes first.
+        // In the order in which the tool names them.
         terminal.shows("one of small, large:");
         terminal.types(&format!("huge{ENTER}"));
         until("the field again", || terminal.text().matches("one of small, large:").count() == 2);
         terminal.types(&format!("large{ENTER}"));
+        terminal.shows("(Enter to leave it out):");
+        terminal.types(ENTER);
         terminal.shows("a whole number, at most 9 (Enter for 1):");
         terminal.types(&format!("12{ENTER}"));
         terminal.shows("`12` does not fit: it must be at most 9");
@@ -559,6 +572,8 @@ fn a_form_of_a_tool_is_filled_in_on_the_terminal() {
         terminal.types(&format!("accept{ENTER}"));
         // What was typed is kept.
         terminal.shows("one of small, large (Enter for large):");
+        terminal.types(ENTER);
+        until("the note again", || terminal.text().matches("(Enter to leave it out):").count() == 2);
         terminal.types(ENTER);
         terminal.shows("a whole number, at most 9 (Enter for 3):");
         terminal.types(ENTER);

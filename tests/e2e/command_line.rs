@@ -347,7 +347,7 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run(&["runs", "delete", "r", "--dry-run"]).refused(2, &doubt);
     let kept = env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0);
     kept.shows(&["deleted 0 runs"]).says(&["run r is kept"]);
-    let told = ["may have happened", "`post_comment` (call ", "deleted 1 run"];
+    let told = ["may have happened", "`post_comment` (call_", "deleted 1 run"];
     env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&told);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));

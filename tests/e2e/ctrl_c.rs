@@ -171,8 +171,34 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     // Nobody takes it for crashed, and it is found by that word.
     env.run(&["runs", "list", "--status", "interrupted"]).code(0).shows(&["r", "interrupted"]);
     env.run(&["runs", "list", "--status", "crashed"]).code(0).says(&["no such runs"]);
+    let ended = "process 1 was ended by a second Ctrl-C";
+    env.run(&["runs", "show", "r"]).code(0).shows(&["interrupted: its process was ended by a second Ctrl-C", ended]);
+    // A resume that is refused before it takes the run leaves what is known.
+    let (workspace, aside) = (env.workspace(), env.path("aside"));
+    std::fs::rename(&workspace, &aside).unwrap();
+    env.run(&["resume", "r"]).code(74);
+    std::fs::rename(&aside, &workspace).unwrap();
+    env.run(&["runs", "list", "--status", "interrupted"]).code(0).shows(&["r", "interrupted"]);
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
+    // Nor is it a kill in anything that is kept of it.
+    env.run(&["runs", "show", "r"]).code(0).shows(&[ended]);
+    env.run(&["runs", "tail", "r", "--no-follow"]).code(0).shows(&[
+        "ended by a second Ctrl-C: the last sign of life of the process that drove the run",
+        "resumed after a second Ctrl-C: ",
+    ]);
+    env.run(&["runs", "export", "r", "--html", &env.arg("run.html")]).code(0);
+    assert!(env.read("run.html").contains(r#""broken":"was ended by a second Ctrl-C""#));
+    let kept = |name: &str| std::fs::read_to_string(workspace.join(name)).unwrap();
+    let files = [
+        ("run.log", "process 2 takes over: the one before it was ended by a second Ctrl-C"),
+        ("job_completion_r.md", "2 processes; process 1 was ended by a second Ctrl-C at "),
+        ("session_summary.txt", "2 processes, 1 of them ended by a second Ctrl-C"),
+    ];
+    for (name, words) in files {
+        assert!(kept(name).contains(words), "{name}: {}", kept(name));
+        assert!(!kept(name).contains("killed"), "{name}: {}", kept(name));
+    }
 }
 
 /// What the database says of the run.
@@ -205,6 +231,11 @@ fn a_second_signal_ends_a_process_whose_terminal_went_away() {
         // The gate is shut to the end.
         assert!(!env.path("gate").exists());
         env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+        // It is said which signal it was; of two that arrive at once either may be the second.
+        let by = if signal == Signal::INT { "a second Ctrl-C" } else { "a second signal (SIGTERM)" };
+        let shown = env.run(&["runs", "show", "r"]).code(0).stdout;
+        let either = [by, "a second signal (SIGHUP)"].map(|by| format!("process 1 was ended by {by} at "));
+        assert!(either.iter().any(|said| shown.contains(said)), "{shown}");
     }
 }
 

@@ -233,13 +233,34 @@ fn a_call_that_only_its_tool_says_failed_never_reads_as_plain_failed() {
         (&listed[0]["status"], &listed[0]["shown_status"]),
         (&json!("failed"), &json!("failed, may have happened"))
     );
-    // It is listed before it is forgotten, and keeps no run from being deleted.
+    // It is listed before it is forgotten, and a word that was said before anybody read the list is not enough.
     let dry = env.run(&["runs", "delete", "r", "--dry-run", "--json"]).code(0).json();
     assert!(
         dry["deleted"][0]["may_have_happened"][0].as_str().unwrap().contains("its tool says that it failed"),
         "{dry}"
     );
-    env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["may have happened: `post_comment`", "deleted 1 run"]);
+    let why = "1 call of run r failed, as the tool says, and may have happened";
+    let hints = ["ua calls list --run r", "--as happened", "--force beside --yes"];
+    env.run(&["runs", "delete", "r", "--yes"]).refused(2, &[&[why, "nothing was deleted"][..], &hints].concat());
+    let kept = env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0);
+    kept.says(&[&format!("run r is kept: {why}")]).shows(&["deleted 0 runs"]);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+    let told = ["may have happened: `post_comment`", "deleted 1 run"];
+    env.run(&["runs", "delete", "r", "--yes", "--force"]).code(0).shows(&told);
+}
+
+/// Once somebody said what became of it, nothing is left that may have happened.
+#[test]
+fn a_failure_that_a_person_looked_up_keeps_no_run_from_being_deleted() {
+    for outcome in ["happened", "not_happened"] {
+        let env = env().with_forum();
+        let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x", "fail": "no"}}]});
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+        env.run(&["job", &job, "--run-id", "r"]).code(0);
+        let call = env.value("SELECT tool_call_id FROM tool_calls");
+        env.run(&["calls", "resolve", &call, "--as", outcome, "--reason", "looked there", "--yes"]).code(0);
+        env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["deleted 1 run"]);
+    }
 }
 
 #[test]

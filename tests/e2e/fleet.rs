@@ -190,6 +190,29 @@ fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
     });
 }
 
+/// Twice, as by a person at its terminal: it says of which runs it is waited for what, and then which calls are in doubt, as `ua job` does.
+#[test]
+fn a_worker_that_is_told_to_stop_twice_names_its_runs_and_calls() {
+    let env = env().with_forum();
+    let worker = at_the_gate(&env);
+    worker.signal(Signal::INT);
+    let [waits, again] =
+        ["Waiting for 1 run to stop:", "Press Ctrl-C again to exit at once and leave unknown what these"];
+    until("the worker to say so", || worker.stderr().contains(waits) && worker.stderr().contains(again));
+    let said = worker.stderr();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.iter().any(|line| line.starts_with("  run r: up to 25 s for post_comment (sent ")), "{said}");
+    worker.signal(Signal::INT);
+    worker.wait().code(130).says(&[
+        "ended at once; whether these calls happened is unknown:\n  run r: post_comment (sent ",
+        "`ua queue list` shows the runs",
+    ]);
+    // It is what any other process that a person ended so is.
+    env.run(&["runs", "list", "--status", "interrupted"]).code(0).shows(&["r", "interrupted"]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["process 1 was ended by a second Ctrl-C at "]);
+}
+
 /// The run of a living worker is nobody else's, however often others look.
 #[test]
 fn workers_side_by_side_do_each_run_once() {

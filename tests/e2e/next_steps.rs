@@ -101,3 +101,22 @@ fn what_is_wrong_is_said_with_what_helps() {
     let with_notes = env.named_job("notes", &json!({"tools": forum}), &json!([{"text": "Done."}]));
     env.run(&["job", &with_notes]).refused(2, &["`python3 server.py`", "into `args`: [\"server.py\"]"]);
 }
+
+/// What somebody recorded is an answer: the run waits for a resume, and for nobody's word.
+#[test]
+fn a_run_whose_call_in_doubt_was_resolved_waits_for_a_resume_alone() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["runs", "list", "--status", "waiting"]).code(0).shows(&["waiting for you"]);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    env.run(&["calls", "resolve", &call, "--as", "happened", "--reason", "seen there", "--yes"]).code(0);
+    env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);
+    let status = env.run(&["status"]).code(0).shows(&["answered", "answered: ua resume r"]);
+    assert!(!status.stdout.contains("waiting for you"), "{}", status.stdout);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["answered, resume it"]);
+    env.run(&["runs", "list", "--status", "answered"]).code(0).shows(&["answered"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}

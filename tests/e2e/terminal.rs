@@ -195,6 +195,44 @@ fn colour_is_a_matter_of_the_terminal_and_of_the_person() {
 }
 
 #[test]
+fn a_terminal_without_unicode_gets_ascii_and_everything_else_stays_as_it_is() {
+    let env = env().with_forum();
+    let input = json!({"text": "grüße", "until": env.arg("go")});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_tool_calls": 4}}), &turns);
+    let plain = ("NO_COLOR", "1");
+    let posix = [("LANG", "C"), ("LC_ALL", "POSIX"), plain];
+    let mut screen = Screen::start(&env, &["job", &job, "--run-id", "r"], &posix);
+    until("the call on the screen", || screen.raw().contains("turn 1 - post_comment"));
+    until("a spinner", || ["| 1s", "/ 1s", "- 1s", "\\ 1s"].iter().any(|frame| screen.raw().contains(frame)));
+    env.write("go", "");
+    assert_eq!(screen.end(), 0, "{}", screen.raw());
+    let raw = screen.raw();
+    assert!(raw.contains("calls [###.......] 1/4") || raw.contains("calls [##........] 1/4"), "{raw}");
+    assert!(raw.contains("succeeded - run r"), "{raw}");
+    let is_ascii = |raw: &str| raw.replace("grüße", "").is_ascii();
+    assert!(is_ascii(&raw), "{raw}");
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    let shown =
+        [&["runs", "list"][..], &["runs", "show", "r"], &["calls", "show", &call], &["runs", "tail", "r"], &["--help"]];
+    let screen_of = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut screen = Screen::start(&env, args, variables);
+        assert_eq!(screen.end(), 0, "{args:?}");
+        screen.raw()
+    };
+    for args in shown {
+        let raw = screen_of(args, &posix);
+        assert!(is_ascii(&raw), "{args:?}: {raw}");
+    }
+    // Machines, pipes and other terminals get what they always get.
+    assert!(screen_of(&["calls", "show", &call, "--json"], &posix).contains("grüße"));
+    assert!(screen_of(&["runs", "show", "r"], &[plain]).contains("succeeded · run r"));
+    assert!(
+        env.start_with(("LC_ALL", "C"), &["runs", "show", "r"]).wait().code(0).stdout.contains("succeeded · run r")
+    );
+}
+
+#[test]
 fn a_table_fits_the_terminal_and_its_ids_stay_whole() {
     let env = env().with_forum();
     let id = "a-run-with-a-rather-long-name-that-somebody-chose";

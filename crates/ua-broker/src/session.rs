@@ -314,6 +314,7 @@ impl Broker {
         let owner = owner_stamp(trace.clone());
         let lock =
             RunLock::take(&self.config.locks, &run_id, &owner).map_err(|error| Broken::new(error.to_string()))?;
+        let owner = lock.after_those_before(owner);
         let now = self.env.now();
         let record_of_run = self.store.run(&run_id).await.map_err(Broken::at("read the session"))?;
         let past = PastKnown::of(self.store.as_ref(), &record_of_run).await.map_err(|error| went_back(&error))?;

@@ -100,9 +100,45 @@ fn in_sentence_of(text: &str) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
+/// A text of ours in which a whole made-up id says alone what it is the id of, as it does by how it begins: `run_019…`, and not `run run_019…`.
+pub(crate) fn said_once(text: &str) -> Cow<'_, str> {
+    let mut out = Cow::Borrowed(text);
+    for kind in ["run", "call", "step", "worker"] {
+        let twice = format!("{kind} {kind}_");
+        let mut from = 0;
+        while let Some(at) = out[from..].find(&twice).map(|at| from + at) {
+            let id = at + kind.len() + 1;
+            let length = out[id..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(out.len() - id);
+            // The value of an option (`--run run_019…`) is no second word, and a part of a longer one is no word.
+            let is_word =
+                out[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphanumeric() && !"_-/".contains(c));
+            from = id;
+            if is_word && made_up(&out[id..id + length]).is_some() {
+                out.to_mut().replace_range(at..id, "");
+                from = at;
+            }
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_id_is_of_is_said_once() {
+        let (run, call) = ("run_01a20977c390716288a9e1c07dc39827", "call_01a20977c390716288a9e1c07dc39827");
+        for (text, shown) in [
+            (format!("succeeded · run {run}"), format!("succeeded · {run}")),
+            (format!("run {run}: call {call} (run {run})."), format!("{run}: {call} ({run}).")),
+            (format!("`ua questions --run {run}`"), format!("`ua questions --run {run}`")),
+            (format!("rerun {run}"), format!("rerun {run}")),
+            ("run run_1, run r and call 7".to_owned(), "run run_1, run r and call 7".to_owned()),
+        ] {
+            assert_eq!(said_once(&text), shown);
+        }
+    }
 
     #[test]
     fn ids_in_a_sentence_are_short_and_paths_stay() {

@@ -36,9 +36,11 @@ mod screen;
 mod shown;
 mod still;
 mod stray;
+mod symbols;
 mod table;
 mod telemetry;
 mod terminal;
+mod under_way;
 mod used;
 mod view;
 
@@ -106,7 +108,7 @@ fn run(parts: Parts) -> ExitCode {
         // clap's own code for help that was not asked for is 2, and 0 for help and version.
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            return match error.print() {
+            return match output::print_help(&error) {
                 Ok(()) => ExitCode::from(code),
                 // A reader that went away (`ua --help | head -1`) is no failure.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(code),

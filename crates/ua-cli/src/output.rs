@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 use ua_core::is_hidden;
+use ua_host::Settings;
 use ua_host::escape::plain_json;
 use ua_resume::Commands;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
@@ -80,11 +81,13 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
         let own = if nth == 0 { 0 } else { line.len() - line.trim_start_matches(' ').len() };
         let hang = if nth == 0 { indent } else { own };
         let mut used = if nth == 0 { indent } else { 0 };
-        for (place, word) in line.split(' ').enumerate() {
+        // A line that has nothing but its indent is not ended: what does not fit into it fits into no other.
+        let mut is_blank = true;
+        for (place, word) in words(line).enumerate() {
             for (nth, piece) in pieces(word).enumerate() {
                 let width = columns(piece);
                 let gap = usize::from(place > 0 && nth == 0);
-                if used + gap + width > room && used > hang {
+                if used + gap + width > room && used > hang && !is_blank {
                     out.truncate(out.trim_end_matches(' ').len());
                     out.push('\n');
                     out.push_str(&" ".repeat(hang));
@@ -95,10 +98,37 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
                 }
                 out.push_str(piece);
                 used += width;
+                is_blank &= piece.is_empty();
             }
         }
     }
     out
+}
+
+/// The words of a line, between its spaces. A command is one word, so that it is copied as it stands: between backticks, behind a colon, or where it
+/// stands alone in front of what it does.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let (before, rest) = line.split_at(start);
+        let word = rest.split(' ').next().unwrap_or(rest);
+        let before = before.trim_end();
+        // A sentence about this program is none.
+        let is_sentence = || [", ", ". ", "; "].iter().any(|mark| rest.contains(mark));
+        let is_bare = word == "ua" && (before.is_empty() || (before.ends_with(':') && !is_sentence()));
+        let quoted = word.find("`ua").filter(|at| word[at + 1..] == *"ua").and_then(|at| {
+            let close = at + 1 + rest[at + 1..].find('`')?;
+            Some(rest[close..].find(' ').map_or(rest.len(), |end| close + end))
+        });
+        let end = match quoted {
+            Some(end) => end,
+            None if is_bare => rest.find("  ").unwrap_or(rest.len()),
+            None => word.len(),
+        };
+        next = (end < rest.len()).then_some(start + end + 1);
+        Some(&rest[..end])
+    })
 }
 
 /// A word in pieces that a line may end between: scripts that are written without spaces are broken between their characters, but not in
@@ -128,7 +158,7 @@ const CLOSING: &str = "、。，．・：；？！」』）】〕］｝〉》…
 const OPENING: &str = "「『（【〔［｛〈《([{";
 
 /// How many columns of a terminal a text takes. Only colour drives one ([`Shown`]), and that takes none.
-fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
     first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
@@ -190,12 +220,25 @@ pub(crate) fn print_exactly(text: impl Into<Shown>) -> Result<(), HostError> {
 
 /// Writes a document to standard output, byte for byte unless that is a terminal.
 pub(crate) fn print_document(text: &str) -> Result<(), HostError> {
-    if io::stdout().is_terminal() { print_exactly(Shown::exact(text)) } else { write_out(text.as_bytes()).map(drop) }
+    let is_shown = io::stdout().is_terminal();
+    let shown = if is_shown { Cow::Owned(plain(text)) } else { Cow::Borrowed(text) };
+    write_out(shown.as_bytes()).map(drop)
 }
 
 /// The same for what goes on and on; `false` when the reader went away, and nobody reads any more.
 pub(crate) fn print_on(text: impl Into<Shown>) -> Result<bool, HostError> {
-    write_out(text.into().as_str().as_bytes())
+    let text = text.into();
+    let room = crate::terminal::width();
+    let drawn = if room.is_some() { crate::terminal::drawn(text.as_str(), room) } else { text.as_str().into() };
+    write_out(drawn.as_bytes())
+}
+
+/// Writes the help that somebody asked for, before anything else of this process is settled.
+pub(crate) fn print_help(help: &clap::Error) -> io::Result<()> {
+    if help.use_stderr() || !io::stdout().is_terminal() || crate::symbols::are_drawn(&Settings::of_process()) {
+        return help.print();
+    }
+    io::stdout().lock().write_all(crate::symbols::ascii(&help.render().to_string(), None).as_bytes())
 }
 
 fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
@@ -213,7 +256,7 @@ fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
 /// Writes pretty JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
-    print_exactly(Shown::exact(&format!("{}\n", plain_json(&text))))
+    write_out(Shown::exact(&format!("{}\n", plain_json(&text))).as_str().as_bytes()).map(drop)
 }
 
 /// Writes what a command did: as JSON for a machine, else in words.
@@ -249,6 +292,45 @@ mod tests {
             assert!(!shown.lines().any(|line| line.trim_start().starts_with(['、', '。'])), "{room}:\n{shown}");
             assert_eq!(shown.replace("\n  ", ""), text, "{room}");
             assert!(shown.contains("/srv/reports/tide-mills/report.pdf"), "{room}:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_never_broken() {
+        let quoted =
+            "the run is stopped; look at it with (`ua runs show 04204fd2 --root /srv/runs`), then `ua resume last`.";
+        let lines = [
+            quoted.to_owned(),
+            "resume with: ua resume 04204fd2 --root /srv/runs".to_owned(),
+            "  ua answer 04204fd2 happened --root /srv/runs  it happened; it is not sent again".to_owned(),
+            "Resume         ua resume 04204fd2 --root /srv/runs".to_owned(),
+            "[00:12] ended at once; `ua queue list` shows the runs".to_owned(),
+            "stopped (interrupt): ua resume 2b434eff --root /srv/runs".to_owned(),
+        ];
+        let commands = [
+            "`ua runs show 04204fd2 --root /srv/runs`",
+            "`ua resume last`",
+            "ua resume 04204fd2 --root /srv/runs",
+            "ua answer 04204fd2 happened --root /srv/runs",
+            "`ua queue list`",
+            "ua resume 2b434eff --root /srv/runs",
+        ];
+        for room in 21..=120 {
+            let shown: Vec<String> = lines.iter().map(|line| page_to(line, Some(room))).collect();
+            for command in commands {
+                let is_whole = shown.iter().any(|page| page.lines().any(|line| line.contains(command)));
+                assert!(is_whole, "{room} {command}:\n{}", shown.join("\n"));
+            }
+            for (page, line) in shown.iter().zip(&lines) {
+                let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert_eq!(spaced(page), spaced(line), "{room}");
+            }
+        }
+        // What only looks like one is prose, and so is a backtick that nothing closes.
+        let open = format!("the {}ua of a line that does not end it", '`');
+        let about = "note: ua was built without it, and so";
+        for prose in ["the program ua has its own words", about, &open] {
+            assert!(page_to(prose, Some(24)).contains('\n'), "{prose}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The person at this terminal, as runs see them: lines and a live display while a run works, prompts, the summary at the end.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use ua_core::{CallId, Env, QuestionId, RunId, Timestamp, span_in_words};
+use ua_core::{Env, QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
 use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
@@ -18,7 +18,7 @@ use ua_host::review::ServerReview;
 use ua_resume::Standing;
 use ua_resume::answers::Beside;
 use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
-use ua_store::{Answer, QuestionRecord, RunRecord};
+use ua_store::{Answer, QuestionRecord, RunRecord, SecondSignal};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
@@ -26,6 +26,7 @@ use crate::ids::{in_sentence, short, shortened};
 use crate::live::{Live, State};
 use crate::output::{line, tell};
 use crate::still::Still;
+use crate::under_way::UnderWay;
 
 /// Whoever sits at this terminal, or reads what it shows.
 #[derive(Debug, Default)]
@@ -63,106 +64,6 @@ const SHORT_SILENCE: Duration = Duration::from_secs(2);
 
 /// A line of progress is cut to no less than this.
 const NARROWEST: usize = 30;
-
-/// What a process has begun and not finished: what somebody wants to know who stops it.
-#[derive(Debug, Default)]
-struct UnderWay {
-    /// How the run is resumed, in the words of this terminal.
-    next_command: String,
-    /// Calls without an answer yet that are waited for when the run stops, by id: the tool, and when it was sent.
-    calls: BTreeMap<String, (String, Option<Timestamp>)>,
-    /// Calls without an answer yet that are given up when the run stops, since they are simply made again, by id: the tool.
-    reads: BTreeMap<String, String>,
-    /// Where the time comes from, once signals are listened for.
-    env: Option<Env>,
-}
-
-impl UnderWay {
-    fn take(&mut self, seen: &ObservedEvent<'_>) {
-        let RunEvent::Call(progress) = seen.signal else { return };
-        match progress {
-            CallProgress::Sending { call } | CallProgress::Resuming { call, .. } => {
-                let (id, tool) = (call.call_id.to_string(), line(&call.name.tool, 60));
-                // What a sub-agent does is said by its own calls; the call for it is never in doubt.
-                if call.name.is_task() {
-                    return;
-                }
-                if call.policy.is_free_read() {
-                    self.reads.insert(id, tool);
-                } else {
-                    self.calls.insert(id, (tool, self.now()));
-                }
-            }
-            CallProgress::Settled { call } | CallProgress::Retrying { call, .. } => self.is_over(&call.call_id),
-            CallProgress::Held { question } => {
-                if let Some(call) = &question.call_id {
-                    self.is_over(call);
-                }
-            }
-            CallProgress::Waiting { .. }
-            | CallProgress::Probed { .. }
-            | CallProgress::Progress { .. }
-            | CallProgress::Declined { .. }
-            | CallProgress::Asking { .. } => {}
-        }
-    }
-
-    fn is_over(&mut self, call: &CallId) {
-        self.calls.remove(call.as_str());
-        self.reads.remove(call.as_str());
-    }
-
-    fn now(&self) -> Option<Timestamp> {
-        self.env.as_ref().map(Env::now)
-    }
-
-    /// What a first signal does.
-    fn stopping(&self, patience: Duration) -> String {
-        let now = "stopping; nothing new is started";
-        let mut reads: Vec<&str> = self.reads.values().map(String::as_str).collect();
-        reads.dedup();
-        let now = match reads.as_slice() {
-            [] if self.calls.is_empty() => format!("{now}. No tool call is in flight"),
-            [] => now.to_owned(),
-            [one] if self.reads.len() == 1 => {
-                format!("{now}. A call that only reads ({one}) is dropped, and made again by a resume")
-            }
-            tools => {
-                format!("{now}. Calls that only read ({}) are dropped, and made again by a resume", tools.join(", "))
-            }
-        };
-        if self.calls.is_empty() {
-            return format!("{now}. Press Ctrl-C again to exit at once");
-        }
-        format!(
-            "{now}. Waiting up to {} for {} to finish. Press Ctrl-C again to exit at once and leave its outcome unknown",
-            span_in_words(patience),
-            self.names()
-        )
-    }
-
-    /// What a second signal leaves behind.
-    fn ended(&self) -> String {
-        let doubt = if self.calls.is_empty() {
-            "ended at once; no call has an unknown outcome".to_owned()
-        } else {
-            format!("ended at once; whether {} happened is unknown: a resume finds out, or asks you", self.names())
-        };
-        format!("{doubt}\nresume with: {}", self.next_command)
-    }
-
-    fn names(&self) -> String {
-        let names: Vec<String> = self
-            .calls
-            .values()
-            .map(|(tool, sent)| match (self.now(), sent) {
-                (Some(now), Some(sent)) => format!("{tool} (sent {} ago)", span_in_words(now.since(*sent))),
-                _ => tool.clone(),
-            })
-            .collect();
-        names.join(", ")
-    }
-}
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -249,10 +150,11 @@ impl People for AtTerminal {
         let first = move |patience| {
             if !quiet && !crate::prompt::is_open() {
                 let words = lock(&first).stopping(patience);
+                crate::terminal::leave_the_echo();
                 tell(words);
             }
         };
-        let again = move || end_at_once(again);
+        let again = move |by| end_at_once(again, by);
         Interrupts::watch(stop.clone(), DrainTimes::default(), env.clone(), crate::terminal::hang_up(), first, again)
             .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
         crate::prompt::leave_signals_to_others();
@@ -260,11 +162,7 @@ impl People for AtTerminal {
     }
 
     fn begun(&self, begun: &Begun<'_>) {
-        let mut under_way = lock(&self.under_way);
-        under_way.next_command = shortened(&begun.next_command, &[begun.run.run_id.as_str()]).into_owned();
-        under_way.calls.clear();
-        under_way.reads.clear();
-        drop(under_way);
+        lock(&self.under_way).begin(shortened(&begun.next_command, &[begun.run.run_id.as_str()]).into_owned());
         if self.quiet {
             return;
         }
@@ -366,35 +264,13 @@ impl People for AtTerminal {
 
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once(left: Arc<Mutex<UnderWay>>) {
-    RunLock::mark_ended_at_once();
-    crate::terminal::last_words(move || {
+fn end_at_once(left: Arc<Mutex<UnderWay>>, by: SecondSignal) {
+    RunLock::mark_ended_at_once(by);
+    crate::terminal::last_words_at_a_signal(move || {
         if !crate::terminal::is_json() {
             let words = lock(&left).ended();
             tell(words);
         }
     });
     std::process::exit(i32::from(INTERRUPTED));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_signal_says_what_becomes_of_every_call_that_is_in_flight() {
-        let patience = Duration::from_secs(30);
-        let now = "stopping; nothing new is started";
-        let (once, twice) = ("Press Ctrl-C again to exit at once", "and leave its outcome unknown");
-        let mut under_way = UnderWay::default();
-        assert_eq!(under_way.stopping(patience), format!("{now}. No tool call is in flight. {once}"));
-        under_way.reads.insert("call_1".to_owned(), "run_command".to_owned());
-        let dropped = "A call that only reads (run_command) is dropped, and made again by a resume";
-        assert_eq!(under_way.stopping(patience), format!("{now}. {dropped}. {once}"));
-        under_way.calls.insert("call_2".to_owned(), ("send_email".to_owned(), None));
-        let waited = "Waiting up to 30 s for send_email to finish";
-        assert_eq!(under_way.stopping(patience), format!("{now}. {dropped}. {waited}. {once} {twice}"));
-        under_way.is_over(&CallId::parse("call_1").unwrap());
-        assert_eq!(under_way.stopping(patience), format!("{now}. {waited}. {once} {twice}"));
-    }
 }

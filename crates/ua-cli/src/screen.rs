@@ -16,7 +16,7 @@ use crate::used::{INDENT, Used};
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
 /// The spinner.
-const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+pub(crate) const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// What a live display shows below the lines of what happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +188,7 @@ impl<W: Write> Painter<W> {
         let Some(display) = self.display.as_ref().filter(|_| !self.is_paused && (self.is_ours)()) else { return };
         let lines = display.lines((self.width)());
         self.drawn = lines.len();
-        self.bytes.extend(lines.join("\n").bytes());
+        self.bytes.extend(crate::terminal::drawn(&lines.join("\n"), (self.width)()).bytes());
     }
 
     fn write(&mut self) {

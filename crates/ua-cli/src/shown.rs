@@ -48,7 +48,7 @@ impl Shown {
 
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
-        Self(crate::output::complete(&plain(text)).into_owned())
+        Self(crate::ids::said_once(&crate::output::complete(&plain(text))).into_owned())
     }
 }
 

@@ -52,6 +52,8 @@ struct Terminal {
     is_read: bool,
     /// Whether a live display can be drawn on standard error.
     draws: bool,
+    /// Whether terminals get ASCII alone of what is drawn.
+    is_ascii: bool,
     /// What takes secrets out of everything that is written there.
     redactor: Redactor,
 }
@@ -89,6 +91,7 @@ pub(crate) fn init(settings: &Settings, redactor: Redactor, json: bool, color: O
         err: wanted(io::stderr().is_terminal()),
         is_read: !json && io::stdout().is_terminal(),
         draws: !is_plain && io::stderr().is_terminal() && is_able,
+        is_ascii: !crate::symbols::are_drawn(settings),
         redactor,
     };
     // A test that calls `main` twice keeps the first.
@@ -127,6 +130,11 @@ pub(crate) fn width() -> Option<usize> {
 pub(crate) fn err_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok().filter(|_| !is_json())?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A text as a terminal of so many columns can show what is drawn in it.
+pub(crate) fn drawn(text: &str, room: Option<usize>) -> Cow<'_, str> {
+    if is_so(|terminal| terminal.is_ascii) { crate::symbols::ascii(text, room) } else { Cow::Borrowed(text) }
 }
 
 /// Whether standard output takes colour.
@@ -205,11 +213,25 @@ pub(crate) fn flush_before_output() {
 
 /// Says what a process says that ends at once. Neither a terminal that stands still nor a reader that reads no more keeps it.
 pub(crate) fn last_words(say: impl FnOnce() + Send + 'static) {
+    last_words_behind(false, say);
+}
+
+/// The same for a process that a person ends at once: what it says begins on a line of its own.
+pub(crate) fn last_words_at_a_signal(say: impl FnOnce() + Send + 'static) {
+    last_words_behind(true, say);
+}
+
+fn last_words_behind(a_signal: bool, say: impl FnOnce() + Send + 'static) {
+    // Asked before it is as it was: where `^C` was kept away, there is none.
+    let is_echoed = a_signal && echoes_signals();
     restore_echo();
     let (said, is_said) = channel::<()>();
     let saying = thread::Builder::new().spawn(move || {
         hide();
         release();
+        if is_echoed {
+            begin_a_line();
+        }
         say();
         flush();
         drop(said);
@@ -253,6 +275,26 @@ pub(crate) fn hide_echo_of_control() {
     if tcsetattr(io::stdin(), OptionalActions::Now, &quiet).is_ok() {
         ECHO.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(was);
     }
+}
+
+/// Begins a line of its own behind the `^C` that the terminal shows where nothing keeps it from doing so: what follows would not fit into its
+/// width.
+pub(crate) fn leave_the_echo() {
+    if echoes_signals() {
+        begin_a_line();
+    }
+}
+
+/// Whether the terminal shows `^C` in front of what is written next.
+fn echoes_signals() -> bool {
+    let echoes = |modes: LocalModes| modes.contains(LocalModes::ECHO | LocalModes::ECHOCTL);
+    let is_shown = is_in_foreground() && tcgetattr(io::stdin()).is_ok_and(|now| echoes(now.local_modes));
+    is_shown && io::stderr().is_terminal()
+}
+
+fn begin_a_line() {
+    // Nobody is left who could be told that this failed.
+    write_err(&Shown::exact("\n")).ok();
 }
 
 /// Leaves the terminal as it was.
@@ -323,7 +365,8 @@ fn write_now(text: &Shown) -> io::Result<()> {
     };
     match screen() {
         Some(screen) => {
-            screen.text(bytes.into_owned());
+            let text = String::from_utf8_lossy(&bytes);
+            screen.text(drawn(&text, err_width()).into_owned().into_bytes());
             Ok(())
         }
         None => io::stderr().lock().write_all(&bytes),

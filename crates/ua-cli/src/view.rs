@@ -300,7 +300,7 @@ pub(crate) struct TailEvent {
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
     /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question, answered,
-    /// process (one took the run, left it or was killed), sub_agent (one began, ended or waits), or run (the last line).
+    /// process (one took the run, left it, was killed or was ended by a second signal), sub_agent (one began, ended or waits), or run (the last line).
     pub(crate) event: &'static str,
     /// The run: the one that was asked for, or that of a sub-agent.
     #[schemars(with = "String")]
@@ -314,7 +314,7 @@ pub(crate) struct TailEvent {
     /// Its tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
-    /// Of a call its status, of an attempt its outcome, of a request how it was charged, of a process `took`, `left` or `killed`, of the
+    /// Of a call its status, of an attempt its outcome, of a request how it was charged, of a process `took`, `left`, `killed` or `interrupted`, of the
     /// run its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<String>,

@@ -15,7 +15,7 @@ use ua_core::{
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, MessageRecord, ProcessSpan,
     QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestRecord, RequestStatus, RunRecord,
-    RunRecords, StepRecord, TurnRecord,
+    RunRecords, SecondSignal, StepRecord, TurnRecord,
 };
 
 use crate::artifact::Artifact;
@@ -164,7 +164,14 @@ impl Story {
             held_from: None,
             seen_at: None,
             unclean_ends: Vec::new(),
-            processes: vec![ProcessSpan { epoch: 1, taken_at: now, left_at: None, died: false, process: None }],
+            processes: vec![ProcessSpan {
+                epoch: 1,
+                taken_at: now,
+                left_at: None,
+                died: false,
+                ended_by: None,
+                process: None,
+            }],
             traces: vec![Trace::new(&env)],
         };
         let step = StepRecord {
@@ -547,7 +554,14 @@ impl Story {
         self.records.run.status_detail = None;
         self.records.run.traces.push(Trace::new(&self.env));
         let (epoch, taken_at) = (self.records.run.lease_epoch, self.env.now());
-        self.records.run.processes.push(ProcessSpan { epoch, taken_at, left_at: None, died: false, process: None });
+        self.records.run.processes.push(ProcessSpan {
+            epoch,
+            taken_at,
+            left_at: None,
+            died: false,
+            ended_by: None,
+            process: None,
+        });
     }
 
     /// The process dies, and another one takes the run over a minute later.
@@ -560,6 +574,16 @@ impl Story {
         self.env.clock.sleep_blocking_for_tests(Duration::from_mins(1));
         self.resumes();
         self.records.run.unclean_ends.push(self.env.now());
+    }
+
+    /// A person ends the process at once, by a second signal, and another one takes the run over a minute later.
+    pub fn is_ended_at_once(&mut self, by: SecondSignal) {
+        self.is_killed();
+        self.records.run.unclean_ends.pop();
+        let processes = &mut self.records.run.processes;
+        if let Some(ended) = processes.len().checked_sub(2).and_then(|index| processes.get_mut(index)) {
+            ended.ended_by = Some(by);
+        }
     }
 
     pub fn ends(&mut self, status: RunStatus, reason: Option<RunStop>, detail: &str) {

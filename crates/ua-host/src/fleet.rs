@@ -25,7 +25,7 @@ pub use cron::Cron;
 pub use queues::{of_schedule as queue_of_schedule, of_worker as queues_of_worker};
 pub use schedule::{ScheduledJob, cron_of, submit_for};
 pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
-pub use worker::{LeftBehind, Told, WorkerOptions, work};
+pub use worker::{LeftBehind, Onlooker, Told, WorkerOptions, work};
 
 /// Why a name of a queue or of a key cannot be used.
 ///

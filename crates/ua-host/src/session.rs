@@ -12,7 +12,7 @@ use ua_core::{RunId, RunStatus, RunStop, Trace, span_in_words};
 use ua_dispatch::StopSignal;
 use ua_resume::UsageSummary;
 use ua_runner::{Conclusion, LockError, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
-use ua_store::{Keep, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
+use ua_store::{Keep, OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};
@@ -110,7 +110,7 @@ pub(crate) async fn shared(
     let owner = owner_stamp(Trace::new(env));
     let is_taken_over = matches!(taking, Taking::Over);
     let mut beginning = None;
-    let _lock = match taking {
+    let lock = match taking {
         Taking::Over => {
             let told = |step| people.remark(&taking_over(step));
             RunLock::take_over(&home.locks(), &run.run_id, &owner, env, &told).await?
@@ -140,7 +140,8 @@ pub(crate) async fn shared(
         let trace = Trace::new(env);
         let span = host.spans().begin_run(&run, &trace);
         let begun = (run, beginning.take());
-        let life = Box::pin(life(host, people, store, begun, &launch, &stop, trace)).instrument(span);
+        let owner = lock.after_those_before(owner_stamp(trace));
+        let life = Box::pin(life(host, people, store, begun, &launch, &stop, owner)).instrument(span);
         let mut life = life.await?;
         let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
         if waits && is_attended && !stop.is_stopping() {
@@ -205,10 +206,10 @@ async fn life(
     (run, beginning): (RunRecord, Option<Beginning>),
     launch: &Launch,
     stop: &StopSignal,
-    trace: Trace,
+    owner: OwnerStamp,
 ) -> Result<Life, HostError> {
     let (home, env) = (host.home(), host.env());
-    let owner = owner_stamp(trace.clone());
+    let trace = owner.trace.clone();
     let past = PastKnown::of(store.as_ref(), &run).await?;
     let port = host.seams().store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.

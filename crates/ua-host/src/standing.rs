@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ua_core::{RunId, RunStatus, TASK_MODE};
 use ua_resume::{AroundRun, Standing};
 use ua_runner::RunLock;
-use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, Store as _};
+use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, SecondSignal, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -22,7 +22,7 @@ const QUEUE_LOOKED_AT: u32 = 10_000;
 /// The database cannot be read.
 pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Result<Vec<Standing>, HostError> {
     let is_any = |status: RunStatus| runs.iter().any(|run| run.status == status);
-    let answered = if is_any(RunStatus::WaitingForHuman) { tree::answered_runs(store).await? } else { BTreeSet::new() };
+    let asking = if is_any(RunStatus::WaitingForHuman) { tree::asking_runs(store).await? } else { BTreeSet::new() };
     let mut driven = BTreeSet::new();
     for run in runs.iter().filter(|run| matches!(run.status, RunStatus::Running | RunStatus::Queued)) {
         if is_driven(home, store, run).await? {
@@ -36,6 +36,7 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
             to_end.insert(&run.run_id);
         }
     }
+    let ended_by = ended_at_once(home, store, runs, &driven).await?;
     let driven = &driven;
     let unseen = |status: RunStatus| {
         let of_status = runs.iter().filter(move |run| run.status == status).map(|run| &run.run_id);
@@ -47,10 +48,9 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
         let around = AroundRun {
             is_driven: driven.contains(&run.run_id),
             is_to_end: to_end.contains(&run.run_id),
-            was_ended_at_once: run.status == RunStatus::Running
-                && RunLock::was_ended_at_once(&home.locks(), &run.run_id),
+            ended_by: ended_by.get(&run.run_id).copied(),
             elsewhere: elsewhere.get(&run.run_id).cloned(),
-            is_answered: answered.contains(&run.run_id),
+            is_answered: !asking.contains(&run.run_id),
             is_in_no_queue: in_no_queue.contains(&run.run_id),
             is_session: run.run_mode == GATEWAY_MODE,
         };
@@ -75,6 +75,28 @@ async fn is_driven(home: &Home, store: &Database, run: &RunHead) -> Result<bool,
         return Ok(RunLock::is_held(&locks, &run.run_id));
     }
     Ok(RunLock::is_held(&locks, &tree::top(store, &run.run_id).await?))
+}
+
+/// By what a person ended the processes at once that drove these runs last, as far as nobody drives them again.
+async fn ended_at_once(
+    home: &Home,
+    store: &Database,
+    runs: &[RunHead],
+    driven: &BTreeSet<&RunId>,
+) -> Result<BTreeMap<RunId, SecondSignal>, HostError> {
+    let mut found = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.status == RunStatus::Running && !driven.contains(&run.run_id)) {
+        let ends = RunLock::ended_at_once(&home.locks(), &run.run_id);
+        if ends.is_empty() {
+            continue;
+        }
+        let stored = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        let last = stored.processes.last().and_then(|last| last.process.as_ref());
+        if let Some(end) = ends.into_iter().rev().find(|end| Some(&end.process) == last) {
+            found.insert(run.run_id.clone(), end.by);
+        }
+    }
+    Ok(found)
 }
 
 /// Where these runs are driven, as far as that is another place: what locks say here says nothing about them.

@@ -37,6 +37,23 @@ pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostErr
     Ok(answered.difference(&open).cloned().collect())
 }
 
+/// The runs of which somebody is still to answer a question, of theirs or of a sub-agent below them. A run that waits and is none of these waits
+/// for nobody but the process that acts on what was said: on the answers, or on a record that a person corrected.
+pub async fn asking_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError> {
+    let questions = store.open_questions(None).await.map_err(|e| HostError::store("read the questions", &e))?;
+    let mut asking = BTreeSet::new();
+    for question in questions.iter().filter(|question| question.status == QuestionStatus::Open) {
+        let mut above = Some(question.run_id.clone());
+        while let Some(id) = above.take().filter(|id| !asking.contains(id)) {
+            let run = store.run(&id).await.map_err(|e| HostError::store("read the run", &e))?;
+            let is_below = is_task(&run);
+            above = run.parent_run_id.filter(|_| is_below);
+            asking.insert(id);
+        }
+    }
+    Ok(asking)
+}
+
 /// All child runs below a run, parents before their children.
 pub async fn runs_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunRecord>, HostError> {
     let (mut found, mut next) = (Vec::new(), Some(run.clone()));

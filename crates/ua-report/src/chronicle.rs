@@ -9,11 +9,12 @@
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Origin, Timestamp, Usage};
 use ua_store::{
-    AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, QuestionRecord, RequestStatus, RunRecord, RunRecords,
+    AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus, RunRecord,
+    RunRecords, SecondSignal,
 };
 
 use ua_evidence::quote::{brief, stored_name};
-use ua_resume::{LifeEnd, lives, status_detail, status_words};
+use ua_resume::{Life, LifeEnd, end_of, lives, status_detail, status_words};
 
 use crate::by_call::ByCall;
 
@@ -72,7 +73,7 @@ pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[O
     log.overrides(overrides);
     log.entries.retain(|entry| left_at.is_none_or(|left| entry.at >= left));
     let number = |epoch| ua_resume::process_number(run, epoch);
-    let how = before.last().map(|process| if process.died { LifeEnd::Killed } else { LifeEnd::InOrder });
+    let how = before.last().map(Ended::of_span);
     let is_the_same = before.last().is_some_and(|before| number(before.epoch) == number(taken.epoch));
     let taking = Taking { epoch: taken.epoch, process: number(taken.epoch), is_the_same };
     log.process(taken.taken_at, taking, run.traces.last(), how);
@@ -112,6 +113,23 @@ struct Taking {
     is_the_same: bool,
 }
 
+/// How the process before ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    end: LifeEnd,
+    by: Option<SecondSignal>,
+}
+
+impl Ended {
+    fn of(life: &Life) -> Self {
+        Self { end: life.end, by: life.ended_by }
+    }
+
+    fn of_span(process: &ProcessSpan) -> Self {
+        Self { end: end_of(process), by: process.ended_by }
+    }
+}
+
 struct EventLogBuilder {
     run_id: String,
     entries: Vec<Entry>,
@@ -127,7 +145,7 @@ impl EventLogBuilder {
     fn processes(&mut self, records: &RunRecords) {
         let found = lives(records);
         for (index, life) in found.iter().enumerate() {
-            let how = index.checked_sub(1).map(|before| found[before].end);
+            let how = index.checked_sub(1).map(|before| Ended::of(&found[before]));
             let is_the_same = index.checked_sub(1).is_some_and(|before| found[before].process == life.process);
             let taking = Taking { epoch: life.epoch, process: life.process, is_the_same };
             self.process(life.started_at, taking, life.trace.as_ref(), how);
@@ -136,14 +154,20 @@ impl EventLogBuilder {
     }
 
     /// A process takes the run; `before` is how the one before it ended.
-    fn process(&mut self, at: Timestamp, taking: Taking, trace: Option<&ua_core::Trace>, before: Option<LifeEnd>) {
+    fn process(&mut self, at: Timestamp, taking: Taking, trace: Option<&ua_core::Trace>, before: Option<Ended>) {
         let Taking { epoch, process, is_the_same } = taking;
         let event = json!({"event": "process_started", "epoch": epoch, "trace_id": trace});
         let text = match before {
             None => format!("process {process} takes the run"),
             Some(_) if is_the_same => format!("process {process} continues, after somebody was asked"),
-            Some(LifeEnd::Killed) => format!("process {process} takes over: the one before it died"),
-            Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
+            Some(Ended { end: LifeEnd::Killed, .. }) => {
+                format!("process {process} takes over: the one before it died")
+            }
+            Some(Ended { end: LifeEnd::Interrupted, by }) => {
+                let by = by.map_or("a second signal", SecondSignal::in_words);
+                format!("process {process} takes over: the one before it was ended by {by}")
+            }
+            Some(Ended { end: LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered, .. }) => {
                 format!("process {process} takes the run over")
             }
         };

@@ -78,7 +78,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
             ": a process drove it when this was written"
         }
         Standing::Crashed => ": its process is gone",
-        Standing::Interrupted => ": a person ended its process at once",
+        Standing::Interrupted(by) => &format!(": its process was ended by {}", by.in_words()),
         Standing::Answered => "; it only has to be resumed",
         Standing::Stored(..) | Standing::NotQueued | Standing::IdleSession => "",
     };
@@ -119,6 +119,7 @@ mod tests {
     use super::*;
     use ua_evidence::testing::Story;
     use ua_resume::AroundRun;
+    use ua_store::SecondSignal;
 
     fn page(runs: &[RunRecord], driven: &str, has_more: bool) -> String {
         let files = |run: &RunRecord| {
@@ -131,7 +132,7 @@ mod tests {
                 standing: &|run| {
                     let around = AroundRun {
                         is_driven: run.run_id.as_str() == driven,
-                        was_ended_at_once: run.run_id.as_str() == "interrupted",
+                        ended_by: (run.run_id.as_str() == "interrupted").then_some(SecondSignal::Interrupt),
                         is_answered: run.run_id.as_str() == "answered",
                         ..AroundRun::default()
                     };

@@ -5,7 +5,7 @@ use ua_evidence::quote::{code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
-use ua_resume::{LifeEnd, status_detail, status_words};
+use ua_resume::{status_detail, status_words};
 
 impl CompletionSummary {
     /// The summary as Markdown. The verdict of each side effect stands in its heading.
@@ -52,16 +52,14 @@ impl CompletionSummary {
         }
     }
 
-    /// Who drove the run, and which of them were killed.
+    /// Who drove the run, and which of them did not leave it in order.
     fn write_processes(&self, page: &mut Page) {
-        let killed: Vec<String> = self
-            .processes
-            .iter()
-            .filter(|life| life.end == LifeEnd::Killed)
-            .map(|life| format!("process {} at {}", life.process, life.last_seen_at))
-            .collect();
-        let kills = if killed.is_empty() { String::new() } else { format!("; killed: {}", killed.join(", ")) };
-        page.item(&format!("driven by: {}{kills}", ua_core::counted(self.drivers, "process")));
+        let broken = self.processes.iter().filter_map(|life| {
+            let how = life.broken_off()?;
+            Some(format!("; process {} {how} at {}", life.process, life.last_seen_at))
+        });
+        let broken: String = broken.collect();
+        page.item(&format!("driven by: {}{broken}", ua_core::counted(self.drivers, "process")));
     }
 
     /// A run whose job has no phases has one step, of which nothing more is to be said.

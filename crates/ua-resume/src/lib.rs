@@ -32,7 +32,7 @@ pub use fork::ForkNote;
 pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
-pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside, process_number, time_at_work};
+pub use lives::{Life, LifeEnd, drivers, end_of, kills, lives, lives_beside, process_number, time_at_work};
 pub use next_step::NextStep;
 pub use packet::{CheckpointLine, Decision, HowLeft, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
-use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecord, RunRecords};
+use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecord, RunRecords, SecondSignal};
 
 use crate::standing::Standing;
 
@@ -22,6 +22,8 @@ pub enum LifeEnd {
     InOrder,
     /// It died, and a later process found the run still `running`.
     Killed,
+    /// So did what a person ended at once, by a second signal.
+    Interrupted,
     /// The run is `running`: the process is at work, or has died and nobody has taken over yet.
     Open,
     /// The run was taken over more often than it remembers.
@@ -43,6 +45,26 @@ pub struct Life {
     pub last_seen_at: Timestamp,
     /// How it ended.
     pub end: LifeEnd,
+    /// By what it was ended, if it was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<SecondSignal>,
+}
+
+impl Life {
+    /// What came between its work and its end, for people: `was killed`. `None` of one that left the run in order, holds it, or of which nobody
+    /// knows.
+    pub fn broken_off(&self) -> Option<String> {
+        match self.end {
+            LifeEnd::Killed => Some("was killed".to_owned()),
+            LifeEnd::Interrupted => Some(format!("was ended by {}", by_what(self.ended_by))),
+            LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered => None,
+        }
+    }
+}
+
+/// By what a person ended a process at once, for people.
+pub(crate) fn by_what(signal: Option<SecondSignal>) -> &'static str {
+    signal.map_or("a second signal", SecondSignal::in_words)
 }
 
 /// The processes that drove a run, oldest first; none when nobody has taken it.
@@ -56,11 +78,15 @@ pub fn lives(records: &RunRecords) -> Vec<Life> {
     found
 }
 
-/// The same for whoever knows where the run stands: the last process of a run that was left so was killed, though nobody has taken over yet.
+/// The same for whoever knows where the run stands: the last process of a run that was left so was killed, or ended at once, though nobody has
+/// taken over yet.
 pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
     let mut found = lives(records);
     if let Some(last) = found.last_mut().filter(|last| standing.is_left() && last.end == LifeEnd::Open) {
-        last.end = LifeEnd::Killed;
+        (last.end, last.ended_by) = match standing {
+            Standing::Interrupted(by) => (LifeEnd::Interrupted, Some(*by)),
+            _ => (LifeEnd::Killed, None),
+        };
     }
     found
 }
@@ -90,17 +116,25 @@ pub fn process_number(run: &RunRecord, epoch: u64) -> u64 {
     epoch.saturating_sub(u64::try_from(again.count()).unwrap_or(0))
 }
 
-/// The processes that died while they drove a run.
+/// The processes that died while they drove a run. What a person ended at once is none of them.
 pub fn kills(records: &RunRecords) -> usize {
     lives(records).iter().filter(|life| life.end == LifeEnd::Killed).count()
+}
+
+/// How a process ended that took the run at some time and has left it since, as far as its row says.
+pub fn end_of(process: &ProcessSpan) -> LifeEnd {
+    match (process.died, process.ended_by) {
+        (true, Some(_)) => LifeEnd::Interrupted,
+        (true, None) => LifeEnd::Killed,
+        (false, _) => LifeEnd::InOrder,
+    }
 }
 
 /// One whose times are stored.
 fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
     let run = &records.run;
     let (last_seen_at, end) = match process.left_at {
-        Some(at) if process.died => (at, LifeEnd::Killed),
-        Some(at) => (at, LifeEnd::InOrder),
+        Some(at) => (at, end_of(process)),
         None => {
             let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
             (seen.unwrap_or(process.taken_at), LifeEnd::Open)
@@ -113,6 +147,7 @@ fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
         started_at: process.taken_at,
         last_seen_at,
         end,
+        ended_by: process.ended_by,
     }
 }
 
@@ -172,6 +207,7 @@ fn lives_by_rows(records: &RunRecords) -> Vec<Life> {
                 started_at: *started_at,
                 last_seen_at: last_seen_at.max(*started_at),
                 end,
+                ended_by: None,
             }
         })
         .collect()
@@ -248,6 +284,31 @@ mod tests {
         story.records.run.processes.clear();
         assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::InOrder, LifeEnd::Killed, LifeEnd::InOrder]);
         assert_eq!(lives(&story.records)[0].last_seen_at, story.records.attempts[0].started_at);
+    }
+
+    #[test]
+    fn a_process_that_a_person_ended_at_once_is_no_kill() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        story.is_killed();
+        story.is_ended_at_once(SecondSignal::Interrupt);
+        story.is_ended_at_once(SecondSignal::Terminate);
+        let ended = |life: &Life| life.broken_off();
+        let said: Vec<Option<String>> = lives(&story.records).iter().map(ended).collect();
+        let words = [
+            Some("was killed"),
+            Some("was ended by a second Ctrl-C"),
+            Some("was ended by a second signal (SIGTERM)"),
+            None,
+        ];
+        assert_eq!(said, words.map(|words| words.map(str::to_owned)));
+        assert_eq!(kills(&story.records), 1);
+        let standing = Standing::Interrupted(SecondSignal::Interrupt);
+        let last = lives_beside(&story.records, &standing).pop().unwrap();
+        assert_eq!((last.end, ended(&last).as_deref()), (LifeEnd::Interrupted, Some("was ended by a second Ctrl-C")));
+        assert_eq!(
+            crate::processes_words(&story.records),
+            "4 processes, 1 of them killed, 1 ended by a second Ctrl-C, 1 ended by a second signal (SIGTERM)"
+        );
     }
 
     #[test]

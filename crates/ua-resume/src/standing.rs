@@ -7,6 +7,7 @@
 use std::fmt;
 
 use ua_core::{RunStatus, RunStop};
+use ua_store::SecondSignal;
 
 use crate::words::status_words;
 
@@ -17,8 +18,8 @@ pub struct AroundRun {
     pub is_driven: bool,
     /// Whether a person said that the run is to end.
     pub is_to_end: bool,
-    /// Whether a person ended the process at once that drove it last.
-    pub was_ended_at_once: bool,
+    /// By what a person ended the process at once that drove it last.
+    pub ended_by: Option<SecondSignal>,
     /// Where else it is driven, in words, when that is another place: the locks of this one say nothing about it.
     pub elsewhere: Option<String>,
     /// Whether every question that it waits for is answered.
@@ -40,8 +41,8 @@ pub enum Standing {
     Elsewhere(String),
     /// Its process died while driving it.
     Crashed,
-    /// A person ended its process at once while it drove it.
-    Interrupted,
+    /// A person ended its process at once while it drove it, by this.
+    Interrupted(SecondSignal),
     /// It waited for a person, has its answers, and waits for a resume.
     Answered,
     /// It was submitted, and no worker will take it.
@@ -53,15 +54,13 @@ pub enum Standing {
 impl Standing {
     /// Puts together what is stored of a run and what is around it.
     pub fn of(status: RunStatus, stop_reason: Option<RunStop>, around: AroundRun) -> Self {
-        let AroundRun { is_driven, is_to_end, was_ended_at_once, elsewhere, is_answered, is_in_no_queue, is_session } =
-            around;
+        let AroundRun { is_driven, is_to_end, ended_by, elsewhere, is_answered, is_in_no_queue, is_session } = around;
         match (status, elsewhere) {
             (RunStatus::Running, _) if is_driven && is_to_end => Self::Ending,
             (RunStatus::Running, _) if is_driven => Self::Stored(status, None),
             (RunStatus::Running, Some(place)) => Self::Elsewhere(place),
             (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
-            (RunStatus::Running, None) if was_ended_at_once => Self::Interrupted,
-            (RunStatus::Running, None) => Self::Crashed,
+            (RunStatus::Running, None) => ended_by.map_or(Self::Crashed, Self::Interrupted),
             // No resume continues it, and it waits for nobody.
             (RunStatus::WaitingForHuman, _) if is_answered && is_session => Self::IdleSession,
             (RunStatus::WaitingForHuman, _) if is_answered => Self::Answered,
@@ -77,7 +76,7 @@ impl Standing {
 
     /// Whether its process is gone, and did not leave it in order: it died, or a person ended it at once.
     pub fn is_left(&self) -> bool {
-        matches!(self, Self::Crashed | Self::Interrupted)
+        matches!(self, Self::Crashed | Self::Interrupted(_))
     }
 
     /// Whether somebody drives it right now.
@@ -109,7 +108,7 @@ impl fmt::Display for Standing {
             Self::Ending => f.write_str("running, to be ended"),
             Self::Elsewhere(place) => write!(f, "running in {place}"),
             Self::Crashed => f.write_str("crashed"),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Answered => f.write_str("answered"),
             Self::NotQueued => f.write_str("not queued"),
             Self::IdleSession => f.write_str("idle session"),
@@ -131,7 +130,7 @@ mod tests {
             (RunStatus::Running, AroundRun { is_to_end: true, ..driven() }, "running, to be ended"),
             (RunStatus::Running, AroundRun { is_to_end: true, ..none() }, "crashed"),
             (RunStatus::Running, none(), "crashed"),
-            (RunStatus::Running, AroundRun { was_ended_at_once: true, ..none() }, "interrupted"),
+            (RunStatus::Running, AroundRun { ended_by: Some(SecondSignal::Interrupt), ..none() }, "interrupted"),
             (RunStatus::Running, there(), "running in /srv/b on host"),
             (RunStatus::Running, AroundRun { is_session: true, ..none() }, "idle session"),
             (RunStatus::Running, AroundRun { is_session: true, ..driven() }, "running"),

@@ -1,9 +1,11 @@
 //! Where a run stands, as people say it. What is stored (`waiting_for_human`) is for machines.
 
+use std::collections::BTreeMap;
+
 use ua_core::{CallStatus, RunStatus, RunStop, counted};
 use ua_store::{CallRecord, RunRecords};
 
-use crate::lives::{drivers, kills};
+use crate::lives::{LifeEnd, by_what, drivers, kills, lives};
 
 /// Where a run stands: `waiting for you`, `stopped (budget)`.
 pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
@@ -117,11 +119,21 @@ pub fn status_detail(status: RunStatus, detail: Option<&str>) -> Option<&str> {
 
 /// The processes that drove a run: `3 processes, 1 of them killed`.
 pub fn processes_words(records: &RunRecords) -> String {
-    let processes = counted(drivers(records), "process");
-    match kills(records) {
-        0 => processes,
-        killed => format!("{processes}, {killed} of them killed"),
+    let mut words = counted(drivers(records), "process");
+    let mut of_them = " of them";
+    if let killed @ 1.. = kills(records) {
+        words.push_str(&format!(", {killed}{of_them} killed"));
+        of_them = "";
     }
+    let mut ended: BTreeMap<&str, u32> = BTreeMap::new();
+    for life in lives(records).iter().filter(|life| life.end == LifeEnd::Interrupted) {
+        *ended.entry(by_what(life.ended_by)).or_default() += 1;
+    }
+    for (by, count) in ended {
+        words.push_str(&format!(", {count}{of_them} ended by {by}"));
+        of_them = "";
+    }
+    words
 }
 
 #[cfg(test)]

@@ -11,7 +11,14 @@ pub fn boot_id() -> String {
 /// The stamp of this process, with the trace it works under.
 pub fn owner_stamp(trace: Trace) -> OwnerStamp {
     let pid = std::process::id();
-    OwnerStamp { pid, start_ticks: start_ticks(pid).unwrap_or(0), boot_id: boot_id(), host: host_name(), trace }
+    let start_ticks = start_ticks(pid).unwrap_or(0);
+    OwnerStamp { pid, start_ticks, boot_id: boot_id(), host: host_name(), trace, ended_before: Vec::new() }
+}
+
+/// What tells this process from others of its machine: [`OwnerStamp::process`].
+pub(crate) fn this_process() -> String {
+    let pid = std::process::id();
+    format!("{pid}@{}", start_ticks(pid).unwrap_or(0))
 }
 
 /// Whether the stamped process is still alive on this machine: same boot, same process id, same start time.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ua_core::Env;
 use ua_dispatch::StopSignal;
+use ua_store::SecondSignal;
 
 /// How long calls with an effect are waited for after a first signal.
 #[derive(Debug, Clone, Copy)]
@@ -41,10 +42,22 @@ pub enum HangUp {
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// SIGINT or SIGHUP.
+    /// SIGINT.
     Interrupt,
+    /// SIGHUP.
+    HangUp,
     /// SIGTERM.
     Terminate,
+}
+
+impl From<Asked> for SecondSignal {
+    fn from(asked: Asked) -> Self {
+        match asked {
+            Asked::Interrupt => Self::Interrupt,
+            Asked::HangUp => Self::HangUp,
+            Asked::Terminate => Self::Terminate,
+        }
+    }
 }
 
 /// The signals that ask a run to stop.
@@ -59,7 +72,7 @@ pub struct Interrupts {
 impl Interrupts {
     /// Takes over SIGINT, SIGTERM and SIGHUP of this process, for ever, and turns them into `stop`: the first stops gently and, after the drain
     /// time, at once. SIGHUP is left alone where `hang_up` says so. `first` is told that time, on a thread of its own. `again` is called on the
-    /// second, or when the time is over, and is expected to end the process.
+    /// second, with it, and is expected to end the process.
     ///
     /// # Errors
     ///
@@ -70,7 +83,7 @@ impl Interrupts {
         env: Env,
         hang_up: HangUp,
         first: impl FnOnce(Duration) + Send + 'static,
-        again: impl FnOnce() + Send + 'static,
+        again: impl FnOnce(SecondSignal) + Send + 'static,
     ) -> io::Result<()> {
         let (listens, is_listening) = channel();
         let watching = move || {
@@ -84,8 +97,7 @@ impl Interrupts {
                     Err(error) => return drop(listens.send(Err(error))),
                 };
                 listens.send(Ok(())).ok();
-                stopped_twice(async || signals.next().await, &stop, drain, &env, first).await;
-                again();
+                again(stopped_twice(async || signals.next().await, &stop, drain, &env, first).await);
             });
         };
         thread::Builder::new().name("ua-signals".to_owned()).spawn(watching)?;
@@ -110,22 +122,22 @@ impl Interrupts {
         };
         tokio::select! {
             _ = self.int.recv() => Asked::Interrupt,
-            _ = hung_up => Asked::Interrupt,
+            _ = hung_up => Asked::HangUp,
             _ = self.term.recv() => Asked::Terminate,
         }
     }
 }
 
-/// Stops gently at the first signal, and at once after the drain time; ends at the second signal.
+/// Stops gently at the first signal, and at once after the drain time; ends at the second signal, and returns it.
 async fn stopped_twice(
     mut next: impl AsyncFnMut() -> Asked,
     stop: &StopSignal,
     drain: DrainTimes,
     env: &Env,
     first: impl FnOnce(Duration) + Send + 'static,
-) {
+) -> SecondSignal {
     let time = match next().await {
-        Asked::Interrupt => drain.interrupt,
+        Asked::Interrupt | Asked::HangUp => drain.interrupt,
         Asked::Terminate => drain.terminate,
     };
     stop.stop_gently();
@@ -133,19 +145,22 @@ async fn stopped_twice(
     thread::Builder::new().name("ua-stopping".to_owned()).spawn(move || first(time)).ok();
     tokio::select! {
         biased;
-        _ = next() => return,
+        asked = next() => return asked.into(),
         () = env.clock.sleep(time) => stop.stop_at_once(),
     }
-    next().await;
+    next().await.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Watches these signals, with a `first` that does this. Says whether the process was to end or the run was stopped at once, and after how
-    /// long, by the clock.
-    async fn watched(signals: &[Asked], first: impl FnOnce(Duration) + Send + 'static) -> (bool, Duration) {
+    /// Watches these signals, with a `first` that does this. Says by what the process was to end, if the run was not stopped at once, and
+    /// after how long, by the clock.
+    async fn watched(
+        signals: &[Asked],
+        first: impl FnOnce(Duration) + Send + 'static,
+    ) -> (Option<SecondSignal>, Duration) {
         let (stop, env) = (StopSignal::default(), Env::simulated(1));
         let mut signals = signals.iter();
         let next = async || match signals.next() {
@@ -153,28 +168,29 @@ mod tests {
             None => std::future::pending().await,
         };
         let began = env.now();
-        let is_to_end = tokio::select! {
+        let ends_by = tokio::select! {
             biased;
-            () = stopped_twice(next, &stop, DrainTimes::default(), &env, first) => true,
-            () = stop.stopping_at_once() => false,
+            by = stopped_twice(next, &stop, DrainTimes::default(), &env, first) => Some(by),
+            () = stop.stopping_at_once() => None,
         };
         assert!(stop.is_stopping());
-        (is_to_end, env.now().since(began))
+        (ends_by, env.now().since(began))
     }
 
     #[tokio::test]
     async fn what_is_said_at_the_first_signal_keeps_neither_the_second_nor_the_drain_time() {
-        for (asked, time) in [(Asked::Interrupt, 30), (Asked::Terminate, 8)] {
+        for (asked, time) in [(Asked::Interrupt, 30), (Asked::HangUp, 30), (Asked::Terminate, 8)] {
             let (never, until) = channel::<()>();
             let still = move |_| {
                 until.recv().ok();
             };
-            assert_eq!(watched(&[asked], still).await, (false, Duration::from_secs(time)));
+            assert_eq!(watched(&[asked], still).await, (None, Duration::from_secs(time)));
             drop(never);
             // A second signal, where the first cannot be told of at all.
-            for again in [Asked::Interrupt, Asked::Terminate] {
+            for again in [Asked::Interrupt, Asked::HangUp, Asked::Terminate] {
                 let gone = |_| panic!("the terminal is gone");
-                assert!(watched(&[asked, again], gone).await.0, "the process ends at the second signal");
+                let ends_by = watched(&[asked, again], gone).await.0;
+                assert_eq!(ends_by, Some(again.into()), "the process ends at the second signal");
             }
         }
     }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use ua_core::RunId;
 use ua_files::Folder;
-use ua_store::OwnerStamp;
+use ua_store::{EndedAtOnce, OwnerStamp, SecondSignal};
 
 /// The most that is read of what a lock file says about its holder.
 const MAX_STAMP_BYTES: u64 = 64 * 1024;
@@ -21,11 +22,38 @@ const TAKEN_FOR: Duration = Duration::from_secs(1);
 /// How long a lock that nobody is said to hold is looked at for one who has taken it just now.
 const LOOKED_FOR: Duration = Duration::from_millis(100);
 
-/// What stands in a lock in the place of a stamp whose process a person ended at once. It is no stamp: nobody drives the run.
-const ENDED_AT_ONCE: &[u8] = b"ended at once\n";
+/// How many processes that a person ended at once a lock remembers: those that were ended before they took the run are among them.
+const REMEMBERED_ENDS: usize = 8;
 
 /// The locks of this process, for the moment at which it is ended at once.
-static HELD: Mutex<Vec<Weak<File>>> = Mutex::new(Vec::new());
+static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+
+/// What stands in a lock in the place of the stamp of a process that a person ended at once, and beside the stamp of whoever took it since. It is
+/// no stamp: nobody drives the run.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Ends {
+    /// The newest ones, oldest first. Which of them drove the run last is the run's to say.
+    #[serde(default)]
+    ended_before: Vec<EndedAtOnce>,
+}
+
+impl Ends {
+    fn read(text: &[u8]) -> Self {
+        serde_json::from_slice(text).unwrap_or_default()
+    }
+
+    fn of(dir: &Path, run: &RunId) -> Self {
+        let read = Folder::open_itself(dir).and_then(|folder| folder.read(format!("{run}.run"), MAX_STAMP_BYTES));
+        read.map_or_else(|_| Self::default(), |text| Self::read(&text))
+    }
+
+    fn and(mut self, end: EndedAtOnce) -> Self {
+        self.ended_before.push(end);
+        let surplus = self.ended_before.len().saturating_sub(REMEMBERED_ENDS);
+        self.ended_before.drain(..surplus);
+        self
+    }
+}
 
 /// Why a run cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +80,36 @@ pub enum LockError {
 /// The lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct RunLock {
-    file: Arc<File>,
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    file: File,
+    /// What stood in the lock when it was taken.
+    ends: Ends,
+}
+
+impl Held {
+    /// Puts this in the place of what stands in the lock. Nothing depends on it: without it the run is resumed as one whose process died.
+    fn note(&self, ends: &Ends) {
+        let mut file = &self.file;
+        let text = if *ends == Ends::default() { Vec::new() } else { serde_json::to_vec(ends).unwrap_or_default() };
+        let _unmarked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
+    }
+
+    /// Notes that a person ends this process at once.
+    fn mark(&self, process: String, by: SecondSignal) {
+        let ends = Ends { ended_before: self.ends.ended_before.clone() };
+        self.note(&ends.and(EndedAtOnce { process, by }));
+    }
 }
 
 impl Drop for RunLock {
     /// The stamp goes with the lock: a drive that was dropped in a process that lives on drives nothing any more. After a kill the stamp's
-    /// process is gone, which says the same.
+    /// process is gone, which says the same. What a person ended before stays for whoever takes the run: this one may not have come to it.
     fn drop(&mut self) {
-        let _stale = self.file.set_len(0);
+        self.held.note(&self.held.ends);
     }
 }
 
@@ -96,14 +146,24 @@ impl RunLock {
             if on_disk != Some((ours.dev(), ours.ino())) {
                 continue;
             }
-            let stamp = serde_json::to_string(owner).unwrap_or_default();
+            let mut before = Vec::new();
+            (&file).take(MAX_STAMP_BYTES).read_to_end(&mut before).map_err(io)?;
+            let ends = Ends::read(&before);
+            let stamp = OwnerStamp { ended_before: ends.ended_before.clone(), ..owner.clone() };
+            let stamp = serde_json::to_string(&stamp).unwrap_or_default();
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
-            let file = Arc::new(file);
-            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-            held.retain(|other| other.strong_count() > 0);
-            held.push(Arc::downgrade(&file));
-            return Ok(Self { file });
+            let held = Arc::new(Held { file, ends });
+            let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|other| other.strong_count() > 0);
+            all.push(Arc::downgrade(&held));
+            return Ok(Self { held });
         }
+    }
+
+    /// The stamp of a process that takes the run of this lock: it says besides what the lock says of those before it.
+    #[must_use]
+    pub fn after_those_before(&self, owner: OwnerStamp) -> OwnerStamp {
+        OwnerStamp { ended_before: self.held.ends.ended_before.clone(), ..owner }
     }
 
     /// Whether a living process drives `run` right now, as far as its stamp tells. For showing only: trying the lock would
@@ -116,18 +176,16 @@ impl RunLock {
 
     /// Notes in the locks of this process that a person ends it at once, so that nobody takes its runs for crashed. Nothing of it drives
     /// them after this: the caller ends the process.
-    pub fn mark_ended_at_once() {
-        HELD.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|file| mark(&file));
+    pub fn mark_ended_at_once(by: SecondSignal) {
+        let process = crate::host::this_process();
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().filter_map(Weak::upgrade).for_each(|held| held.mark(process.clone(), by));
     }
 
-    /// Whether a person ended the process at once that drove `run` last, and nobody took it since.
-    pub fn was_ended_at_once(dir: &Path, run: &RunId) -> bool {
-        let read = Folder::open_itself(dir).and_then(|folder| folder.read(format!("{run}.run"), MAX_STAMP_BYTES));
-        read.is_ok_and(|text| text == ENDED_AT_ONCE)
+    /// The processes that held the lock of `run` and that a person ended at once; the newest ones, oldest first. Whoever drove the run since, or
+    /// before, is none of them.
+    pub fn ended_at_once(dir: &Path, run: &RunId) -> Vec<EndedAtOnce> {
+        Ends::of(dir, run).ended_before
     }
 
     /// A run of `dir` whose lock is held although no process that can be seen from here holds it: its driver is in another process namespace.
@@ -202,11 +260,6 @@ fn holder_in_words(owner: Option<&OwnerStamp>) -> String {
     )
 }
 
-/// Puts the mark in the place of the stamp. Nothing depends on it: without it the run is resumed as one whose process died.
-fn mark(mut file: &File) {
-    let _unmarked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(ENDED_AT_ONCE));
-}
-
 /// Whether something holds now, or within that time.
 fn retried(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     const PAUSE: Duration = Duration::from_millis(20);
@@ -245,7 +298,7 @@ mod tests {
         let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err();
         assert!(matches!(&refused, LockError::Held { owner: Some(o), .. } if o.pid == std::process::id()), "{refused}");
         // Somebody holds it who has not written a stamp yet.
-        lock.file.set_len(0).unwrap();
+        lock.held.file.set_len(0).unwrap();
         let refused = RunLock::none_held(dir.path()).unwrap_err().to_string();
         assert_eq!(refused, "run run_1 is already driven by another process, which has not said who it is");
         drop(lock);
@@ -255,24 +308,43 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_process_a_person_ended_at_once_is_known_until_somebody_takes_it() {
+    fn a_process_that_a_person_ended_at_once_is_known_to_whoever_takes_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunId::parse("run_1").unwrap();
         let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
-        assert!(!RunLock::was_ended_at_once(dir.path(), &run));
+        let known = || RunLock::ended_at_once(dir.path(), &run);
+        assert_eq!(known(), []);
+        let ended = |process: &str, by| EndedAtOnce { process: process.to_owned(), by };
+        let first = ended("7@1", SecondSignal::Interrupt);
         let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
-        let is_noted = |held: &Weak<File>| held.upgrade().is_some_and(|held| Arc::ptr_eq(&held, &lock.file));
+        let is_noted = |held: &Weak<Held>| held.upgrade().is_some_and(|held| Arc::ptr_eq(&held, &lock.held));
         assert!(HELD.lock().unwrap().iter().any(is_noted), "the end of the process finds it");
         // Not those of the tests beside this one.
-        mark(&lock.file);
-        let now = || (RunLock::is_held(dir.path(), &run), RunLock::was_ended_at_once(dir.path(), &run));
-        assert_eq!(now(), (false, true));
+        lock.held.mark(first.process.clone(), first.by);
+        assert!(!RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);
         // The end of a process puts nothing into order.
-        lock.file.unlock().unwrap();
-        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
-        assert_eq!(now(), (true, false));
-        drop((again, lock));
-        assert_eq!(now(), (false, false));
+        lock.held.file.unlock().unwrap();
+        std::mem::forget(lock);
+        let next = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert!(RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);
+        assert_eq!(next.after_those_before(owner.clone()).ended_before, [first.clone()]);
+        // It may have been refused before it took the run: that is not the end of what was known.
+        drop(next);
+        assert!(!RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);
+        // So it may have been ended.
+        let next = RunLock::take(dir.path(), &run, &owner).unwrap();
+        let second = ended("8@2", SecondSignal::Terminate);
+        next.held.mark(second.process.clone(), second.by);
+        assert_eq!(known(), [first, second]);
+        for _ in 0..2 * REMEMBERED_ENDS {
+            next.held.file.unlock().unwrap();
+            let again = RunLock::take(dir.path(), &run, &owner).unwrap();
+            again.held.mark("9@3".to_owned(), SecondSignal::HangUp);
+            again.held.file.unlock().unwrap();
+            std::mem::forget(again);
+        }
+        assert_eq!(known(), vec![ended("9@3", SecondSignal::HangUp); REMEMBERED_ENDS]);
+        std::mem::forget(next);
     }
 
     #[test]

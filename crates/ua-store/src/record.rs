@@ -44,6 +44,49 @@ pub struct OwnerStamp {
     pub host: String,
     /// The trace of this process.
     pub trace: Trace,
+    /// Processes that a person ended at once while they held what this one takes, as their lock says: whoever takes a run stores it of its
+    /// predecessor. It is nothing of the process itself, and is not kept with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended_before: Vec<EndedAtOnce>,
+}
+
+impl OwnerStamp {
+    /// What tells the process from others of its machine, as it stands in [`ProcessSpan::process`].
+    pub fn process(&self) -> String {
+        format!("{}@{}", self.pid, self.start_ticks)
+    }
+}
+
+/// A process that a person ended at once, by a second signal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedAtOnce {
+    /// Which one: [`OwnerStamp::process`].
+    pub process: String,
+    /// By what.
+    pub by: SecondSignal,
+}
+
+/// The signal by which a person ended a process that was stopping already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecondSignal {
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
+    /// SIGHUP: its terminal went away.
+    HangUp,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl SecondSignal {
+    /// By what a process was ended, for people.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Interrupt => "a second Ctrl-C",
+            Self::HangUp => "a second signal (SIGHUP)",
+            Self::Terminate => "a second signal (SIGTERM)",
+        }
+    }
 }
 
 /// A run (`runs`).
@@ -161,6 +204,9 @@ pub struct ProcessSpan {
     /// Whether it died while it held the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub died: bool,
+    /// By what a person ended it at once, where it did not die of itself. Rows of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<SecondSignal>,
     /// What tells its process from others: one that asks somebody at its terminal takes the run anew after each answer. Rows of earlier
     /// versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -68,11 +68,12 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
     let (home, env) = (host.home(), host.env());
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);
-    let _lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {
+    let lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {
         Ok(lock) => lock,
         Err(LockError::Held { .. }) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
+    let owner = lock.after_those_before(owner);
     // Those below it first, the deepest of them foremost: each as if it stood alone.
     for child in tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
         if !child.status.is_terminal() && !Box::pin(end_now(host, store, &child)).await? {

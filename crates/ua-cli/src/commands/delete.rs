@@ -37,7 +37,8 @@ Examples:
   ua runs delete --older-than 30d --yes         without asking, as a timer does
   ua runs delete RUN --force                    also one that is not finished
 
-A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run \
+A run that a process drives is never deleted. What may have happened and is not known to have is listed first: a call whose outcome is \
+unknown keeps its run until --force, and one that only its tool says failed keeps it from --yes alone. While a fork or sub-agent of its lineage is there, the database keeps what the run \
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again.")]
 pub struct DeleteArgs {
     /// Run ids, unique prefixes or suffixes of them, or `last`
@@ -46,7 +47,7 @@ pub struct DeleteArgs {
     /// Every finished run that has not changed for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "runs")]
     pub older_than: Option<Duration>,
-    /// Also delete named runs that are not finished
+    /// Also delete named runs that are not finished, and runs with calls that may have happened
     #[arg(long)]
     pub force: bool,
     /// Keep the workspaces
@@ -60,6 +61,13 @@ pub struct DeleteArgs {
     pub yes: bool,
 }
 
+impl DeleteArgs {
+    /// Whether it is deleted before anybody reads what may have happened.
+    fn are_unread(&self) -> bool {
+        self.yes && !self.dry_run
+    }
+}
+
 pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError> {
     let home = host.home();
     // Looked up without touching anything first, so that a typing error deletes nothing.
@@ -71,7 +79,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         refuse(home, &look, &run, args.force).await?;
         let open = Open::of(&look, &run.run_id).await?;
         if !args.force {
-            open.refuse(&run.run_id)?;
+            open.refuse(&run.run_id, args.are_unread())?;
         }
         if !wanted.iter().any(|(id, _)| *id == run.run_id) {
             wanted.push((run.run_id, open));
@@ -85,9 +93,11 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         for run in old {
             let open = Open::of(&look, &run.run_id).await?;
             if !args.force
-                && let Err(error) = open.refuse(&run.run_id)
+                && let Err(error) = open.refuse(&run.run_id, args.are_unread())
             {
-                tell(in_sentence(&format!("run {} is kept: {error}", run.run_id)).as_ref());
+                let why = error.to_string();
+                let why = why.strip_suffix(NOTHING_DELETED).unwrap_or(&why);
+                tell(in_sentence(&format!("run {} is kept: {why}", run.run_id)).as_ref());
                 continue;
             }
             if !wanted.iter().any(|(id, _)| *id == run.run_id) {
@@ -156,10 +166,14 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
     crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone."), &left).await
 }
 
+/// The end of what is said to whoever named the run.
+const NOTHING_DELETED: &str = "; nothing was deleted";
+
 /// What of a run and its sub-agents has no end that is known: their records are what keeps a repeat from being sent.
 struct Open {
     in_doubt: Vec<CallRecord>,
-    /// What only the tool says failed. It is listed and keeps nothing: the answer is known, and tools answer with errors every day.
+    /// What only the tool says failed. It is listed, and whoever reads the list and says yes has decided: the answer is known, and tools answer
+    /// with errors every day. A word that was said before anybody read it decides nothing.
     failed_perhaps: Vec<CallRecord>,
     /// What `effects.log` knows and the database does not.
     forgotten: Vec<Forgotten>,
@@ -184,22 +198,37 @@ impl Open {
         Ok(Self { in_doubt, failed_perhaps, forgotten })
     }
 
-    /// Refuses to delete what nobody knows the end of.
-    fn refuse(&self, run: &RunId) -> Result<(), HostError> {
+    /// Refuses to delete what nobody knows the end of; where nobody reads the list before it is deleted, also what is on it.
+    fn refuse(&self, run: &RunId, are_unread: bool) -> Result<(), HostError> {
+        let what = |calls: &[CallRecord]| ua_core::counted(calls.len(), "call");
+        let by_hand = |calls: &[CallRecord]| {
+            ua_resume::correct_by_hand(calls.first().map_or("CALL", |call| call.call_id.as_str()))
+        };
         if !self.in_doubt.is_empty() {
             return Err(HostError::usage(format!(
-                "{} of run {run} may or may not have happened, and what is not known is forgotten with the run; nothing was deleted",
-                ua_core::counted(self.in_doubt.len(), "call"),
+                "{} of run {run} may or may not have happened, and what is not known is forgotten with the run{NOTHING_DELETED}",
+                what(&self.in_doubt),
             ))
             .hint(format!(
                 "`ua calls list --run {run}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
                  again does it again",
-                ua_resume::correct_by_hand(self.in_doubt.first().map_or("CALL", |call| call.call_id.as_str()))
+                by_hand(&self.in_doubt)
+            )));
+        }
+        if are_unread && !self.failed_perhaps.is_empty() {
+            return Err(HostError::usage(format!(
+                "{} of run {run} failed, as the tool says, and may have happened, which is forgotten with the run{NOTHING_DELETED}",
+                what(&self.failed_perhaps),
+            ))
+            .hint(format!(
+                "`ua calls list --run {run}` shows it, {} says what became of it; --force beside --yes deletes it as it is, and so does a yes \
+                 without --yes",
+                by_hand(&self.failed_perhaps)
             )));
         }
         if !self.forgotten.is_empty() {
             return Err(HostError::usage(format!(
-                "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run; nothing was deleted",
+                "effects.log knows {} of run {run} that the database does not, and it is forgotten with the run{NOTHING_DELETED}",
                 ua_core::counted(self.forgotten.len(), "effect"),
             ))
             .hint(format!(
@@ -264,7 +293,7 @@ fn standing_word(standing: &Standing) -> String {
         | Standing::Ending
         | Standing::Elsewhere(_)
         | Standing::Crashed
-        | Standing::Interrupted
+        | Standing::Interrupted(_)
         | Standing::Answered
         | Standing::NotQueued
         | Standing::IdleSession => standing.to_string(),

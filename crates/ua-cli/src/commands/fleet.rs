@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{RunId, Timestamp, span_in_words};
+use ua_core::{RunId, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_host::fleet::{self, Submission, WorkerOptions};
 use ua_host::job::JobRequest;
@@ -18,7 +17,7 @@ use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
     ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueState, RunRecord,
-    Store as _, StoreError, stored_name,
+    SecondSignal, Store as _, StoreError, stored_name,
 };
 
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
@@ -26,6 +25,7 @@ use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{line, print, print_json, print_table, say, tell};
 use crate::people::AtTerminal;
+use crate::under_way::Driven;
 use crate::view::{MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, WorkerDrained, WorkerRow};
 use crate::{complete, find, moment};
 
@@ -97,7 +97,7 @@ Examples:
   ua worker --until-empty                              process what is waiting, then exit
 
 SIGTERM and Ctrl-C end it cleanly: it takes no more runs, waits up to --drain for calls with an effect, and \
-returns its runs to the queue. A second signal ends it at once. All workers of a database have the same --root path; \
+returns its runs to the queue. A second one ends it at once; it says which calls are in doubt then. All workers of a database have the same --root path; \
 a run stays on the machine that began it.")]
 pub struct WorkerArgs {
     /// Take runs from this queue only; may be repeated [default: all queues]
@@ -306,18 +306,18 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
 pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostError> {
     let stop = StopSignal::default();
     let drain = DrainTimes { interrupt: args.drain, terminate: args.drain };
-    let driven = Arc::<AtomicUsize>::default();
-    let at_work = driven.clone();
-    let first = move |patience: std::time::Duration| {
-        if at_work.load(Ordering::SeqCst) == 0 {
-            return tell("stopping; no run is being driven");
+    let driven = Arc::new(Driven::new(host.env().clone()));
+    let is_quiet = args.quiet || crate::terminal::is_json();
+    let [at_first, at_last] = [driven.clone(), driven.clone()];
+    let first = move |patience| {
+        if !is_quiet {
+            let words = at_first.stopping(patience);
+            crate::terminal::leave_the_echo();
+            tell(words);
         }
-        tell(format!(
-            "stopping; waiting up to {} for calls with an effect. A second signal ends at once",
-            span_in_words(patience)
-        ));
     };
-    Interrupts::watch(stop.clone(), drain, host.env().clone(), crate::terminal::hang_up(), first, end_at_once)
+    let again = move |by| end_at_once(at_last, by);
+    Interrupts::watch(stop.clone(), drain, host.env().clone(), crate::terminal::hang_up(), first, again)
         .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
     if !args.quiet {
         for warning in fleet::queues_of_worker(host, &args.queue).await? {
@@ -330,9 +330,8 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
         slots: args.concurrency,
         listen: args.listen,
         until_empty: args.until_empty,
-        driven,
+        onlooker: Some(driven),
     };
-    let is_quiet = args.quiet || crate::terminal::is_json();
     let told: fleet::Told = Arc::new(move |sentence: &str| {
         if !is_quiet {
             tell(crate::ids::in_sentence(sentence).as_ref());
@@ -360,13 +359,12 @@ const NAMED: usize = 5;
 
 /// A second signal: whatever was sent stays sent, which the next worker knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once() {
-    RunLock::mark_ended_at_once();
-    crate::terminal::last_words(|| {
-        tell(
-            "ended at once; whether calls that were in flight happened is unknown: `ua queue list` shows the runs, and another worker of this \
-             machine that takes them finds out, or asks you",
-        );
+fn end_at_once(driven: Arc<Driven>, by: SecondSignal) {
+    RunLock::mark_ended_at_once(by);
+    crate::terminal::last_words_at_a_signal(move || {
+        if !crate::terminal::is_json() {
+            tell(driven.left());
+        }
     });
     std::process::exit(i32::from(INTERRUPTED));
 }

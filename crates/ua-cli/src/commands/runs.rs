@@ -8,7 +8,7 @@ use ua_core::{CallStatus, RunId, RunStatus, Timestamp};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
-use ua_resume::{LifeEnd, Standing, calls_in_words, inherited_turns_in_words, lives_beside};
+use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, lives_beside};
 use ua_runner::{StepSummary, UsageSummary};
 use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
@@ -191,7 +191,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     let is_wanted = |(run, standing): &(RunHead, Standing)| match (run.status, standing) {
         _ if args.status.is_empty() => true,
         (RunStatus::Running, Standing::Crashed) => has(StatusFilter::Crashed),
-        (RunStatus::Running, Standing::Interrupted) => has(StatusFilter::Interrupted),
+        (RunStatus::Running, Standing::Interrupted(_)) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
         (RunStatus::WaitingForHuman, Standing::Answered) => has(StatusFilter::Answered),
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
@@ -337,18 +337,18 @@ fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     format!("{word:<14} {}, {} after it started{held}\n", moment::local(run.updated_at, now), work(took))
 }
 
-/// How many processes drove the run, and which of them were killed; nothing of one that was driven by one to its end.
+/// How many processes drove the run, and which of them did not leave it in order; nothing of one that was driven by one to its end.
 fn processes(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let lives = lives_beside(records, standing);
     let count = lives.last().map_or(0, |last| last.process);
-    let killed = lives.iter().filter(|life| life.end == LifeEnd::Killed);
-    let killed: Vec<String> = killed
-        .map(|life| format!("process {} was killed at {}", life.process, moment::local(life.last_seen_at, now)))
-        .collect();
-    match (count, killed.as_slice()) {
+    let broken = lives.iter().filter_map(|life| {
+        Some(format!("process {} {} at {}", life.process, life.broken_off()?, moment::local(life.last_seen_at, now)))
+    });
+    let broken: Vec<String> = broken.collect();
+    match (count, broken.as_slice()) {
         (0 | 1, []) => String::new(),
         (count, []) => format!("Processes      {count}\n"),
-        (count, killed) => format!("Processes      {count}; {}\n", killed.join("; ")),
+        (count, broken) => format!("Processes      {count}; {}\n", broken.join("; ")),
     }
 }
 

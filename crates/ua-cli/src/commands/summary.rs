@@ -34,7 +34,7 @@ pub(crate) fn print(
     let has = |status| records.questions.iter().any(|question| question.status == status);
     let around = AroundRun {
         is_driven: true,
-        is_answered: has(QuestionStatus::Answered) && !has(QuestionStatus::Open),
+        is_answered: !has(QuestionStatus::Open),
         ..AroundRun::default()
     };
     write_out(text(next_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
@@ -151,7 +151,7 @@ fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<
         Standing::Stored(..)
         | Standing::Ending
         | Standing::Crashed
-        | Standing::Interrupted
+        | Standing::Interrupted(_)
         | Standing::Answered
         | Standing::Elsewhere(_)
         | Standing::NotQueued
@@ -166,7 +166,10 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
         Standing::Stored(RunStatus::Failed | RunStatus::Cancelled | RunStatus::Stopped, _) => {
             format!("{standing}{detail}")
         }
-        Standing::Crashed | Standing::Interrupted => format!("{standing}: no process drives it"),
+        Standing::Crashed => format!("{standing}: no process drives it"),
+        Standing::Interrupted(by) => {
+            format!("{standing}: its process was ended by {}, and no other drives it", by.in_words())
+        }
         Standing::Ending => format!("{standing}: its process stops after the current call"),
         Standing::Answered => "answered, resume it".to_owned(),
         Standing::Stored(..) | Standing::Elsewhere(_) | Standing::NotQueued | Standing::IdleSession => {

@@ -262,7 +262,7 @@ impl Tail {
         };
         let mut before: Option<&ProcessSpan> = None;
         for process in &run.processes {
-            let died = before.is_some_and(|before| before.died);
+            let died = before.filter(|before| before.died).map(|before| before.ended_by);
             let is_first = before.is_none() && process.epoch == 1;
             let number = |epoch| ua_resume::process_number(run, epoch);
             // One that asks somebody at its terminal leaves the run and takes it again.
@@ -285,8 +285,9 @@ impl Tail {
                 let text = match (is_first, died) {
                     (true, _) => format!("{who} drives the run"),
                     _ if is_the_same => "the process that drove the run continues".to_owned(),
-                    (false, true) => format!("resumed after the kill: {who} took the run over"),
-                    (false, false) => format!("resumed: {who} drives the run"),
+                    (false, Some(None)) => format!("resumed after the kill: {who} took the run over"),
+                    (false, Some(Some(by))) => format!("resumed after {}: {who} took the run over", by.in_words()),
+                    (false, None) => format!("resumed: {who} drives the run"),
                 };
                 events.push(((0, 0), about(process.taken_at, "took", text)));
             }
@@ -295,7 +296,11 @@ impl Tail {
                 && is_shown(process)
             {
                 // How a run that is not resumed left its last process is the last line's.
-                if process.died {
+                if let Some(by) = process.ended_by {
+                    let by = by.in_words();
+                    let text = format!("ended by {by}: the last sign of life of the process that drove the run");
+                    events.push(((u32::MAX, 1), about(left_at, "interrupted", text)));
+                } else if process.died {
                     let text = "killed: the last sign of life of the process that drove the run".to_owned();
                     events.push(((u32::MAX, 1), about(left_at, "killed", text)));
                 } else if takes_it_again {
@@ -384,7 +389,7 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
     let run = &records.run;
     let (id, headline) = (&run.run_id, super::summary::headline(run, standing));
     let text = match standing {
-        Standing::Crashed | Standing::Interrupted => format!("{headline}; {} resumes it", NextStep::of(run).who()),
+        Standing::Crashed | Standing::Interrupted(_) => format!("{headline}; {} resumes it", NextStep::of(run).who()),
         Standing::NotQueued => {
             format!("queued: no process drives it; {} starts it", NextStep::of(run).who())
         }

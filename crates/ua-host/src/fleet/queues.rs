@@ -154,6 +154,7 @@ mod tests {
                 boot_id: "b".to_owned(),
                 host: "h".to_owned(),
                 trace: Trace::new(&Env::simulated(1)),
+                ended_before: Vec::new(),
             },
             version: "1".to_owned(),
             queues: queues.iter().map(|queue| (*queue).to_owned()).collect(),

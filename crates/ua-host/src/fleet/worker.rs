@@ -1,8 +1,8 @@
 //! A worker: takes runs from the queue, drives them, and lets go of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::Database;
 use crate::error::{HostError, Kind, chain};
 use crate::home;
 use crate::host::Host;
-use crate::people::{People, Presence};
+use crate::people::{ObservedEvent, People, Presence};
 use crate::session::{self, Ending, Taking};
 
 /// How often a worker looks for runs.
@@ -56,8 +56,20 @@ pub struct WorkerOptions {
     pub listen: Option<SocketAddr>,
     /// It ends when nothing is ready and nothing is under way.
     pub until_empty: bool,
-    /// How many runs it is driving, for whoever tells somebody.
-    pub driven: Arc<AtomicUsize>,
+    /// Who hears what it drives, for whoever tells somebody.
+    pub onlooker: Option<Arc<dyn Onlooker>>,
+}
+
+/// Who hears which runs a worker drives, and what happens in them. Called from where it happens, so nothing of it may block.
+pub trait Onlooker: fmt::Debug + Send + Sync {
+    /// It has a run, and drives it from here on.
+    fn begun(&self, run: &RunId);
+
+    /// Something happened in it, or in a sub-agent of it.
+    fn watch(&self, run: &RunId, seen: &ObservedEvent<'_>);
+
+    /// It does not drive it any more.
+    fn ended(&self, run: &RunId);
 }
 
 /// Who is told what a worker does, a sentence each.
@@ -116,7 +128,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         told,
         holds: Holds::default(),
         refusals: Refusals::default(),
-        driven: options.driven.clone(),
+        onlooker: options.onlooker.clone(),
     };
     worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
     if let Some(address) = options.listen {
@@ -147,7 +159,7 @@ struct Worker {
     told: Told,
     holds: Holds,
     refusals: Refusals,
-    driven: Arc<AtomicUsize>,
+    onlooker: Option<Arc<dyn Onlooker>>,
 }
 
 /// Why a run was not driven, as it was last tried.
@@ -443,9 +455,13 @@ impl Worker {
     /// Drives a run that was claimed, and lets go of it.
     async fn handle(&self, entry: QueueEntry) {
         let run = entry.run_id.clone();
-        self.driven.fetch_add(1, Ordering::SeqCst);
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.begun(&run);
+        }
         let release = self.drive(&entry).await;
-        self.driven.fetch_sub(1, Ordering::SeqCst);
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.ended(&run);
+        }
         {
             let mut state = self.health.state();
             match &release {
@@ -477,7 +493,10 @@ impl Worker {
         if run.status.is_terminal() {
             return Release::Done;
         }
-        let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
+        let people: Arc<dyn People> = Arc::new(Nobody {
+            stop: self.stop.clone(),
+            seen_by: self.onlooker.clone().map(|onlooker| (run.run_id.clone(), onlooker)),
+        });
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
             Err(error) => {
@@ -600,6 +619,8 @@ impl Worker {
 pub(super) struct Nobody {
     /// When what is asked for is to stop.
     pub(super) stop: StopSignal,
+    /// Who hears of the run that is driven, if there is one.
+    pub(super) seen_by: Option<(RunId, Arc<dyn Onlooker>)>,
 }
 
 #[async_trait]
@@ -610,6 +631,12 @@ impl People for Nobody {
 
     fn stop_signal(&self, _env: &Env) -> Result<StopSignal, HostError> {
         Ok(self.stop.clone())
+    }
+
+    fn watch(&self, seen: &ObservedEvent<'_>) {
+        if let Some((run, onlooker)) = &self.seen_by {
+            onlooker.watch(run, seen);
+        }
     }
 }
 

@@ -452,7 +452,7 @@ pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
     let how = match (standing, run.status) {
         (Standing::Elsewhere(place), _) => return format!("is at work in {place}, or was left there"),
         (Standing::Answered, _) => "was answered, and not resumed,",
-        (Standing::Interrupted, _) => "was interrupted",
+        (Standing::Interrupted(_), _) => "was interrupted",
         (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
         (_, RunStatus::Stopped) => "was stopped",
         (

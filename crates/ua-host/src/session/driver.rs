@@ -272,7 +272,8 @@ impl Driver {
     ) -> Result<(Conclusion, RunRecord), HostError> {
         let owner = owner_stamp(self.trace.clone());
         // Its parent's lock is what counts; this one says to others that it is driven.
-        let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
+        let lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
+        let owner = lock.after_those_before(owner);
         let past = PastKnown::of(self.store.as_ref(), &child).await?;
         let acquired_at = self.host.env().now();
         let (lease, run) = self

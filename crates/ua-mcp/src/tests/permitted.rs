@@ -106,7 +106,14 @@ impl Run {
         };
         store.submit_run(new).await.unwrap();
         let trace = Trace::new(env);
-        let owner = OwnerStamp { pid: 1, start_ticks: 1, boot_id: "b".into(), host: "h".into(), trace: trace.clone() };
+        let owner = OwnerStamp {
+            pid: 1,
+            start_ticks: 1,
+            boot_id: "b".into(),
+            host: "h".into(),
+            trace: trace.clone(),
+            ended_before: Vec::new(),
+        };
         let (lease, _) = store.acquire_run(&run_id, &owner, at).await.unwrap();
         let step = NewStep { step_id: step_id.clone(), phase: "main".into(), created_at: at, fingerprint: None };
         store.open_step(&lease, step).await.unwrap();

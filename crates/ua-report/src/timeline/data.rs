@@ -61,7 +61,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "lives": export.lives().iter().map(|life| json!({
             "epoch": life.epoch, "process": life.process, "trace": life.trace, "start": life.started_at.as_millis(),
-            "end": life.last_seen_at.as_millis(), "how": life.end,
+            "end": life.last_seen_at.as_millis(), "how": life.end, "broken": life.broken_off(),
         })).collect::<Vec<_>>(),
         "steps": records.steps.iter().map(|step| json!({
             "index": step.step_index, "phase": clean(&step.phase), "status": step.status, "first": step.first_turn,

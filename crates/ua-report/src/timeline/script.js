@@ -74,13 +74,13 @@ const isDoubt = (call) => call.status === 'unknown' || call.status === 'running'
 const wasLost = (call) => call.attempts.some((attempt) => attempt.outcome === 'lost');
 const isEffect = (call) => call.class === 'external' || call.class === 'memory' || call.effect;
 const KILLED = 'killed';
-const lifeEnds = { in_order: 'normally', killed: 'was killed', open: run.is_driven ? 'still running' : 'has not ended', not_remembered: 'not remembered' };
+const lifeEnds = { in_order: 'normally', open: run.is_driven ? 'still running' : 'has not ended', not_remembered: 'not remembered' };
 
 // One process that asks somebody at its terminal takes the run again after each answer: epochs count how often the run was taken.
 const processOf = (epoch) => { const life = data.lives.find((one) => one.epoch === epoch); return life ? life.process : epoch; };
 const processes = data.lives.length ? data.lives[data.lives.length - 1].process : 0;
 const asksNext = (life) => data.lives.some((one) => one.epoch === life.epoch + 1 && one.process === life.process);
-const lifeEnd = (life) => asksNext(life) ? 'asked a person' : lifeEnds[life.how];
+const lifeEnd = (life) => asksNext(life) ? 'asked a person' : life.broken || lifeEnds[life.how];
 
 const callsOf = new Map();
 const callById = new Map();
@@ -144,6 +144,8 @@ const percent = (x) => (Math.max(0, Math.min(1, x)) * 100).toFixed(3) + '%';
 const elapsed = axis.to - run.created;
 const held = run.held;
 const kills = data.lives.filter((life) => life.how === KILLED).length;
+const breaks = data.lives.filter((life) => life.broken).length;
+const breakWords = () => [kills && many(kills, 'kill') + (run.is_left && breaks === kills ? '' : ' survived'), breaks > kills && (breaks - kills) + ' ended by a second signal'].filter(Boolean).join(', ') + (run.is_left ? ', not resumed yet' : '');
 function header() {
   const pill = run.shown;
   const tone = run.is_left ? 'bad' : RUN_TONE[run.status];
@@ -172,8 +174,8 @@ function header() {
     run.detail && el('p', { class: 'reason' }, run.detail),
     run.next && el('p', { class: 'sub' }, run.status === 'waiting_for_human' && !run.is_left ? 'Once it is answered: ' : 'To continue it: ', el('span', { class: 'cmd' }, run.next)),
     el('dl', { class: 'tiles' },
-      tile('Time at work', span(held), elapsed > held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
-      tile('Processes', number(processes), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : processes > 1 ? 'each ended normally' : 'never interrupted'),
+      tile('Time at work', span(held), elapsed > held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : breaks ? '' : 'without a break'),
+      tile('Processes', number(processes), breaks ? breakWords() : processes > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.committed), data.totals.turns > data.totals.committed ? 'and one that is not committed' : many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number((counts.succeeded || 0) - answered) + ' ok', answered && answered + ' not repeated', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' sent again'].filter(Boolean).join(' · ')),
       isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent as new calls'),
@@ -280,7 +282,7 @@ function overview() {
     if (b < 0 || a > 1) continue;
     const title = 'Process ' + life.process + ' · ended: ' + lifeEnd(life) + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
     lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, b - a > 0.12 ? 'process ' + life.process : b - a > 0.03 ? life.process : ''));
-    if (life.how === KILLED && b <= 1) lifeLane.append(el('span', { class: 'kill', 'aria-hidden': 'true', css: { left: percent(b) } }, '✕'));
+    if (life.broken && b <= 1) lifeLane.append(el('span', { class: 'kill', 'aria-hidden': 'true', css: { left: percent(b) } }, '✕'));
   }
   chart.append(el('span', { class: 'name' }, 'Processes'), lifeLane);
   for (const [name, bars] of allLanes) {
@@ -339,7 +341,7 @@ function overview() {
   const key = (kind, text) => el('span', null, el('i', { class: kind }), text);
   box.append(el('div', { class: 'legend' }, key('b-model', 'model'), LANES.filter(([kind]) => data.calls.some((call) => call.class === kind)).map(([kind, name]) => key('b-' + kind, name.toLowerCase())),
     data.questions.length ? key('b-people', 'waits for a person') : null, key('b-lost', 'outcome lost'), key('b-failed', 'failed'), data.calls.some((call) => call.twin) ? key('b-dedup', 'not repeated') : null,
-    kills ? el('span', null, el('b', { class: 'mark bad' }, '✕ '), 'killed') : null));
+    breaks ? el('span', null, el('b', { class: 'mark bad' }, '✕ '), [kills && 'killed', breaks > kills && 'ended by a second signal'].filter(Boolean).join(', or ')) : null));
 }
 function zoom(a, b) {
   const pad = (b - a) * 0.01, least = 1e-5;
@@ -390,10 +392,10 @@ function outcome() {
   }
   const closed = data.questions.filter((record) => record.status !== 'open');
   if (closed.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Questions answered'), closed.map((record) => question(record))));
-  if (data.lives.length > 1 || kills) {
+  if (data.lives.length > 1 || breaks) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Processes'), el('table', null,
       el('thead', null, el('tr', null, ['', 'started', 'ran for', 'ended', 'trace'].map((name) => el('th', { scope: 'col', class: name === 'trace' ? 'extra' : null }, name)))),
-      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
+      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.broken ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
   if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, line.name === 'max_wallclock_minutes' ? 'time at work' : plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.name === 'max_wallclock_minutes' ? line.words.replace(/^.* of /, span(held) + ' of ') : line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
@@ -501,7 +503,7 @@ function track(bars, rules) {
   for (const at of rules) { const x = inView(axis.at(at)); if (x >= 0 && x <= 1) box.append(el('i', { class: 'rule', css: { left: percent(x) } })); }
   return box;
 }
-const killedAt = data.lives.filter((life) => life.how === KILLED).map((life) => life.end);
+const brokenAt = data.lives.filter((life) => life.broken).map((life) => life.end);
 function brief(call) {
   const flat = call.args.replace(/\s+/g, ' ').replace(/^\{ ?/, '').replace(/ ?\}$/, '').replace(/"([\w.-]+)": /g, '$1: ');
   return flat.length > 160 ? flat.slice(0, 159) + '…' : flat;
@@ -524,7 +526,7 @@ function callRow(call) {
     el('span', { class: 'brief' }, brief(call)),
     el('span', { class: 'tags' }, tags(call)),
     el('span', { class: 'took' }, took(call)),
-    track(bars, killedAt));
+    track(bars, brokenAt));
   node.append(row);
   if (isOpen) node.append(details(call));
   return node;
@@ -593,7 +595,7 @@ function turnNode(turn, calls, isForced) {
   } } },
     el('span', { class: 'tri' }, '▶'), el('span', { class: 'n' }, (isGateway ? 'Call ' : 'Turn ') + turn.n), el('span', { class: 'said' }, said),
     el('span', { class: 'meta' }, [calls.length !== all.length ? calls.length + ' of ' + many(all.length, 'call') : all.length ? many(all.length, 'call') : 'no calls', number(tokens) + ' tok', costs.length === 1 ? costs[0] : '', span(end - start)].filter(Boolean).join(' · ')),
-    track(bars, killedAt));
+    track(bars, brokenAt));
   node.append(el('h3', null, fold));
   if (isOpen) node.append(body());
   return node;
@@ -645,8 +647,8 @@ function boundary(number, inside) {
   const name = 'Process ' + before.process;
   const what = before.process === after.process
     ? name + ' asked a person · it continued ' + wait + ' later'
-    : name + (before.how === KILLED ? ' was killed' : ' ended') + ' · ' + wait + ' later process ' + after.process + ' took over';
-  return el('div', { class: 'split' + (before.how === KILLED ? ' kill-line' : ''), data: { boundary: number } }, what + (inside ? ' and finished turn ' + inside : ''));
+    : name + ' ' + (before.broken || 'ended') + ' · ' + wait + ' later process ' + after.process + ' took over';
+  return el('div', { class: 'split' + (before.broken ? ' kill-line' : ''), data: { boundary: number } }, what + (inside ? ' and finished turn ' + inside : ''));
 }
 
 function reveal(id) {

@@ -46,7 +46,8 @@ impl GranularStep {
         let spec = self.spec()?;
         let trace = Trace::new(&host.env);
         let owner = owner_stamp(trace.clone());
-        let _lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
+        let lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
+        let owner = after_those_before(lock.as_ref(), owner);
         let (run, also) = self.stored_run(host, run_id, spec).await?;
         if let Some(outcome) = host.ended(&run).await? {
             return Ok(outcome);
@@ -290,11 +291,12 @@ impl StepHost {
     /// [`StepError::Lock`], [`StepError::Workspace`], [`StepError::Store`], [`StepError::Run`]: it is ended when its step is run then.
     pub async fn end_if_asked(&self, run_id: &RunId, tools: &dyn ToolTransport) -> Result<(), StepError> {
         let owner = owner_stamp(Trace::new(&self.env));
-        let _lock = match self.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose() {
+        let lock = match self.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose() {
             Ok(lock) => lock,
             Err(LockError::Held { .. }) => return Ok(()),
             Err(error @ LockError::Io { .. }) => return Err(error.into()),
         };
+        let owner = after_those_before(lock.as_ref(), owner);
         let run = self.store.run(run_id).await.map_err(StepError::store("read the run"))?;
         let is_ours = run.entrypoint == LIBRARY && run.end_mark().is_some() && !run.status.is_terminal();
         // What may still be at work for it may still be heard of.
@@ -361,6 +363,14 @@ fn settle(root: &Path, run: &RunRecord) -> Result<(), WorkspaceError> {
     }
     let root = Folder::open(root).map_err(WorkspaceError::at("open", root))?;
     settle_workspace(&root, below, run)
+}
+
+/// The stamp of a process that takes a run, with what its lock says of those before it.
+fn after_those_before(lock: Option<&RunLock>, owner: OwnerStamp) -> OwnerStamp {
+    match lock {
+        Some(lock) => lock.after_those_before(owner),
+        None => owner,
+    }
 }
 
 /// Without a lock, a process that is seen to be driving the run is respected.

@@ -109,6 +109,7 @@ pub fn owner(pid: u32) -> OwnerStamp {
         boot_id: "0a1b2c3d".to_owned(),
         host: "workstation".to_owned(),
         trace: Trace::from_stored(format!("{pid:032x}")),
+        ended_before: Vec::new(),
     }
 }
 

@@ -138,10 +138,16 @@ pub fn run_acquired(
         return Err(conflict("runs", &run.run_id, format!("it is {}: nothing is left to do", run.status)));
     }
     if run.status == RunStatus::Running {
-        // Nobody ended it: its process died. The newest are enough to tell a loop.
-        run.unclean_ends.push(at);
-        let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
-        run.unclean_ends.drain(..surplus);
+        // Nobody ended it: its process died, or a person ended that at once.
+        let last = run.processes.last().filter(|process| process.left_at.is_none());
+        let name = last.and_then(|last| last.process.as_ref());
+        let ended = owner.ended_before.iter().rev().find(|ended| Some(&ended.process) == name).map(|ended| ended.by);
+        if ended.is_none() {
+            // The newest are enough to tell a loop. What a person ends is none.
+            run.unclean_ends.push(at);
+            let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
+            run.unclean_ends.drain(..surplus);
+        }
         let alive = [run.seen_at, last_write].into_iter().flatten().max().map(|last| last.min(at));
         if let (Some(from), Some(until)) = (run.held_from, alive) {
             let millis = u64::try_from(until.since(from).as_millis()).unwrap_or(u64::MAX);
@@ -150,20 +156,28 @@ pub fn run_acquired(
         if let Some(dead) = run.processes.last_mut().filter(|process| process.left_at.is_none()) {
             dead.left_at = Some(alive.map_or(dead.taken_at, |alive| alive.max(dead.taken_at)));
             dead.died = true;
+            dead.ended_by = ended;
         }
     }
     run.held_from = Some(at);
     run.seen_at = None;
     run.lease_epoch += 1;
-    let process = Some(format!("{}@{}", owner.pid, owner.start_ticks));
-    run.processes.push(ProcessSpan { epoch: run.lease_epoch, taken_at: at, left_at: None, died: false, process });
+    let process = Some(owner.process());
+    run.processes.push(ProcessSpan {
+        epoch: run.lease_epoch,
+        taken_at: at,
+        left_at: None,
+        died: false,
+        ended_by: None,
+        process,
+    });
     let surplus = run.processes.len().saturating_sub(KEPT_PROCESSES);
     run.processes.drain(..surplus);
     run.status = RunStatus::Running;
     run.stop_reason = None;
     run.status_detail = None;
     run.traces.push(owner.trace.clone());
-    run.owner = Some(owner.clone());
+    run.owner = Some(OwnerStamp { ended_before: Vec::new(), ..owner.clone() });
     run.updated_at = at;
     Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch, id: owner.trace.clone() }, run))
 }
