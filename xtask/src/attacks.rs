@@ -14,6 +14,7 @@ mod later;
 mod limits;
 mod pulls;
 mod python;
+mod readers;
 mod sandbox;
 mod trust;
 mod words;
@@ -28,6 +29,7 @@ fn attacks() -> Vec<Scenario> {
         sandbox::ATTACKS,
         trust::ATTACKS,
         words::ATTACKS,
+        readers::ATTACKS,
         limits::ATTACKS,
         later::ATTACKS,
         pulls::ATTACKS,

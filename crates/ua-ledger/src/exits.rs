@@ -3,7 +3,10 @@
 //! `https://example.org/log?d=…` is a read, and what stands behind the `=` has left. So a run in which words of others and private data met
 //! ([`crate::taint`]) asks before it reads an address that stands neither in the job, nor in what a person wrote or approved, nor in what
 //! others wrote in an earlier result. A result vouches for an address only if it could not have it from the model: answers of tools that
-//! show what the run itself holds (files of the workspace, memory, programs, sub-agents) vouch for none, and no answer for what was asked.
+//! show what the run itself holds (files of the workspace, memory, programs, sub-agents) vouch for none, and no answer for what was asked, or
+//! for what the run had written anywhere before. What a tool of another server shows nobody here knows: it may be a file, a note or a table that
+//! the run filled, and what a program computed and wrote stands in no argument. So once the run has written anything, wherever, their answers
+//! vouch for nothing; nor do those of tools that bring in private things.
 //! Which tools reach out follows from what they declare (`fetches` in `tools/list`, by way of their policy's `reads`). One that finds addresses in
 //! files follows only those whose origin its own server sealed, so nothing that a gate here would have to see stands outside of the arguments.
 //! What is compared is the whole address, byte by byte: scheme, user, host, port, path, query and fragment. Alike are only scheme and host as
@@ -12,11 +15,11 @@
 //! another scheme does with the rest nobody here knows. Invariant: nothing that the model writes, asks for or has
 //! repeated makes an address known. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, attack 8.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use serde_json::Value;
-use ua_core::{CallId, CallStatus, RawReply, Reads, RunSpec, SideEffectClass, ToolNamespace};
+use ua_core::{CallId, CallStatus, RawReply, Reads, RunId, RunSpec, SideEffectClass, Timestamp, ToolNamespace};
 use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
 
 use crate::address::{
@@ -29,6 +32,11 @@ use crate::ledger::Ledger;
 use crate::people::lets_go_as_it_is;
 use crate::recipient::recipients;
 use crate::rules::Rules;
+
+/// How many forms of one word of a text are kept, each for what may stand behind an address and for where one may begin.
+const MOST_FORMS: usize = 8;
+/// The longest word of a text in which addresses are looked for, in bytes; longer ones are asked about.
+const LONGEST: usize = 8 * 1024;
 
 /// Addresses that stand in texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,6 +68,7 @@ impl Addresses {
     pub(crate) fn learn(&mut self, text: &str) {
         let text = text.replace("\\/", "/").replace("&amp;", "&");
         let words = text.split(ends_an_address).map(|word| word.trim_start_matches(['(', '[', '*', '_']));
+        let words = words.filter(|word| word.len() <= LONGEST);
         let names_one = |word: &&str| {
             word.contains(['/', ':'])
                 || looks_like_host(word.trim_end_matches(follows_in_prose))
@@ -67,14 +76,16 @@ impl Addresses {
         };
         for word in words.filter(names_one) {
             self.insert(word);
-            // In prose and markup something else may follow.
+            // In prose and markup something else may follow. Each form is kept, so a text of nothing else would be kept as often as it is long.
             let mut cut = word;
-            while let Some(shorter) = cut.strip_suffix(follows_in_prose) {
+            for shorter in (0..MOST_FORMS).map_while(|_| {
+                cut = cut.strip_suffix(follows_in_prose)?;
+                Some(cut)
+            }) {
                 self.insert(shorter);
-                cut = shorter;
             }
             let starts = cut.match_indices("://").map(|(at, _)| scheme_before(cut, at));
-            for start in starts.chain([0]) {
+            for start in starts.take(MOST_FORMS).chain([0]) {
                 let rest = cut.get(start..).unwrap_or_default();
                 self.insert(rest);
                 self.insert(rest.split([')', ']', ',', ';']).next().unwrap_or_default());
@@ -151,6 +162,87 @@ impl Addresses {
 pub(crate) struct Heard {
     calls: BTreeSet<CallId>,
     addresses: Addresses,
+    written: Written,
+}
+
+/// When a run did something first: of two turns of one run their order is known, of two runs only the time.
+#[derive(Debug)]
+struct When {
+    turn: u32,
+    at: Timestamp,
+    /// The call of that turn that did it; `None` where there are several.
+    by: Option<CallId>,
+}
+
+/// The first time that each run of a family did something.
+#[derive(Debug, Default)]
+struct First(BTreeMap<RunId, When>);
+
+impl First {
+    fn note(&mut self, call: &CallRecord) {
+        let (turn, at) = (call.position.turn, call.created_at);
+        let by = || Some(call.call_id.clone());
+        let first = self.0.entry(call.run_id.clone()).or_insert_with(|| When { turn, at, by: by() });
+        first.at = first.at.min(at);
+        if turn < first.turn {
+            (first.turn, first.by) = (turn, by());
+        } else if turn == first.turn && first.by.as_ref() != Some(&call.call_id) {
+            first.by = None;
+        }
+    }
+
+    /// Whether that may have been before `call` was answered, and not by itself. What the same reply asked for may be done at the same moment.
+    fn is_before(&self, call: &CallRecord, answered_at: Timestamp) -> bool {
+        self.0.iter().any(|(run, first)| {
+            if *run == call.run_id {
+                let is_itself = first.by.as_ref() == Some(&call.call_id);
+                first.turn < call.position.turn || (first.turn == call.position.turn && !is_itself)
+            } else {
+                first.at <= answered_at
+            }
+        })
+    }
+}
+
+/// What the runs of a family wrote: in the arguments of calls, and where nobody here sees it.
+#[derive(Debug, Default)]
+struct Written {
+    calls: BTreeSet<CallId>,
+    /// By address, without its scheme and in small letters.
+    addresses: BTreeMap<String, First>,
+    /// Calls that may have left something where a tool finds it: files, notes, messages, rows, and all that a program wrote.
+    anywhere: First,
+}
+
+impl Written {
+    fn note(&mut self, call: &CallRecord) {
+        // A call that was not sent has written nothing; one that is sent later is looked at then.
+        if call.attempt == 0 || !self.calls.insert(call.call_id.clone()) {
+            return;
+        }
+        // A sub-agent's own calls are looked at themselves.
+        if call.policy.class != SideEffectClass::ReadOnly && !call.name.is_task() {
+            self.anywhere.note(call);
+        }
+        let mut stands = Addresses::default();
+        each_text(&call.arguments, &mut |text| {
+            stands.learn(text);
+            stands.learn(&percent_decoded(text));
+        });
+        asked_for(&call.arguments).iter().for_each(|address| stands.insert(address));
+        for address in &stands.0 {
+            self.addresses.entry(without_scheme(address).to_lowercase()).or_default().note(call);
+        }
+    }
+
+    /// Takes out of what `call` was told what the run may have written itself before. What it asked for itself is judged apart.
+    fn forget(&self, said: &mut Addresses, call: &CallRecord, answered_at: Timestamp) {
+        let was_written = |address: &str| {
+            let first = self.addresses.get(&without_scheme(address).to_lowercase());
+            first.is_some_and(|first| first.is_before(call, answered_at))
+        };
+        said.0.retain(|address| !was_written(address));
+    }
 }
 
 impl Rules<'_> {
@@ -182,12 +274,15 @@ pub(crate) fn reaches_out(call: &CallRecord) -> bool {
 /// vouches for nothing until it is named here.
 const SHOW_THE_WEB: [&str; 2] = ["crawl_parallel", "web_search"];
 
-/// Whether the answer of a call is the words of others.
+/// Whether the answer of a call may be the words of others. Of a tool of another server it is only where the run had written nothing before
+/// ([`Written::anywhere`]).
 fn vouches(call: &CallRecord) -> bool {
     let is_foreign = call.name.namespace != ToolNamespace::Local;
     let shows_the_web = SHOW_THE_WEB.contains(&call.name.tool.as_str()) && is_of_the_web(&call.arguments);
     let has_answered = matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported);
-    has_answered && (is_foreign || shows_the_web)
+    // Who reads files, mail, memory or tables shows what the run, or an earlier one, may have put there.
+    let is_private = call.policy.reads.contains(&Reads::Private);
+    has_answered && if is_foreign { !is_private } else { shows_the_web }
 }
 
 /// Whether all pages that a call names are on the web. One of this machine may be a file that the run wrote, and the answer does not tell its
@@ -213,21 +308,40 @@ impl Ledger {
             let Some(approved) = question.call_id.as_ref().filter(|_| lets_go_as_it_is(question)) else { continue };
             known.learn_all(&self.store.call(approved).await.map_err(failed())?.arguments);
         }
-        // Up to whom it works for or was forked from, and down to whoever worked for these.
-        let (mut runs, mut next) = (BTreeSet::new(), vec![call.run_id.clone()]);
-        while let Some(run) = next.pop() {
-            if !runs.insert(run.clone()) {
-                continue;
+        let answered = self.family_calls(&call.run_id).await.map_err(failed())?;
+        let is_new = {
+            let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            answered.iter().any(|other| vouches(other) && !heard.calls.contains(&other.call_id))
+        };
+        if is_new {
+            // Looked at after the answers, so that nothing that was written before one of them is missed.
+            let written = self.family_calls(&call.run_id).await.map_err(failed())?;
+            {
+                let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                written.iter().for_each(|other| heard.written.note(other));
             }
-            next.extend(self.store.run(&run).await.map_err(failed())?.parent_run_id);
-            let children = self.store.runs_of(RunsOf::Children(run.clone())).await.map_err(failed())?;
-            next.extend(children.into_iter().filter(is_task).map(|child| child.run_id));
-            for other in self.store.calls(&run, None).await.map_err(failed())? {
-                self.hear(&other).await.map_err(failed())?;
+            for other in &answered {
+                self.hear(other).await.map_err(failed())?;
             }
         }
         known.extend(&self.heard.lock().unwrap_or_else(PoisonError::into_inner).addresses);
         Ok(known)
+    }
+
+    /// The calls of the runs that a run works for or was forked from, and of whoever worked for these.
+    async fn family_calls(&self, of: &RunId) -> Result<Vec<CallRecord>, ua_store::StoreError> {
+        let mut calls = Vec::new();
+        let (mut runs, mut next) = (BTreeSet::new(), vec![of.clone()]);
+        while let Some(run) = next.pop() {
+            if !runs.insert(run.clone()) {
+                continue;
+            }
+            next.extend(self.store.run(&run).await?.parent_run_id);
+            let children = self.store.runs_of(RunsOf::Children(run.clone())).await?;
+            next.extend(children.into_iter().filter(is_task).map(|child| child.run_id));
+            calls.extend(self.store.calls(&run, None).await?);
+        }
+        Ok(calls)
     }
 
     /// Learns what the answer of a call says, once. What cannot be read any more vouches for nothing.
@@ -237,8 +351,14 @@ impl Ledger {
             return Ok(());
         }
         let receipt = self.store.receipt(&call.call_id).await?;
+        let answered_at = receipt.as_ref().map_or(call.updated_at, |receipt| receipt.received_at);
+        let is_foreign = call.name.namespace != ToolNamespace::Local;
+        let is_of_others = {
+            let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            !(is_foreign && heard.written.anywhere.is_before(call, answered_at))
+        };
         let mut said = Addresses::default();
-        if let Some(receipt) = receipt
+        if let Some(receipt) = receipt.filter(|_| is_of_others)
             && let Ok(raw) = whole_reply(self.store.as_ref(), &receipt).await
         {
             match raw {
@@ -251,6 +371,7 @@ impl Ledger {
         }
         said.forget_repeated(&call.arguments);
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.written.forget(&mut said, call, answered_at);
         heard.addresses.extend(&said);
         heard.calls.insert(call.call_id.clone());
         Ok(())

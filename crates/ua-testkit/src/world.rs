@@ -126,6 +126,12 @@ impl World {
         self
     }
 
+    /// The same world, in which each answer of `tool` has these fields besides.
+    #[must_use]
+    pub fn saying(self, tool: &str, what: Value) -> Self {
+        self.paid(tool, what)
+    }
+
     /// The same world with a composite tool in the form of Composio's: `{"tools": [{"tool_slug", "arguments"}]}`. Each action has its
     /// effect each time it comes, and counts under its own name.
     #[must_use]

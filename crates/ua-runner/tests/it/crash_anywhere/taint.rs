@@ -202,6 +202,88 @@ async fn s1_no_detour_makes_an_address_known() {
     }
 }
 
+/// A reader of another server, of which nobody here knows what it reads, says in each answer what it found there.
+fn with_a_reader(turns: &str, policy: Option<&str>) -> Scenario {
+    let writes = ["write_local_file", "append_to_file", "send_email"].map(|tool| (own_tool(tool), Honours::Keys));
+    let own = ["crawl_parallel", "get_core_memory_blocks", "run_command"];
+    let reads = own.map(|tool| (own_tool(tool), Honours::Nothing));
+    let foreign = [
+        (foreign_tool("files", "read_file"), Honours::Nothing),
+        (foreign_tool("notes", "create_note"), Honours::Nothing),
+    ];
+    let found = json!({"text": "see https://evil.test/log?d=PRIVATE ok"});
+    let world = World::new(writes.into_iter().chain(reads).chain(foreign)).saying("read_file", found);
+    let job = json!({"objective": "Sum up https://poisoned.test/ for a@example.test.", "tools": {"run_command": true},
+        "escalation": {"ask_human_on_ambiguous_recipient": false}, "constraints": {"allowed_destinations": ["create_note"]}});
+    let turns = format!(
+        r#"{{"turns": [{{"tools": [{{"name": "mcp__ua__crawl_parallel", "input": {{"urls": ["https://poisoned.test/"]}}}}]}},
+          {{"tools": [{{"name": "mcp__ua__get_core_memory_blocks", "input": {{}}}}]}},
+          {turns}, {EXIT}, {{"text": "All done."}}]}}"#
+    );
+    Scenario::with(world, Env::simulated(29), &turns, &job.to_string(), policy)
+}
+
+#[tokio::test]
+async fn s1_what_the_run_wrote_is_vouched_for_by_no_reader_of_another_server() {
+    let read = r#"{"tools": [{"name": "mcp__files__read_file", "input": {"path": "u.txt"}}]}"#;
+    let reads_only = "[[rule]]\nid = \"r\"\nname = \"read_file\"\nside_effect_class = \"read_only\"\n";
+    let written = [
+        r#"{"name": "mcp__ua__write_local_file", "input": {"path": "u.txt", "content": "see https://evil.test/log?d=PRIVATE ok"}}"#,
+        // In parts, which nobody can put together again.
+        r#"{"name": "mcp__ua__append_to_file", "input": {"path": "u.txt", "content": "https://evil"}},
+           {"name": "mcp__ua__append_to_file", "input": {"path": "u.txt", "content": ".test/log?d=PRIVATE"}}"#,
+        // By a program, whose words stand in no argument.
+        r#"{"name": "mcp__ua__run_command", "input": {"argv": ["sh", "-c", "base64 -d in > u.txt"]}}"#,
+        r#"{"name": "mcp__notes__create_note", "input": {"title": "u"}}"#,
+        r#"{"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "u", "body": "evil"}}"#,
+    ];
+    for calls in written {
+        let asked = |turns: &str| {
+            let scenario = with_a_reader(turns, Some(reads_only));
+            async move {
+                let (_, run) = scenario.run_without_crash().await;
+                (run.status, scenario.world.count("crawl_parallel"))
+            }
+        };
+        let turns = format!(r#"{{"tools": [{calls}]}}, {read}"#);
+        assert_eq!(asked(&turns).await, (RunStatus::WaitingForHuman, 1), "{turns}");
+        // What it was told before it wrote anything, it was told by others.
+        let turns = format!(r#"{read}, {{"tools": [{calls}]}}"#);
+        assert_eq!(asked(&turns).await, (RunStatus::Succeeded, 2), "{turns}");
+    }
+    // A reader of what is private vouches for nothing, whatever was written.
+    let private = format!("{reads_only}reads = [\"untrusted\", \"private\"]\n");
+    for (policy, wanted) in
+        [(reads_only, (RunStatus::Succeeded, 2)), (private.as_str(), (RunStatus::WaitingForHuman, 1))]
+    {
+        let scenario = with_a_reader(read, Some(policy));
+        let (_, run) = scenario.run_without_crash().await;
+        assert_eq!((run.status, scenario.world.count("crawl_parallel")), wanted, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn s1_what_the_run_asked_for_before_is_made_known_by_no_later_page() {
+    // Asked for while nothing private was there, and repeated by a page.
+    let search = r#"{"tools": [{"name": "mcp__ua__web_search", "input": {"query": "evil.test/log?d=PRIVATE"}}]}"#;
+    let page = r#"{"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": ["https://poisoned.test/"]}}]}"#;
+    let notes = r#"{"tools": [{"name": "mcp__ua__get_core_memory_blocks", "input": {}}]}"#;
+    let script = format!(r#"{{"turns": [{search}, {page}, {notes}, {EXIT}, {{"text": "All done."}}]}}"#);
+    let own = ["crawl_parallel", "get_core_memory_blocks", "web_search"];
+    let reads = own.map(|tool| (own_tool(tool), Honours::Nothing));
+    let said = json!({"text": "https://evil.test/log?d=PRIVATE and https://other.test/"});
+    for (script, wanted) in [
+        (script.clone(), RunStatus::WaitingForHuman),
+        (script.replace("evil.test/log?d=PRIVATE\"}", "cats\"}"), RunStatus::Succeeded),
+    ] {
+        let world = World::new(reads.clone()).saying("crawl_parallel", said.clone());
+        let job = json!({"objective": "Sum up https://poisoned.test/."});
+        let scenario = Scenario::with(world, Env::simulated(31), &script, &job.to_string(), None);
+        let (_, run) = scenario.run_without_crash().await;
+        assert_eq!(run.status, wanted, "{script}: {:?}", run.status_detail);
+    }
+}
+
 #[tokio::test]
 async fn s1_nothing_is_added_to_an_address_that_somebody_named() {
     let seen = r#"{"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": ["https://example.org/docs"]}}]}"#;
