@@ -6,7 +6,7 @@
 //! (a signature of thoughts, the place of a call); so an id is another one only where a server is known to refuse it, or has shown that.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ua_core::{Block, Message, ModelTurn, sha256};
@@ -140,13 +140,20 @@ fn names_an_id(said: &str) -> bool {
 /// name any more: its provider knows it as it was, so nothing can continue from it there.
 pub fn tell_tool_uses_apart(reply: &mut ModelTurn, is_in_history: impl Fn(&str) -> bool) {
     let mut of_reply: BTreeSet<String> = BTreeSet::new();
+    // Where the numbers behind each id were left: a reply may be nothing but tool uses of one id.
+    let mut numbers: BTreeMap<String, u64> = BTreeMap::new();
     let mut is_changed = false;
     for block in &mut reply.blocks {
         let Block::ToolUse(tool_use) = block else { continue };
         let is_used = |id: &str| of_reply.contains(id) || is_in_history(id);
         if tool_use.id.trim().is_empty() || is_used(&tool_use.id) {
             let stem = Some(tool_use.id.trim()).filter(|id| !id.is_empty()).unwrap_or("call").to_owned();
-            let free = (2..=u64::MAX).map(|n| format!("{stem}_{n}")).find(|id| !is_used(id));
+            let number = numbers.entry(stem.clone()).or_insert(1);
+            let free = std::iter::repeat_with(|| {
+                *number += 1;
+                format!("{stem}_{number}")
+            })
+            .find(|id| !is_used(id));
             tracing::debug!(id = tool_use.id, renamed = free, "a tool use has an id that is used already");
             tool_use.id = free.unwrap_or(stem);
             is_changed = true;
@@ -189,6 +196,20 @@ mod tests {
         let mut fine = reply(&["x", "y"]);
         tell_tool_uses_apart(&mut fine, history);
         assert_eq!(fine, reply(&["x", "y"]));
+    }
+
+    /// A reply of nothing but tool uses of one id: each number is tried once.
+    #[test]
+    fn s23_tool_uses_of_one_id_are_told_apart_in_one_pass() {
+        let mut reply = reply(&["a"; 2_000]);
+        let tries = std::cell::Cell::new(0_u32);
+        tell_tool_uses_apart(&mut reply, |_| {
+            tries.set(tries.get() + 1);
+            false
+        });
+        let told: BTreeSet<&str> = ids(&reply).into_iter().collect();
+        assert_eq!((told.len(), told.contains("a_2000")), (2_000, true));
+        assert!(tries.get() <= 3 * 2_000, "{}", tries.get());
     }
 
     #[test]

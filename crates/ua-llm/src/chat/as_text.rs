@@ -165,13 +165,14 @@ pub(super) fn asks_for_tool(text: &str, offered: &Offered) -> bool {
         return true;
     }
     let lower = spoken.to_ascii_lowercase();
-    MARKS.iter().any(|mark| {
-        lower.match_indices(mark).any(|(at, mark)| {
-            let behind = &spoken[at + mark.len()..];
-            first_name(behind).is_some_and(is_offered)
-                || first_json(behind).is_some_and(|call| is_call(&call, &is_offered))
-        })
-    })
+    let marks = || MARKS.iter().flat_map(|mark| lower.match_indices(mark).map(|(at, mark)| at + mark.len()));
+    // A mark within the JSON behind another one stands in a text of it, and the JSON behind that mark ends at the next one at the latest: each
+    // byte is read for a few marks at most.
+    let has_json = |behind: usize| first_json(&spoken[behind..]).is_some_and(|call| is_call(&call, &is_offered));
+    let mut names = Names::of(&spoken);
+    let mut ends: Vec<usize> = marks().collect();
+    ends.sort_unstable();
+    ends.into_iter().any(|behind| names.next_from(behind).is_some_and(is_offered) || has_json(behind))
 }
 
 /// The JSON that a text ends with, on lines of its own, behind a sentence; also where it is shown as code.
@@ -225,10 +226,54 @@ fn is_of_names(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// The first word that may be a name.
-fn first_name(text: &str) -> Option<&str> {
-    let mut words = text.split(|c: char| !is_of_names(c)).filter(|word| !word.is_empty());
-    words.find(|word| !BETWEEN.contains(word))
+/// The words of a text that may be names, from its beginning on. A reply may be nothing but marks, so no word is looked at for each mark anew.
+struct Names<'a> {
+    text: &'a str,
+    /// Where to look on.
+    from: usize,
+    /// The newest one, and where it begins.
+    newest: Option<(usize, &'a str)>,
+    /// How many words were looked at.
+    #[cfg(test)]
+    steps: usize,
+}
+
+impl<'a> Names<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            text,
+            from: 0,
+            newest: None,
+            #[cfg(test)]
+            steps: 0,
+        }
+    }
+
+    /// The first one that begins at `place` or behind it, which is behind no place that is asked about later; `None` for one that was found
+    /// for an earlier place as well.
+    fn next_from(&mut self, place: usize) -> Option<&'a str> {
+        if self.newest.is_some_and(|(begins, _)| begins >= place) {
+            return None;
+        }
+        self.from = self.from.max(place);
+        self.newest = None;
+        while self.newest.is_none() {
+            let rest = &self.text[self.from..];
+            let Some(begins) = rest.find(is_of_names).map(|at| self.from + at) else {
+                self.from = self.text.len();
+                return None;
+            };
+            let rest = &self.text[begins..];
+            let word = &rest[..rest.find(|c| !is_of_names(c)).unwrap_or(rest.len())];
+            self.from = begins + word.len();
+            self.newest = Some((begins, word)).filter(|_| !BETWEEN.contains(&word));
+            #[cfg(test)]
+            {
+                self.steps += 1;
+            }
+        }
+        self.newest.map(|(_, word)| word)
+    }
 }
 
 /// The JSON that a text begins with.
@@ -353,6 +398,41 @@ mod tests {
                 assert!(!asks_for_tool(&text("mcp__t__create_ticket"), &Offered::default()), "{form}");
             }
         }
+    }
+
+    /// A reply may be nothing but marks: each word is looked at once, however many of them there are.
+    #[test]
+    fn s23_a_reply_of_nothing_but_marks_is_read_once() {
+        for (count, tail) in [(1_000, ""), (1_000, "</tool_call>"), (20_000, "")] {
+            for mark in MARKS {
+                let text = format!("{} {}", mark.repeat(count), tail.repeat(count));
+                let mut names = Names::of(&text);
+                let places: Vec<usize> = text.match_indices(mark).map(|(at, mark)| at + mark.len()).collect();
+                assert!(places.into_iter().filter_map(|place| names.next_from(place)).all(|name| !name.is_empty()));
+                let words = text.split(|c| !is_of_names(c)).filter(|word| !word.is_empty()).count();
+                assert!(names.steps <= words, "{mark}: {} steps for {words} words", names.steps);
+            }
+        }
+        // It took minutes, and a test that waits for it would never end: a run of marks as long as this is read like any other text.
+        let marks = format!("{}{}", "<tool_call>".repeat(200_000), "</tool_call>".repeat(200_000));
+        assert!(!asks_for_tool(&marks, &offered()));
+        assert!(asks_for_tool(&format!("{marks}<tool_call>create_ticket"), &offered()));
+        let nested = "<tool_call>[\"".repeat(100_000);
+        assert!(!asks_for_tool(&nested, &offered()));
+    }
+
+    #[test]
+    fn the_name_behind_a_mark_is_the_first_word_that_may_be_one() {
+        for (text, name) in [
+            ("<tool_call>\n<function=a>", Some("a")),
+            ("<tool_call>tool_call name: b c", Some("b")),
+            ("<tool_call> </tool_call>", None),
+            ("<tool_call>", None),
+        ] {
+            assert_eq!(Names::of(text).next_from("<tool_call>".len()), name, "{text}");
+        }
+        let mut names = Names::of("<a>x<b>y z");
+        assert_eq!([3, 3, 7, 7].map(|place| names.next_from(place)), [Some("x"), None, Some("y"), None]);
     }
 
     /// Every form, wherever it is only shown.

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 /// What is said piece by piece.
 const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
+/// How many blocks back the one of a piece is looked for: a model thinks in a few at once, and pieces may be as many as fit into a reply.
+const BACK: usize = 64;
 /// What the last piece says that has it.
 const SIGNATURE: &str = "signature";
 
@@ -16,7 +18,7 @@ pub(super) fn whole(details: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     for piece in details {
         let last = blocks.len().saturating_sub(1);
-        let place = (0..blocks.len()).rev().find(|place| is_of(&blocks[*place], &piece, *place == last));
+        let place = (0..blocks.len()).rev().take(BACK).find(|place| is_of(&blocks[*place], &piece, *place == last));
         match (place.and_then(|place| blocks[place].as_object_mut()), piece) {
             (Some(block), Value::Object(piece)) => add(block, piece),
             (_, piece) => blocks.push(piece),
