@@ -111,6 +111,51 @@ fn s9_trust_holds_while_runs_write_beside_the_script_and_a_changed_script_asks_a
 }
 
 #[test]
+fn s9_what_others_may_change_is_neither_trusted_nor_started() {
+    let env = env();
+    let started = env.arg("started");
+    env.write("work/tools/server.sh", format!("touch {started}; exit 1\n"));
+    project(&env, &json!({"evil": {"command": "/bin/sh", "args": ["tools/server.sh"]}}));
+    let job = env.job(&json!({}), &json!([{"text": "Done."}]));
+    let ways = [("work/tools/server.sh", 0o666), ("work/tools", 0o777), ("work/.mcp.json", 0o666), ("work", 0o777)];
+    let with_mode = |path: &str, mode: u32, then: &dyn Fn()| {
+        let path = env.path(path);
+        let usual = std::fs::metadata(&path).unwrap().permissions();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        then();
+        std::fs::set_permissions(&path, usual).unwrap();
+    };
+    for (path, mode) in ways {
+        with_mode(path, mode, &|| {
+            let why = ["cannot trust", "other users can change it", "chmod go-w", "--mcp-config"];
+            env.run_bare(&["trust", "--yes"]).refused(2, &why);
+        });
+    }
+    env.run_bare(&["trust", "--yes"]).code(0);
+    for (path, mode) in ways {
+        with_mode(path, mode, &|| {
+            let why = ["cannot trust", "other users can change it", "nothing was started"];
+            env.run(&["job", &job]).refused(2, &why);
+            env.run_bare(&["trust"]).refused(2, &why);
+        });
+    }
+    // Only root can give a file to somebody.
+    if rustix::process::geteuid().is_root() {
+        for path in ["work/tools/server.sh", "work/tools", "work/.mcp.json"] {
+            let owned_by = |user: u32| std::os::unix::fs::chown(env.path(path), Some(user), Some(user)).unwrap();
+            owned_by(65534);
+            env.run(&["job", &job]).refused(2, &["cannot trust", "belongs to another user"]);
+            owned_by(0);
+        }
+    }
+    assert!(!env.path("started").exists(), "a program was started");
+    // In a folder like /tmp nobody replaces what is another's.
+    with_mode("work/tools", 0o1777, &|| drop(env.run_bare(&["trust"]).code(0).shows(&["nothing new"])));
+    env.run(&["job", &job]);
+    assert!(env.path("started").exists(), "what only this user may change is started");
+}
+
+#[test]
 fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     let env = env();
     project(&env, &json!({"forum": env.forum_entry(&[])}));

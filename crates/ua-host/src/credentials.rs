@@ -1,8 +1,10 @@
 //! Which variables are credentials.
 
+use std::ops::Range;
+
 use ua_core::Redactor;
 
-use crate::settings::Settings;
+use crate::settings::{SETTINGS, Settings};
 
 /// Keys of this process itself.
 const KEYS: [&str; 5] =
@@ -27,6 +29,13 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
     let own = own.filter(|name| !PUBLIC.contains(*name));
     redactor.learn(own.filter_map(|name| Some(((*name).to_owned(), settings.var(name)?))));
+    for setting in SETTINGS {
+        let Some(value) = settings.var(setting.variable) else { continue };
+        let passwords = logins_in(&value).into_iter().filter_map(|login| value[login].split_once(':'));
+        redactor.learn(
+            passwords.map(|(_, password)| (format!("the password in {}", setting.variable), password.to_owned())),
+        );
+    }
     #[cfg(feature = "postgres")]
     if let Some(url) = settings.var("UA_DATABASE_URL")
         && let Ok(config) = ua_store_postgres::PostgresConfig::from_url(&url)
@@ -36,9 +45,59 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     }
 }
 
+/// Where in a text the user and the password of an address stand, as in `https://user:password@host`.
+fn logins_in(text: &str) -> Vec<Range<usize>> {
+    let logins = text.match_indices("://").filter_map(|(at, scheme)| {
+        let begins = at + scheme.len();
+        let rest = &text[begins..];
+        let authority = &rest[..rest.find(|c: char| c.is_whitespace() || "/?#".contains(c)).unwrap_or(rest.len())];
+        authority.rfind('@').map(|end| begins..begins + end)
+    });
+    logins.collect()
+}
+
+/// A text without the users and passwords of the addresses in it.
+pub fn without_logins(text: &str) -> String {
+    let (mut shown, mut from) = (String::new(), 0);
+    for login in logins_in(text).into_iter().filter(|login| !login.is_empty()) {
+        if login.start < from {
+            continue;
+        }
+        shown.push_str(&text[from..login.start]);
+        shown.push('…');
+        from = login.end;
+    }
+    shown.push_str(&text[from..]);
+    shown
+}
+
 /// Whether the value of a variable or header is a secret, by its name. A path is none.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
     says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_of_an_address_is_shown_and_each_is_known() {
+        for (value, shown) in [
+            ("searxng+http://u:canary-search@127.0.0.1:18931", "searxng+http://…@127.0.0.1:18931"),
+            ("https://token@a.test/x?y=b@c", "https://…@a.test/x?y=b@c"),
+            ("a=http://u:p@b.test c=http://v:q@d.test/e", "a=http://…@b.test c=http://…@d.test/e"),
+            ("https://a.test/u:p@b", "https://a.test/u:p@b"),
+            ("http://@a.test", "http://@a.test"),
+            ("plain, u:p@b", "plain, u:p@b"),
+        ] {
+            assert_eq!(without_logins(value), shown);
+        }
+        let search = ("UA_SEARCH".to_owned(), "searxng+http://u:canary-search@127.0.0.1:1".to_owned());
+        let process = crate::Process { variables: [search].into(), folder: None, program: None };
+        let redactor = Redactor::default();
+        learn_own(&Settings::read(process), &redactor);
+        assert!(!redactor.text("it is canary-search").contains("canary-search"));
+    }
 }

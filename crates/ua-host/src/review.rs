@@ -22,7 +22,7 @@ use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
-use crate::settings::Settings;
+use crate::settings::{Settings, open_to_others};
 use crate::text::plain;
 
 use covered::{Covered, covered};
@@ -82,6 +82,9 @@ pub struct ServerReview {
     pub warnings: Vec<String>,
     /// It runs whatever a registry has that day.
     pub is_unpinned: bool,
+    /// A file that it runs, or a folder on the way there, that others than this user and root may change, and why. Between the look at a file and its
+    /// start they could put another one in its place.
+    pub of_others: Option<(PathBuf, &'static str)>,
 }
 
 impl ServerReview {
@@ -224,7 +227,8 @@ impl ServerReview {
             format!("it runs whatever version of {package} the registry has that day; name an exact version")
         }));
         let texts = args.iter().chain(env.values());
-        Self::finish(server, counts, shown, warnings, unpinned.is_some(), texts)
+        let of_others = of_others(program.iter().chain(&files).map(PathBuf::as_path).chain([*base]));
+        Self { of_others, ..Self::finish(server, counts, shown, warnings, unpinned.is_some(), texts) }
     }
 
     fn of_address(server: &str, url: &str, headers: &BTreeMap<String, String>) -> Self {
@@ -261,7 +265,7 @@ impl ServerReview {
             warnings.push("it is given the key that you pay a model provider with".to_owned());
         }
         let (digest, parts) = counts.finish();
-        Self { server: server.to_owned(), digest, parts, lines, warnings, is_unpinned }
+        Self { server: server.to_owned(), digest, parts, lines, warnings, is_unpinned, of_others: None }
     }
 
     /// What is not as it was when its pieces were `before`, in words; `None` when nothing is known of before.
@@ -288,6 +292,17 @@ impl ServerReview {
         }
         text
     }
+}
+
+/// The first of these files that others may change, or of the folders by which one is reached, also where a link stands on the way.
+fn of_others<'a>(files: impl Iterator<Item = &'a Path>) -> Option<(PathBuf, &'static str)> {
+    let mut ways = BTreeSet::new();
+    for file in files {
+        let real = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
+        let named = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        ways.extend([real, named].iter().flat_map(|path| path.ancestors()).map(Path::to_path_buf));
+    }
+    ways.into_iter().find_map(|path| open_to_others(&path).map(|(why, _)| (path, why)))
 }
 
 /// What every checkout has that version control made, in its first folder.

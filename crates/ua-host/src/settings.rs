@@ -375,32 +375,28 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
     };
     // The folder, too: whoever may write there puts another file in its place.
     for path in [path.parent().unwrap_or(path), path] {
-        let Ok(meta) = std::fs::metadata(path) else { continue };
-        let shown = path.display();
-        if is_foreign(path) {
-            return refused(
-                path,
-                "it belongs to another user",
-                format!("look at what is in it, then chown \"$USER\" {shown}"),
-            );
-        }
-        // Where every user has a group of their own, of the same number, nobody else is in it.
-        let is_own_group = meta.gid() == rustix::process::geteuid().as_raw();
-        // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
-        let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
-        // In a folder like /tmp nobody replaces what is another's.
-        let is_kept = meta.is_dir() && meta.mode() & 0o1000 != 0;
-        let is_open =
-            !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
-        if is_open {
-            return refused(
-                path,
-                "other users can change it",
-                format!("look at what is in it, then chmod go-w {shown}"),
-            );
+        if let Some((why, mend)) = open_to_others(path) {
+            return refused(path, why, format!("look at what is in it, then {mend} {}", path.display()));
         }
     }
     None
+}
+
+/// Why others than this user and root may change a file, or what a folder has under a name, and the command that ends it; `None` where nobody else
+/// may, or nothing is there.
+pub(crate) fn open_to_others(path: &Path) -> Option<(&'static str, &'static str)> {
+    let meta = std::fs::metadata(path).ok()?;
+    if is_foreign(path) {
+        return Some(("it belongs to another user", "chown \"$USER\""));
+    }
+    // Where every user has a group of their own, of the same number, nobody else is in it.
+    let is_own_group = meta.gid() == rustix::process::geteuid().as_raw();
+    // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
+    let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
+    // In a folder like /tmp nobody replaces what is another's.
+    let is_kept = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    let is_open = !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
+    is_open.then_some(("other users can change it", "chmod go-w"))
 }
 
 /// Whether a file belongs neither to this user nor to root.

@@ -24,7 +24,7 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::review::ServerReview;
-use crate::settings::Settings;
+use crate::settings::{Settings, open_to_others};
 
 pub use record::{Entry, Trusted};
 
@@ -48,6 +48,9 @@ impl ConfigFile {
 }
 
 /// The servers of a file that nobody let in as they are now.
+///
+/// # Errors
+/// Others than this user and root may change what a server runs, or the file itself: what was looked at need not be what is started.
 pub fn untrusted(
     settings: &Settings,
     file: &ConfigFile,
@@ -59,7 +62,17 @@ pub fn untrusted(
     let trusted = Trusted::read(settings)?;
     let path = canonical(&file.path);
     let base = path.parent().unwrap_or(Path::new("/"));
-    let seen = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach));
+    if let Some((why, mend)) = open_to_others(&path) {
+        return Err(of_others(file, None, &path, why, mend));
+    }
+    let seen: Vec<_> = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach)).collect();
+    for review in &seen {
+        if let Some((path, why)) = &review.of_others {
+            let mend = open_to_others(path).map_or("chmod go-w", |(_, mend)| mend);
+            return Err(of_others(file, Some(&review.server), path, why, mend));
+        }
+    }
+    let seen = seen.into_iter();
     let mut unknown: Vec<_> = seen.filter(|review| !trusted.allows(&path, &review.server, &review.digest)).collect();
     for review in &mut unknown {
         if let Some(changes) = trusted.changes(&path, review) {
@@ -67,6 +80,19 @@ pub fn untrusted(
         }
     }
     Ok(unknown)
+}
+
+fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str, mend: &str) -> HostError {
+    let what = match server {
+        Some(server) => format!("the tool server {server} of {}", file.path.display()),
+        None => file.path.display().to_string(),
+    };
+    HostError::usage(format!("cannot trust {what}: {}: {why}", path.display())).hint(format!(
+        "whoever may change it can put another program there between the look at it and its start; look at what is in it, then {mend} {}, or \
+         name the file with `--mcp-config {}` if you trust them; nothing was started",
+        path.display(),
+        file.path.display()
+    ))
 }
 
 /// Refuses servers that nobody let in.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use ua_host::Settings;
+use ua_host::credentials::without_logins;
 use ua_host::settings::{SETTINGS, Setting, ValueKind};
 
 use crate::error::{HostError, OK};
@@ -64,7 +65,10 @@ pub(super) fn rows(settings: &Settings, root: Option<&Path>, color: Option<Color
         } else {
             (setting.default.map(str::to_owned), "default".to_owned())
         };
-        let value = value.map(|value| if setting.kind == ValueKind::Secret { "set".to_owned() } else { value });
+        // An address may have a password in it.
+        let shown =
+            |value: String| if setting.kind == ValueKind::Secret { "set".to_owned() } else { without_logins(&value) };
+        let value = value.map(shown);
         SettingRow { key: setting.key, variable: setting.variable, value, source, about: setting.about }
     };
     SETTINGS.iter().map(row).collect()
