@@ -342,3 +342,62 @@ fn a_question_that_tells_of_no_call_takes_no_word_that_one_happened() {
     env.run(&["answer", &asked, "happened"]).refused(2, &["happened"]);
     assert_eq!(env.value("SELECT status FROM tool_calls WHERE tool_name = 'create_issue'"), "failed");
 }
+
+/// A fork waits behind a call that its parent made in a turn that is open there, and of which nobody knows whether it happened.
+fn behind_an_open_turn(env: &TestEnv) -> String {
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({"forum": env.forum_entry(&["--with", "create_issue", "--claim", "create_issue"])}),
+    );
+    let note = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
+    let create = json!({"tools": [{"name": "mcp__forum__create_issue", "input": {"text": "one"}}]});
+    let condition = json!([{"effect": "issue.create", "count": 1, "max": 1}]);
+    let fields = json!({"tools": {"builtin": false}, "stop_conditions": condition});
+    let job = env.job(&fields, &json!([note.clone(), create, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:create_issue", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let done = json!({"text": "Done."});
+    env.write("work/idle.script.json", json!({"turns": [note, done, done, done, done, done, done]}).to_string());
+    let overrides = env.write("work/idle.json", r#"{"model": {"provider": "scripted", "script": "idle.script.json"}}"#);
+    env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f", "--job-overrides", &overrides]).code(75);
+    env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'create_issue'")
+}
+
+fn question_of(env: &TestEnv, run: &str) -> String {
+    env.value(&format!("SELECT question_id FROM questions WHERE status <> 'closed' AND run_id = '{run}'"))
+}
+
+/// What is offered is taken: whether a call happened that another run has open is said there, and both ways to say it end the question of this one.
+#[test]
+fn what_another_run_has_open_is_said_there_and_counts_here() {
+    for how in ["its question", "its record"] {
+        let env = env();
+        let call = behind_an_open_turn(&env);
+        let asked = question_of(&env, "f");
+        env.run(&["questions", "--run", "f"]).code(0).shows(&[&call, "of run r", "answer that run's question about it"]);
+        env.run(&["answer", &asked, "happened"]).refused(2, &["does not take `happened`"]);
+        if how == "its question" {
+            env.run(&["answer", &question_of(&env, "r"), "happened"]).code(0);
+            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        } else {
+            env.run(&["calls", "resolve", &call, "--as", "happened", "--reason", "I looked", "--yes"]).code(0);
+        }
+        env.run(&["resume", "f"]).code(0).shows(&["succeeded"]);
+        assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed' AND run_id = 'f'"), "0", "{how}");
+        env.run(&["db", "check", "--invariants"]).code(0);
+    }
+}
+
+/// Once the other run has ended, nobody decides there any more, and the word is taken here.
+#[test]
+fn what_another_run_left_open_is_said_here_once_that_has_ended() {
+    let env = env();
+    let call = behind_an_open_turn(&env);
+    env.run(&["runs", "cancel", "r", "--yes"]).code(0);
+    env.run(&["answer", &question_of(&env, "f"), "retry"]).code(0);
+    env.run(&["resume", "f"]).code(75);
+    env.run(&["answer", &question_of(&env, "f"), "happened", "--proof", "issue 7"]).code(0);
+    env.run(&["resume", "f"]).code(0).shows(&["succeeded"]);
+    env.run(&["calls", "show", &call]).code(0).shows(&["issue 7"]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}

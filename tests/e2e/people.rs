@@ -117,6 +117,32 @@ fn an_approval_is_not_good_for_a_tool_that_was_redefined_since() {
     assert_eq!(env.comments().len(), 2);
 }
 
+/// An approval of a call behind one that failed lets nothing go. Whoever gave it reads so, and why they are asked once more for the same.
+#[test]
+fn an_approval_behind_a_failure_is_said_to_be_in_vain() {
+    let env = env();
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--with", "create_issue"])}));
+    let fails = json!({"name": "mcp__forum__create_issue", "input": {"text": "one", "fail": "mailbox full"}});
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["external"]}});
+    let turns = json!([{"tools": [fails, comment("first")]}, {"tools": [comment("first")]}, {"text": "Posted."}]);
+    run(&env, &fields, &turns).code(75);
+    answer_all(&env, "approve", &[]);
+    let resumed = env.run(&["resume", "r"]).code(75);
+    resumed.says(&["post_comment not run: the earlier call `create_issue`", "A person had approved it"]);
+    assert!(env.comments().iter().all(|comment| !comment.contains("first")), "{:?}", env.comments());
+    let calls = "SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment' ORDER BY turn";
+    let before = env.rows(calls).remove(0);
+    env.run(&["questions"]).code(0).shows(&[
+        "approved the same call at ",
+        &format!("({before}, turn 1); it was not sent, because an earlier call of its turn did not succeed."),
+    ]);
+    answer_all(&env, "approve", &[]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().iter().filter(|comment| comment.contains("first")).count(), 1);
+    // Approved and sent since: nothing of it is in vain any more.
+    assert_eq!(env.value("SELECT count(*) FROM questions WHERE text LIKE '%approved the same call%'"), "1");
+}
+
 #[test]
 fn all_arguments_of_what_is_asked_can_be_seen() {
     let env = env().with_forum();

@@ -6,7 +6,7 @@
 //! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
 use serde::{Deserialize, Serialize};
-use ua_core::{Audience, CallId, EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
+use ua_core::{Audience, CallId, EvidenceLevel, Makes, PhaseSpec, RunId, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -79,8 +79,12 @@ pub struct ConditionResult {
 pub struct InDoubt {
     /// The call.
     pub call_id: CallId,
+    /// Its run.
+    run: RunId,
     /// Its tool, when it was made, and why nobody knows.
     shown: String,
+    /// Its run has not decided about it yet, and nobody decides for it.
+    is_open_there: bool,
 }
 
 impl InDoubt {
@@ -90,12 +94,26 @@ impl InDoubt {
         let (tool, turn) = (code(&call.name.raw, 100), call.position.turn);
         let (status, at) = (crate::call_in_words(call), call.updated_at);
         let shown = format!("{tool}, turn {turn}, {status} at {at}{error}");
-        Self { call_id: call.call_id.clone(), shown }
+        Self { call_id: call.call_id.clone(), run: call.run_id.clone(), shown, is_open_there: false }
     }
 
     /// The call in a line, and how its record is put right.
     fn for_person(&self, audience: Audience) -> String {
-        let id = &self.call_id;
+        let (id, run) = (&self.call_id, &self.run);
+        if self.is_open_there {
+            let record = audience.pick(
+                format!(
+                    ", or, while nobody drives that run, record it: `ua calls resolve {id} --as happened --reason TEXT`, or `--as \
+                     not_happened`"
+                ),
+                String::new(),
+            );
+            return format!(
+                "  {id} of run {run} ({})\n  That run has not decided about it yet: look whether it did, and answer that run's question about \
+                 it{record}",
+                self.shown
+            );
+        }
         let record = audience.pick(
             format!(", then record it: `ua calls resolve {id} --as happened --reason TEXT`, or `--as not_happened`"),
             " before you answer".to_owned(),
@@ -271,20 +289,37 @@ impl EvidenceReport {
         named.filter(is_known).map(|(_, call)| call).collect()
     }
 
-    /// The calls of which a person may say, all at once, that they happened: no more than are missing. Where there are more, that is said of each.
+    /// The calls of which a person may say, all at once, that they happened: no more than are missing. Where there are more, or one whose own run
+    /// has not decided about it yet, that is said of each.
     pub fn in_doubt(&self) -> Vec<CallId> {
         let missing = || self.conditions.iter().filter(|condition| !condition.met);
-        let is_clear = |condition: &ConditionResult| condition.in_doubt.len() <= condition.lacks as usize;
+        let is_clear = |condition: &ConditionResult| {
+            condition.in_doubt.len() <= condition.lacks as usize
+                && !condition.in_doubt.iter().any(|call| call.is_open_there)
+        };
         if !missing().all(is_clear) {
             return Vec::new();
         }
+        self.told_of()
+    }
+
+    /// All calls behind what is missing of which nobody knows whether they happened.
+    pub fn told_of(&self) -> Vec<CallId> {
         let mut calls: Vec<CallId> = Vec::new();
-        for call in missing().flat_map(|condition| &condition.in_doubt) {
+        let missing = self.conditions.iter().filter(|condition| !condition.met);
+        for call in missing.flat_map(|condition| &condition.in_doubt) {
             if !calls.contains(&call.call_id) {
                 calls.push(call.call_id.clone());
             }
         }
         calls
+    }
+
+    /// Leaves these calls to their own runs, which have not decided about them yet: what is said of them here would not be taken.
+    pub fn leave_to_their_runs(&mut self, calls: &[CallId]) {
+        for call in self.conditions.iter_mut().flat_map(|condition| &mut condition.in_doubt) {
+            call.is_open_there |= calls.contains(&call.call_id);
+        }
     }
 
     /// What is missing, a line each, for a person, with the calls behind it of which nobody knows. Empty when every condition holds.
@@ -384,7 +419,7 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
-    let is_in_doubt = |call: &&CallRecord| Verdict::of(call) == Verdict::MayHaveHappened;
+    let is_in_doubt = |call: &&CallRecord| may_count(by.calls, call);
     let in_doubt: Vec<InDoubt> = match perhaps {
         _ if met || too_many => Vec::new(),
         Some(call) => Some(call).filter(is_in_doubt).map(InDoubt::of).into_iter().collect(),
@@ -394,7 +429,7 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         .then(|| match perhaps {
             _ if too_many => overrun(&wanted.effect, found),
             Some(call) => undeclared(wanted, found, call),
-            None => shortfall(wanted, found, &of_kind),
+            None => shortfall(wanted, found, &of_kind, by.calls),
         })
         .unzip();
     ConditionResult {
@@ -413,6 +448,20 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         missing,
         to_do,
     }
+}
+
+/// Whether nobody knows whether a call happened, and it could count if it did. One whose key another call holds could not: one key stands for one
+/// effect, and that call is asked about, or counts, for both.
+fn may_count(calls: &[CallRecord], call: &CallRecord) -> bool {
+    let holds_its_key = |other: &&CallRecord| {
+        other.call_id != call.call_id
+            && other.deduplicated_from.is_none()
+            && other.status.claims_key()
+            && other.idempotency_key == call.idempotency_key
+    };
+    let is_held =
+        call.idempotency_key.is_some() && !call.status.claims_key() && calls.iter().any(|one| holds_its_key(&one));
+    Verdict::of(call) == Verdict::MayHaveHappened && !is_held
 }
 
 fn overrun(effect: &str, found: u32) -> Shortcoming {
@@ -436,9 +485,9 @@ fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> Shortco
 }
 
 /// What to do about effects that did not happen often enough; depends on how the attempts ended.
-fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> Shortcoming {
+fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord], calls: &[CallRecord]) -> Shortcoming {
     let effect = &wanted.effect;
-    let lost = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::MayHaveHappened).count();
+    let lost = of_kind.iter().filter(|call| may_count(calls, call)).count();
     let failed = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::DidNotHappen).count();
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
@@ -725,7 +774,41 @@ mod tests {
             "{text}"
         );
         story.call(&first).status = CallStatus::FailedDefinite;
-        assert_eq!(judge(&story).in_doubt(), [second]);
+        let mut report = judge(&story);
+        assert_eq!(report.in_doubt(), std::slice::from_ref(&second));
+        // Its own run decides about it: nobody can say here that it happened.
+        report.leave_to_their_runs(std::slice::from_ref(&second));
+        assert_eq!((report.in_doubt(), report.told_of()), (vec![], vec![second.clone()]));
+        let (terminal, program) =
+            (report.missing_for_person(Audience::Terminal), report.missing_for_person(Audience::Program));
+        let of_its_run = format!("{second} of run {}", story.call(&second).run_id);
+        for text in [&terminal, &program] {
+            assert!(text.contains(&of_its_run) && text.contains("answer that run's question about it"), "{text}");
+        }
+        assert!(terminal.contains(&format!("`ua calls resolve {second} --as happened")) && !program.contains("`ua "));
+    }
+
+    /// A failure that may have happened, behind which the same was done under its key, is no second effect: nobody could record it as one.
+    #[test]
+    fn one_key_stands_for_one_effect_also_where_a_call_of_it_failed() {
+        let mut story = Story::new(r#"{"objective": "x", "stop_conditions": [{"effect": "email.send", "count": 2}]}"#);
+        let same = ("send_email", json!({"to": "a@example.test"}), mail_policy());
+        let first = story.asks("", std::slice::from_ref(&same))[0].clone();
+        story.starts(&first);
+        story.reports_failure(&first, "mailbox full", PossibleEffect::Maybe);
+        assert_eq!(judge(&story).in_doubt(), std::slice::from_ref(&first));
+        let second = story.asks("", &[same])[0].clone();
+        story.starts(&second);
+        story.succeeds(&second, "sent", None);
+        let key = story.call(&first).idempotency_key.clone();
+        assert!(key.is_some());
+        story.call(&second).idempotency_key = key;
+        let report = judge(&story);
+        assert!(report.told_of().is_empty() && !report.all_met, "{report:?}");
+        assert!(report.missing_for_model().contains("To do: call the tool"), "{}", report.missing_for_model());
+        // Another key is another effect, of which nobody knows.
+        story.call(&first).idempotency_key = None;
+        assert_eq!(judge(&story).in_doubt(), [first]);
     }
 
     #[test]

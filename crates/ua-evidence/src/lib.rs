@@ -40,6 +40,6 @@ pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, InDoubt, Undeclared, evaluate,
     evaluate_scope, missing_in_short, said_by_persons, words_of_persons,
 };
-pub use lineage::{IN_DOUBT, UNDECLARED, evaluate_run, in_doubt_of, said_to_have_happened};
+pub use lineage::evaluate_run;
 pub use unchecked::unchecked;
 pub use verdict::{FAILED_PERHAPS, Verdict, call_in_words, failed_perhaps};

@@ -3,8 +3,9 @@
 //! Durable Jobs v1 spec §6 and §8.2: an effect is one per lineage, so a fork that is not allowed to repeat it cannot be asked to.
 //! Invariant: what counts is always a call that succeeded by a settled receipt of its own; it counts once.
 
-use ua_core::{CallId, CallPolicy, EffectKind, RunSpec, StopCondition};
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, ReceiptRecord, RunRecords};
+use ua_core::{CallPolicy, EffectKind, RunSpec, StopCondition};
+use ua_store::rules::UNDECLARED;
+use ua_store::{CallRecord, Choice, QuestionKind, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
 use crate::evidence::{EvidenceReport, EvidenceScope, Undeclared, evaluate_scope};
@@ -38,25 +39,6 @@ fn said_by_people(records: &RunRecords) -> Vec<Undeclared> {
     said.filter_map(|q| serde_json::from_value::<Vec<Undeclared>>(q.detail.get(UNDECLARED)?.clone()).ok())
         .flatten()
         .collect()
-}
-
-/// Where the detail of a question has the calls that it asks about.
-pub const UNDECLARED: &str = "undeclared";
-
-/// Where the detail of a question has the calls of which nobody knows whether they happened.
-pub const IN_DOUBT: &str = "in_doubt";
-
-/// The calls of which a person said that they happened, who was asked what is missing, and that no record says so of yet.
-pub fn said_to_have_happened(asked: &QuestionRecord) -> Vec<CallId> {
-    let is_said = asked.kind == QuestionKind::MissingEvidence
-        && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Happened);
-    if is_said { in_doubt_of(asked) } else { Vec::new() }
-}
-
-/// The calls of which a person who is asked about what is missing may say so.
-pub fn in_doubt_of(asked: &QuestionRecord) -> Vec<CallId> {
-    let named = asked.detail.get(IN_DOUBT).cloned();
-    named.and_then(|named| serde_json::from_value(named).ok()).unwrap_or_default()
 }
 
 fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {

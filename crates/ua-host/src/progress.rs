@@ -335,7 +335,6 @@ pub fn place(call: &CallRecord) -> String {
 }
 
 pub fn outcome(call: &CallRecord) -> String {
-    let detail = || call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
     match call.status {
         CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
         // Nothing ran just now: what an earlier process sent is held to have happened.
@@ -347,7 +346,7 @@ pub fn outcome(call: &CallRecord) -> String {
         }
         CallStatus::Succeeded => "ok".to_owned(),
         CallStatus::Cancelled if call.resolution == Some(Resolution::Refused) => format!("refused{}", refused(call)),
-        CallStatus::Cancelled => format!("not run{}", detail()),
+        CallStatus::Cancelled => format!("not run{}", refused(call)),
         CallStatus::FailedDefinite | CallStatus::FailedReported => {
             ua_resume::failure_in_words(call, |why| line(why, 120))
         }
@@ -355,11 +354,11 @@ pub fn outcome(call: &CallRecord) -> String {
     }
 }
 
-/// Why a call was refused, as the end of a line: what its tool and its model are told begins with that it was not run.
+/// Why a call was refused, or not run, as the end of a line: what its tool and its model are told begins with that it was not run.
 fn refused(call: &CallRecord) -> String {
     let detail = call.error_detail.as_deref().unwrap_or_default();
     let why = detail.strip_prefix("Not run: ").unwrap_or(detail);
-    if why.is_empty() { String::new() } else { format!(": {}", line(why, 160)) }
+    if why.is_empty() { String::new() } else { format!(": {}", line(why, 240)) }
 }
 
 fn event_for(signal: &RunEvent) -> Option<Value> {

@@ -421,6 +421,14 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
             "--proof identifies what happened, so it is only allowed with `happened`, of a call that was sent",
         )
         .hint("give the answer without it"),
+        NotTaken::ProofOfSeveral { .. } => said.hint(format!(
+            "record each of them with what proves it, and answer then: {}",
+            ua_store::rules::said_by_happened(question)
+                .iter()
+                .map(|call| format!("`ua calls resolve {call} --as happened --proof ID --reason TEXT`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
         NotTaken::MayStillBegin { .. } => HostError::waiting(why.to_string())
             .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"),
         NotTaken::Store { doing, source } => HostError::store(doing, &source),

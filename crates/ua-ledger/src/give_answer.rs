@@ -5,6 +5,7 @@
 //! Proved by: `identity::given_answers`.
 
 use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
+use ua_store::rules::said_by_happened;
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
     RunStore as _, Store, StoreError, is_left_open,
@@ -74,6 +75,14 @@ pub enum NotTaken {
     /// A proof of something that did not happen.
     #[error("a proof identifies what happened, so it is only allowed with `happened`, of a call that was sent")]
     ProofOfNothing,
+    /// One proof for several calls.
+    #[error("a proof identifies what one call did, and question {question} is about {calls} calls")]
+    ProofOfSeveral {
+        /// Which question.
+        question: ua_core::QuestionId,
+        /// How many calls.
+        calls: usize,
+    },
     /// That it did not happen cannot be said yet.
     #[error("the call {call} may still begin at the other side until {until}")]
     MayStillBegin {
@@ -117,6 +126,7 @@ impl NotTaken {
             | Self::Form { .. }
             | Self::TooLong { .. }
             | Self::ProofOfNothing
+            | Self::ProofOfSeveral { .. }
             | Self::MayStillBegin { .. } => Err(self),
         }
     }
@@ -194,6 +204,10 @@ fn fits(question: &QuestionRecord, answer: &Answer) -> Result<(), NotTaken> {
     // What an earlier call did has its receipt already.
     if proof.is_some() && (*choice != Choice::Happened || question.kind == QuestionKind::NearDuplicate) {
         return Err(NotTaken::ProofOfNothing);
+    }
+    let calls = said_by_happened(question).len();
+    if proof.is_some() && calls > 1 {
+        return Err(NotTaken::ProofOfSeveral { question: id(), calls });
     }
     match (question.kind, choice) {
         (QuestionKind::AskUser, Choice::Continue) if text.as_deref().is_none_or(|text| text.trim().is_empty()) => {

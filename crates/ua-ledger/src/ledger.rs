@@ -672,10 +672,13 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let asked = self
-            .store
-            .raise_question(&self.lease, question(&self.env, call, why, |facts| self.rules().binding(call, facts)))
-            .await;
+        let mut new = question(&self.env, call, why, |facts| self.rules().binding(call, facts));
+        if matches!(why, Why::Send { .. })
+            && let Some(before) = self.let_go_in_vain(call).await?
+        {
+            new.text = new.text.line(before);
+        }
+        let asked = self.store.raise_question(&self.lease, new).await;
         let asked = asked.map_err(LedgerError::at("ask about", &call.call_id))?;
         events::asked(&asked);
         Ok(asked)

@@ -52,6 +52,7 @@ mod forgotten;
 mod give_answer;
 mod handle;
 mod in_text;
+mod in_vain;
 mod interpret;
 mod late;
 mod ledger;

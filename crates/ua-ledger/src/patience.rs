@@ -11,12 +11,14 @@ use ua_core::Timestamp;
 use ua_store::{Retry, StoreError};
 
 /// How often a write was tried again, and since when.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Tries {
     /// How often; 0 before anything failed.
     pub count: u32,
     /// When it was first put off.
     pub since: Option<Timestamp>,
+    /// What whoever waits was told last of why.
+    pub told: Option<String>,
 }
 
 /// Who waits, and decides when it has been long enough.

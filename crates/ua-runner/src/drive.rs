@@ -21,9 +21,10 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
-use ua_evidence::{IN_DOUBT, UNDECLARED, Undeclared};
+use ua_evidence::Undeclared;
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
+use ua_store::rules::{IN_DOUBT, TOLD_OF, UNDECLARED};
 use ua_store::{
     CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task,
 };
@@ -205,6 +206,8 @@ struct Driver<'a> {
     undeclared: Vec<Undeclared>,
     /// Calls that may have been what is missing, and of which nobody knows whether they happened.
     in_doubt: Vec<CallId>,
+    /// The same, and those of which only their own runs can say so.
+    told_of: Vec<CallId>,
     /// How the reply ended that is to be recorded.
     ending: Ending,
     corrected_at: Option<Timestamp>,
@@ -259,6 +262,7 @@ impl<'a> Driver<'a> {
             told_shortened: None,
             undeclared: Vec::new(),
             in_doubt: Vec::new(),
+            told_of: Vec::new(),
             ending: Ending::default(),
             corrected_at: None,
             replay: ForcedReplay::default(),
@@ -355,10 +359,12 @@ impl<'a> Driver<'a> {
         let is_named = |call: &CallId| text.contains(call.as_str());
         let undeclared: Vec<_> = self.undeclared.iter().filter(|call| is_named(&call.call_id)).collect();
         let in_doubt: Vec<_> = self.in_doubt.iter().filter(|call| is_named(call)).collect();
-        if kind == QuestionKind::MissingEvidence && !(undeclared.is_empty() && in_doubt.is_empty()) {
+        let told_of: Vec<_> = self.told_of.iter().filter(|call| is_named(call)).collect();
+        if kind == QuestionKind::MissingEvidence && !(undeclared.is_empty() && told_of.is_empty()) {
             // Who knows that a call was what is missing has to be able to say so: the model would make it again.
-            let choices = vec![Choice::Happened, Choice::Continue, Choice::Abort];
-            let detail = serde_json::json!({ UNDECLARED: undeclared, IN_DOUBT: in_doubt });
+            let happened = (!(undeclared.is_empty() && in_doubt.is_empty())).then_some(Choice::Happened);
+            let choices = happened.into_iter().chain([Choice::Continue, Choice::Abort]).collect();
+            let detail = serde_json::json!({ UNDECLARED: undeclared, IN_DOUBT: in_doubt, TOLD_OF: told_of });
             return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
         }
         raise_run_question(store, lease, env, kind, text).await

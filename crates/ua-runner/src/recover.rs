@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, CorrectedTo, Origin, Role, StopReason, Timestamp};
-use ua_evidence::{Verdict, in_doubt_of, said_to_have_happened};
+use ua_evidence::Verdict;
 use ua_store::{
     CallRecord, Choice, Correction, LedgerStore, MessageRecord, QuestionKind, QuestionRecord, QuestionStatus,
     ReplayStatus, RunRecords, RunStore, Store, StoreError, rules,
@@ -105,10 +105,13 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
         let answers_itself = match question.kind {
             // Whether an earlier process is alive is looked at again on each resume; an open question about it is answered by that.
             QuestionKind::OrphanAlive => true,
-            // Behind a record that a person put right since, of a call that it tells of, the conditions are judged again.
+            // Behind a record that a person put right since, of a call that it tells of, the conditions are judged again; and where it is known by
+            // now whether that call happened.
             QuestionKind::MissingEvidence => {
                 let may_be = records.run.corrected_at.is_some_and(|at| at >= question.created_at);
-                may_be && tells_of_a_corrected_call(ports.store.as_ref(), records, question).await?
+                let store = ports.store.as_ref();
+                tells_of_a_settled_call(store, question).await?
+                    || (may_be && tells_of_a_corrected_call(store, records, question).await?)
             }
             QuestionKind::UnknownOutcome
             | QuestionKind::NearDuplicate
@@ -139,6 +142,16 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
     Ok(None)
 }
 
+/// Whether a call of which a question says that it may have happened is known by now to have happened or not: another run decided about it.
+async fn tells_of_a_settled_call(store: &dyn Store, question: &QuestionRecord) -> Result<bool, RunError> {
+    for id in rules::told_of(question) {
+        if Verdict::of(&store.call(&id).await.map_err(RunError::at("read a call"))?) != Verdict::MayHaveHappened {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether the record of a call that a question tells of was put right since it was asked.
 async fn tells_of_a_corrected_call(
     store: &dyn Store,
@@ -151,7 +164,7 @@ async fn tells_of_a_corrected_call(
     if told.any(is_corrected) {
         return Ok(true);
     }
-    for id in in_doubt_of(question) {
+    for id in rules::told_of(question) {
         if is_corrected(&store.call(&id).await.map_err(RunError::at("read a call"))?) {
             return Ok(true);
         }
@@ -163,7 +176,10 @@ async fn tells_of_a_corrected_call(
 /// cannot be that, is left as it is: the conditions are judged again in any case.
 pub(crate) async fn put_right(store: &dyn Store, question: &QuestionRecord, now: Timestamp) -> Result<(), RunError> {
     let Some(answer) = &question.answer else { return Ok(()) };
-    for id in said_to_have_happened(question) {
+    let said = rules::said_to_have_happened(question);
+    // What proves one of several proves nothing of the others, and which one it is nobody said.
+    let proof = answer.proof.as_ref().filter(|_| rules::said_by_happened(question).len() == 1);
+    for id in said {
         let call = store.call(&id).await.map_err(RunError::at("read a call"))?;
         if Verdict::of(&call) != Verdict::MayHaveHappened {
             continue;
@@ -174,7 +190,7 @@ pub(crate) async fn put_right(store: &dyn Store, question: &QuestionRecord, now:
             outcome: CorrectedTo::Happened,
             was: call.status,
             reason: said.map_or_else(|| format!("the answer to question {}", question.question_id), str::to_owned),
-            proof: answer.proof.clone(),
+            proof: proof.cloned(),
             by: answer.by.clone(),
             at: now,
             of: None,

@@ -766,7 +766,10 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
             let why = "a person has said that an earlier call was it";
             return Err(rules::conflict("tool_calls", call.call_id.as_str(), why).into());
         }
-        rows.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
+        let is_in_vain =
+            cancel.resolution == Resolution::AfterFailure && question.as_ref().is_some_and(rules::is_allowed);
+        let cancelled = rules::call_cancelled(call, cancel, at)?;
+        rows.update_call(&if is_in_vain { rules::let_go_in_vain(cancelled) } else { cancelled }, lease.epoch)?;
         if let Some(question) = question {
             let closed = rules::question_closed(question, &lease.run_id, at)?;
             let unused = (cancel.resolution == Resolution::AfterFailure)

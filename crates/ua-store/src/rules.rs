@@ -29,8 +29,8 @@ pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_begun, call_cancelled, call_corrected,
     call_deduplicated, call_lost, call_not_happened, call_resolved, call_settled, call_skipped, call_started,
-    call_vouched_for, check_run_ended, failure_left, handle_kept, is_doubt, may_have_happened, owned_call,
-    receipt_interpreted, replay_noted, used_up_its_key,
+    call_vouched_for, check_run_ended, failure_left, handle_kept, is_doubt, is_of_open_turn, let_go_in_vain,
+    may_have_happened, owned_call, receipt_interpreted, replay_noted, used_up_its_key,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;
@@ -41,8 +41,8 @@ pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
-    abort_in, is_allowed, is_done_by_another, is_same_question, question_answered, question_closed, question_for_call,
-    question_raised, skipped_by,
+    IN_DOUBT, TOLD_OF, UNDECLARED, abort_in, is_allowed, is_done_by_another, is_same_question, question_answered,
+    question_closed, question_for_call, question_raised, said_by_happened, said_to_have_happened, skipped_by, told_of,
 };
 pub use recall::{RECALLED, Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
 pub use run::{

@@ -59,6 +59,8 @@ outcomes! {
         RaisesBudgets = "raises-budgets",
         /// They see to it that what was done is not there any more, and put its record right.
         PutsRight = "puts-right",
+        /// They delete a run that nobody drives, finished or not, with force or without.
+        Deletes = "deletes",
     }
 }
 

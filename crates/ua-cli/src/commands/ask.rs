@@ -324,6 +324,8 @@ async fn details(
     match way.word {
         // What an earlier call did has its receipt.
         "happened" if question.kind == QuestionKind::NearDuplicate => {}
+        // What one of several did proves nothing of the others.
+        "happened" if ua_store::rules::said_by_happened(question).len() > 1 => {}
         "happened" => answer.proof = proof(left).await?,
         QuestionRecord::CANCEL => answer.text = Some(QuestionRecord::CANCEL.to_owned()),
         "text" => {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{
-    Audience, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition,
-    chain,
+    Audience, CallId, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus,
+    StopCondition, chain,
 };
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
@@ -14,7 +14,7 @@ use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
     CallCancel, Change, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
-    RunRecords, RunStore, StepEnd, Store,
+    RunRecords, RunStore, StepEnd, Store, rules,
 };
 
 use super::Driver;
@@ -131,7 +131,9 @@ impl Driver<'_> {
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         files::write_transcript(&self.ports.workspace, &records)?;
-        let report = self.evidence_with_citations(&records).await?;
+        let mut report = self.evidence_with_citations(&records).await?;
+        self.told_of = report.told_of();
+        report.leave_to_their_runs(&self.open_elsewhere(&self.told_of).await?);
         (self.undeclared, self.in_doubt) = (report.undeclared(), report.in_doubt());
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
@@ -153,6 +155,20 @@ impl Driver<'_> {
                 is_for_a_person: report.needs_a_person(),
             })
         })
+    }
+
+    /// Those of the calls that belong to open turns of other runs: no record of theirs is put right but by whoever has their run.
+    async fn open_elsewhere(&self, calls: &[CallId]) -> Result<Vec<CallId>, RunError> {
+        let store = self.ports.store.as_ref();
+        let mut open = Vec::new();
+        for id in calls {
+            let call = store.call(id).await.map_err(RunError::at("read a call"))?;
+            let run = store.run(&call.run_id).await.map_err(RunError::at("read the run of a call"))?;
+            if call.run_id != self.run.run_id && rules::is_of_open_turn(&run, &call) {
+                open.push(id.clone());
+            }
+        }
+        Ok(open)
     }
 
     /// The value that an answer gives. A number that came in several replies is none: a model that began again instead of continuing has

@@ -380,6 +380,11 @@ impl Driver<'_> {
             cancelled => cancelled.map_err(RunError::at("cancel calls after a failure"))?,
         }
         spans::cancelled(calls.len());
+        // Whoever let one of them go learns that it was not sent.
+        for id in calls {
+            let call = self.ports.store.call(id).await.map_err(RunError::at("read a call"))?;
+            (self.ports.watcher)(RunEvent::Call(CallProgress::Settled { call: Box::new(call) }));
+        }
         Ok(Event::Cancelled)
     }
 

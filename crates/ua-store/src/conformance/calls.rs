@@ -477,6 +477,13 @@ pub async fn a_call_that_was_let_run_is_cancelled_knowingly(store: &dyn Store) {
     refused(store.cancel_calls(&scene.lease, all, at(9)).await, "a person has let it run");
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Prepared);
     store.cancel_calls(&scene.lease, vec![unknowing("call_1"), cancel("call_2")], at(9)).await.unwrap();
+    // Its record says that their word was in vain, and the other's says nothing of the kind.
+    for (id, was_approved) in [("call_1", false), ("call_2", true)] {
+        let call = store.call(&call_id(id)).await.unwrap();
+        let told = call.error_detail.unwrap();
+        assert!(told.starts_with(&cancel(id).message), "{told}");
+        assert_eq!(told.contains("A person had approved it"), was_approved, "{told}");
+    }
 }
 
 /// The limit of an effect counts every call of the lineage that had it or may have had it.

@@ -362,6 +362,14 @@ pub fn call_cancelled(call: CallRecord, cancel: &CallCancel, at: Timestamp) -> R
     Ok(call)
 }
 
+/// A call that is not sent although a person let it go: the model, and whoever reads its record, is told that they did.
+pub fn let_go_in_vain(mut call: CallRecord) -> CallRecord {
+    let told = call.error_detail.take().unwrap_or_default();
+    let said = "A person had approved it; if you make it again, they are asked again.";
+    call.error_detail = Some(format!("{told} {said}").trim_start().to_owned());
+    call
+}
+
 /// A running call whose process died, and its attempt; `None` when the call is not running, its reply is stored, or there is
 /// something to go on with, as a task has: of it the child run's rows say where it stands, and nothing is lost.
 pub fn call_lost(
@@ -573,7 +581,7 @@ pub fn call_corrected(
     if (call.status, call.attempt) != seen {
         return Err(refused(format!("it is {} at attempt {} now", call.status, call.attempt)));
     }
-    if !run.status.is_terminal() && !is_idle && call.position.turn > run.turn_index {
+    if !is_idle && is_of_open_turn(run, &call) {
         return Err(refused("its turn is under way: its owner decides about it".to_owned()));
     }
     let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
@@ -626,6 +634,11 @@ pub fn call_corrected(
         Ok(QuestionRecord { closed_because: Some(correction.sentence()), ..closed })
     });
     Ok(Some(Corrected { question: question.transpose()?, call, attempt, receipt, blobs, duplicates }))
+}
+
+/// Whether a call belongs to a turn that its run has not ended: its owner decides about it.
+pub fn is_of_open_turn(run: &RunRecord, call: &CallRecord) -> bool {
+    !run.status.is_terminal() && call.position.turn > run.turn_index
 }
 
 /// The call as the correction has it.

@@ -1,5 +1,6 @@
 //! Questions: raised by a run's owner, answered by a person, closed by the owner when it acted on the answer.
 
+use serde_json::Value;
 use ua_core::{CallId, RunId, Timestamp};
 
 use super::{conflict, not_found};
@@ -75,6 +76,46 @@ pub fn is_done_by_another(question: &QuestionRecord) -> bool {
     question.kind == QuestionKind::NearDuplicate
         && question.status == QuestionStatus::Answered
         && choice == Some(Choice::Happened)
+}
+
+/// Where the detail of a question about what is missing has the calls that nobody declared, with the effect that each may have been.
+pub const UNDECLARED: &str = "undeclared";
+
+/// Where it has the calls of which nobody knows whether they happened, and a person may say so here.
+pub const IN_DOUBT: &str = "in_doubt";
+
+/// Where it has all calls that it tells of as ones that may have happened, also those of which nobody can say so here.
+pub const TOLD_OF: &str = "told_of";
+
+/// The calls of which a person said that they happened, who was asked what is missing, and that no record says so of yet.
+pub fn said_to_have_happened(asked: &QuestionRecord) -> Vec<CallId> {
+    let is_said = asked.kind == QuestionKind::MissingEvidence
+        && asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Happened);
+    if is_said { named_in(asked, IN_DOUBT).unwrap_or_default() } else { Vec::new() }
+}
+
+/// The calls that a question about what is missing tells of as ones that may have happened.
+pub fn told_of(asked: &QuestionRecord) -> Vec<CallId> {
+    // A question of an earlier version has those alone of which a person may say so.
+    named_in(asked, TOLD_OF).or_else(|| named_in(asked, IN_DOUBT)).unwrap_or_default()
+}
+
+/// The calls that the answer `happened` would be about.
+pub fn said_by_happened(asked: &QuestionRecord) -> Vec<CallId> {
+    let undeclared = asked.detail.get(UNDECLARED).and_then(Value::as_array).into_iter().flatten();
+    let undeclared = undeclared.filter_map(|call| serde_json::from_value(call.get("call_id")?.clone()).ok());
+    let in_doubt = named_in(asked, IN_DOUBT).unwrap_or_default();
+    let mut calls: Vec<CallId> = Vec::new();
+    for call in asked.call_id.iter().cloned().chain(in_doubt).chain(undeclared) {
+        if !calls.contains(&call) {
+            calls.push(call);
+        }
+    }
+    calls
+}
+
+fn named_in(asked: &QuestionRecord, field: &str) -> Option<Vec<CallId>> {
+    serde_json::from_value(asked.detail.get(field)?.clone()).ok()
 }
 
 /// When a person said with the answer of this question that its run is to end, if they did.

@@ -59,7 +59,8 @@ pub(crate) const fn not_of_person(outcome: PersonOutcome) -> Option<&'static str
         | PersonOutcome::Cancels
         | PersonOutcome::Accepts
         | PersonOutcome::RaisesBudgets
-        | PersonOutcome::PutsRight => {
+        | PersonOutcome::PutsRight
+        | PersonOutcome::Deletes => {
             Some("a cell asks one question at a time, and of somebody who looks; the simulation plays it")
         }
     }

@@ -47,7 +47,9 @@ impl Happening {
             Self::Process(_, outcome) => *outcome != ProcessOutcome::SignalledTwice,
             Self::Answers(_, mind) => !matches!(mind, PersonOutcome::Looks),
             Self::Person(outcome, _) => {
-                matches!(outcome, PersonOutcome::Forks | PersonOutcome::Cancels | PersonOutcome::PutsRight)
+                let of_their_own =
+                    [PersonOutcome::Forks, PersonOutcome::Cancels, PersonOutcome::PutsRight, PersonOutcome::Deletes];
+                of_their_own.contains(outcome)
             }
         }
     }
@@ -215,7 +217,7 @@ impl Stage {
             }
         }
         for (top, of) in self.tops.iter().enumerate() {
-            if of.is_gone {
+            if of.is_gone || of.is_deleted {
                 continue;
             }
             let Some(run) = self.record(&of.run)? else {
@@ -307,6 +309,14 @@ impl Stage {
                 PersonOutcome::PutsRight => {
                     let can = self.harm.corrections > 0 && !is_driven && self.undone_next(top)?.is_some();
                     may.push((8 * usize::from(can), Happening::Person(*outcome, top)));
+                    0
+                }
+                // The lock of a run is its process's, also of one that sleeps: whoever deletes takes it first.
+                PersonOutcome::Deletes => {
+                    let is_locked = self.actors.iter().any(|actor| actor.top == top && actor.task.is_some());
+                    let weight = if is_over { 4 } else { 2 };
+                    let can = self.harm.deletions > 0 && !is_locked;
+                    may.push((weight * usize::from(can), Happening::Person(*outcome, top)));
                     0
                 }
             };

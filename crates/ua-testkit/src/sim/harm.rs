@@ -41,6 +41,8 @@ pub(super) struct Harm {
     pub(super) is_tight: bool,
     /// Effects that a person undoes outside, and whose records they put right.
     pub(super) corrections: usize,
+    /// Runs that a person deletes.
+    pub(super) deletions: usize,
 }
 
 impl Harm {
@@ -70,6 +72,16 @@ impl Harm {
             is_careless: chance.one_in(10),
             is_tight: chance.one_in(8),
             corrections: now_and_then(6),
+            deletions: 0,
         }
+    }
+
+    /// The same, where `chance` has a person delete runs now and then. No copy of the database from before is put back then: what effects.log
+    /// knows of a deletion is not modelled (`Mirror`).
+    pub(super) fn with_deletions(self, chance: &Chance) -> Self {
+        if !chance.one_in(6) {
+            return self;
+        }
+        Self { deletions: 1 + chance.below(3), restores: 0, ..self }
     }
 }

@@ -58,7 +58,8 @@ fn choice(
         | PersonOutcome::Forks
         | PersonOutcome::Accepts
         | PersonOutcome::RaisesBudgets
-        | PersonOutcome::PutsRight => return None,
+        | PersonOutcome::PutsRight
+        | PersonOutcome::Deletes => return None,
     };
     question.choices.contains(&chosen).then_some(chosen)
 }

@@ -34,7 +34,7 @@ use super::verdict;
 use super::wrong::{Violation, Wrong};
 use super::{Counts, Report, SimOptions};
 use crate::broken::BrokenRule;
-use crate::outcomes::{ClockOutcome, ModelOutcome, ProcessOutcome};
+use crate::outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome};
 
 /// The most decisions of one simulation; one that goes on for longer does not end.
 const MOST_STEPS: u64 = 8_000;
@@ -84,6 +84,8 @@ pub(super) struct Top {
     pub(super) budgets_are_raised: bool,
     /// The store went back to before it was.
     pub(super) is_gone: bool,
+    /// A person deleted it: nothing is done with it any more.
+    pub(super) is_deleted: bool,
 }
 
 pub(super) struct Stage {
@@ -125,6 +127,8 @@ pub(super) struct Stage {
     /// On a path: what state that copy has.
     pub(super) copied: Option<Sha256>,
     pub(super) was_restored: bool,
+    /// The last run of the family was deleted, and with it what the database had of all of them.
+    pub(super) is_forgotten_whole: bool,
     pub(super) clock_was_set: bool,
     held_until: Option<Timestamp>,
     /// The newest epoch of each run, and the gates behind a take-over that were looked at.
@@ -181,7 +185,10 @@ impl Stage {
         let (mut harm, intents) = match (&options.path, &options.deaths) {
             (Some(path), _) => (path.scene.harm(path.deviations), path.scene.intents()),
             (None, Some(_)) => (Harm::default(), Intents::mixed()),
-            (None, None) => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), shape)),
+            (None, None) => (
+                Harm::drawn(&Chance::of(seed, "harm")).with_deletions(&Chance::of(seed, "deletions")),
+                Intents::drawn(&Chance::of(seed, "job"), shape),
+            ),
         };
         let in_iterations = shape == Shape::Iterations;
         // What a hand-off tells would not fit.
@@ -247,6 +254,7 @@ impl Stage {
                 was_cancelled: false,
                 budgets_are_raised: false,
                 is_gone: false,
+                is_deleted: false,
             }],
             job,
             options: options.clone(),
@@ -267,6 +275,7 @@ impl Stage {
             copied_at: None,
             copied: None,
             was_restored: false,
+            is_forgotten_whole: false,
             clock_was_set: false,
             held_until: None,
             epochs: BTreeMap::new(),
@@ -320,20 +329,25 @@ impl Stage {
         for (number, top) in self.tops.iter().enumerate() {
             match self.record(&top.run)? {
                 Some(run) if !run.status.is_terminal() => return Ok(false),
-                None if number == 0 => return Ok(false),
+                None if number == 0 && !top.is_deleted => return Ok(false),
                 Some(_) | None => {}
             }
         }
         Ok(!self.is_looked_at_again()?)
     }
 
-    /// Whether a person comes back to what has ended: there is something that they undo, or something undone that they have done again.
+    /// Whether a person comes back to what has ended: there is something that they undo or delete, or something undone that they have done again.
     fn is_looked_at_again(&self) -> Result<bool, BoxError> {
-        if self.harm.forks > 0 && !self.undone.is_empty() {
+        let left: Vec<usize> =
+            (0..self.tops.len()).filter(|top| !self.tops[*top].is_deleted && !self.tops[*top].is_gone).collect();
+        if self.harm.deletions > 0 && !left.is_empty() {
+            return Ok(true);
+        }
+        if self.harm.forks > 0 && !self.undone.is_empty() && !left.is_empty() {
             return Ok(true);
         }
         if self.harm.corrections > 0 {
-            for top in 0..self.tops.len() {
+            for top in left {
                 if self.undone_next(top)?.is_some() {
                     return Ok(true);
                 }
@@ -352,6 +366,10 @@ impl Stage {
             self.harmful += 1;
             if !self.without.contains(&self.harmful) {
                 return Ok(Some(next));
+            }
+            // Nothing ends while a person has still to come back and delete.
+            if matches!(next, Happening::Person(PersonOutcome::Deletes, _)) {
+                self.harm.deletions -= 1;
             }
         }
         Ok(None)

@@ -9,7 +9,7 @@ use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, RunStore, invariants,
-    is_task,
+    is_left_open, is_task,
 };
 
 use super::job::{Kind, Tool, tag_of};
@@ -295,8 +295,13 @@ impl Judge<'_> {
                 let top = self.trees.get(&records.run.run_id).map(|top| &self.stage.tops[*top].run);
                 let above = self.family.iter().find(|other| Some(&other.run.run_id) == top);
                 let is_over = above.is_some_and(|above| above.run.status.is_terminal());
-                // What a run went on without may be answered whenever somebody knows.
-                let may_wait = question.kind == QuestionKind::UnknownOutcome;
+                // What a run went on without may be answered whenever somebody knows, also once that run is deleted: its forks go by it. Of a run that
+                // was deleted before its end no other answer is taken.
+                let is_deleted =
+                    self.trees.get(&records.run.run_id).is_some_and(|top| self.stage.tops[*top].is_deleted);
+                let call = question.call_id.as_ref().and_then(|call| records.call(call));
+                let may_wait =
+                    question.kind == QuestionKind::UnknownOutcome && (!is_deleted || call.is_some_and(is_left_open));
                 if question.status == QuestionStatus::Open && is_over && !may_wait {
                     let words = format!(
                         "{:?} of {} is open, and nothing acts on it any more",
@@ -388,8 +393,8 @@ impl Judge<'_> {
 
     /// What the provider billed is booked, but for what nobody could know.
     fn charged(&self, found: &mut Vec<Violation>) {
-        if self.stage.was_restored {
-            return; // what the database forgot it cannot book
+        if self.stage.was_restored || self.stage.is_forgotten_whole {
+            return; // what the database forgot it cannot book, nor keeps it the books of a family that is deleted
         }
         let billed = self.stage.model.billed();
         let requests = self.family.iter().flat_map(|records| &records.requests);
@@ -413,7 +418,7 @@ impl Judge<'_> {
                 |word: &Word| word.choice == Choice::Abort && self.trees.get(&word.question.run_id) == Some(&number);
             match status {
                 RunStatus::Succeeded => self.missing(found),
-                RunStatus::Cancelled if top.was_cancelled => {}
+                RunStatus::Cancelled if top.was_cancelled || top.is_deleted => {}
                 RunStatus::Failed if self.stage.words.iter().any(was_aborted) => {}
                 RunStatus::Queued
                 | RunStatus::Running

@@ -32,6 +32,34 @@ fn a_seed_gives_the_same_trace_each_time_and_on_either_store() {
     }
 }
 
+/// Runs are deleted at any moment, with force and without, and their forks and what is left of the family hold to the same on both stores.
+#[test]
+fn runs_are_deleted_and_nothing_is_wrong() {
+    let (mut words, mut played, mut seed) = (std::collections::BTreeSet::new(), 0, first_seed());
+    while played < 12 {
+        let first = simulate(&SimOptions::of_seed(seed)).unwrap();
+        let deletions: Vec<&str> =
+            first.trace.iter().filter_map(|line| Some(line.split_once("a person deletes ")?.1)).collect();
+        if !deletions.is_empty() {
+            assert_eq!(wrong(&first), Vec::<String>::new(), "seed {seed}:\n{}", first.trace.join("\n"));
+            let sqlite = simulate(&SimOptions { store: SimStore::Sqlite, ..SimOptions::of_seed(seed) }).unwrap();
+            assert_eq!(sqlite, first, "seed {seed} on SQLite");
+            words.extend(
+                deletions
+                    .iter()
+                    .filter_map(|line| Some(line.split_once(", ")?.1.trim_start_matches("which is ").to_owned())),
+            );
+            played += 1;
+        }
+        seed += 1;
+        assert!(seed < first_seed() + 400, "deletions are rare: {played}");
+    }
+    assert!(
+        words.iter().any(|how| how.ends_with("with force")) && words.iter().any(|how| how.ends_with("without force")),
+        "{words:?}"
+    );
+}
+
 #[test]
 fn seeds_differ() {
     let digest = |seed| simulate(&SimOptions::of_seed(seed)).unwrap().digest;

@@ -112,6 +112,32 @@ async fn every_kind_takes_what_it_offers_and_nothing_else_changes_anything() {
     assert!(taken > 100, "{taken} of {number} were taken");
 }
 
+/// What proves that one of several calls happened proves nothing of the others, and nobody is told which one it was.
+#[tokio::test]
+async fn a_proof_is_taken_for_one_call_and_for_no_more() {
+    let (member, _child) = lineage().await;
+    let named = [
+        (json!({"in_doubt": ["call_1"], "undeclared": [{"call_id": "call_1", "effect": "email.send"}]}), 1),
+        (json!({"in_doubt": ["call_1", "call_2"]}), 2),
+        (json!({"in_doubt": ["call_1"], "undeclared": [{"call_id": "call_2", "effect": "email.send"}]}), 2),
+        (json!({"told_of": ["call_1", "call_2"], "in_doubt": ["call_1"]}), 1),
+    ];
+    for (number, (detail, about)) in named.into_iter().enumerate() {
+        let (kind, choices) = (QuestionKind::MissingEvidence, vec![Choice::Happened, Choice::Continue]);
+        let question = NewQuestion { kind, choices, detail, ..samples::question(&format!("q_{number}"), None) };
+        let question = member.store.raise_question(&member.lease, question).await.unwrap();
+        let answer = |proof: Option<&str>| Answer { proof: proof.map(str::to_owned), ..Answer::new(Choice::Happened) };
+        let given = give(&member, &question, answer(Some("msg_7"))).await;
+        if about == 1 {
+            given.unwrap();
+        } else {
+            assert!(matches!(given, Err(NotTaken::ProofOfSeveral { calls, .. }) if calls == about), "{given:?}");
+            assert_eq!(stored(&member, &question).await, question, "nothing was stored");
+            give(&member, &question, answer(None)).await.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_run_that_has_ended_takes_answers_about_what_it_left_open_alone() {
     let (member, _child) = lineage().await;

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 use ua_core::{CallId, CallStatus, Clock as _, CorrectedTo, RunId};
 use ua_runner::{ForkError, ForkPlace, ForkPlan};
-use ua_store::{CallRecord, Correction, LedgerStore as _, QuestionRecord, RunRecord, RunStore, StoreError};
+use ua_store::{
+    CallRecord, Correction, LedgerStore as _, QuestionRecord, RunDeletion, RunRecord, RunStore, Store, StoreError,
+    is_task,
+};
 
 use super::super::job::{Kind, Tool, tag_of};
 use super::super::life::BoxError;
 use super::super::person;
 use super::super::task::block_on;
+use super::super::wrong::{Violation, Wrong};
 use super::{Stage, Top};
 use crate::outcomes::{PersonOutcome, StoreOutcome};
 
@@ -40,7 +44,8 @@ impl Stage {
             | PersonOutcome::Forks
             | PersonOutcome::Accepts
             | PersonOutcome::RaisesBudgets
-            | PersonOutcome::PutsRight => {}
+            | PersonOutcome::PutsRight
+            | PersonOutcome::Deletes => {}
         }
         let about = word
             .call
@@ -105,6 +110,7 @@ impl Stage {
             }
             PersonOutcome::Forks => self.fork(top)?,
             PersonOutcome::PutsRight => self.puts_right(top)?,
+            PersonOutcome::Deletes => self.delete(top)?,
             // Answers have an event of their own, and who is silent does nothing.
             PersonOutcome::Looks
             | PersonOutcome::Remarks
@@ -155,7 +161,45 @@ impl Stage {
         let made = made?;
         self.counts.forks += 1;
         self.say(format!("a person forks {} at turn {}: {run}", record.run_id, made.shared_turns()));
-        self.tops.push(Top { run, was_cancelled: false, budgets_are_raised: false, is_gone: false });
+        self.tops.push(Top { run, was_cancelled: false, budgets_are_raised: false, is_gone: false, is_deleted: false });
+        Ok(())
+    }
+
+    /// A person deletes a run that nobody drives, as `ua runs delete` does: its sub-agents with it, the deepest first, and its folder. Without force
+    /// one that is not finished stays as it is.
+    fn delete(&mut self, top: usize) -> Result<(), BoxError> {
+        self.harm.deletions -= 1;
+        let Some(record) = self.record(&self.tops[top].run)? else { return Ok(()) };
+        let (run, is_over, force) = (record.run_id.clone(), record.status.is_terminal(), self.chance.one_in(2));
+        let how = if force { "with force" } else { "without force" };
+        self.say(format!("a person deletes {run}, which is {}, {how}", record.status.as_str()));
+        let at = self.clock.now();
+        let runtime = self.store.enter();
+        let port = Arc::clone(&self.store.port);
+        let deleted = block_on(async {
+            if is_over || force {
+                for child in below(port.as_ref(), &run).await?.into_iter().rev() {
+                    port.delete_run(&RunDeletion { run_id: child, force: true, at }).await?;
+                }
+            }
+            port.delete_run(&RunDeletion { run_id: run.clone(), force, at }).await
+        });
+        drop(runtime);
+        match deleted {
+            Ok(deleted) => {
+                if !is_over && !force {
+                    let words = format!("{run} is deleted without force although it is {}", record.status.as_str());
+                    self.wrong(Violation::new(Wrong::Records, words));
+                }
+                self.tops[top].is_deleted = true;
+                self.is_forgotten_whole |= deleted.kept_for.is_empty();
+                std::fs::remove_dir_all(self.workspace(top)).or_else(gone_already)?;
+            }
+            Err(StoreError::Conflict { .. }) if !is_over && !force => {
+                self.say("it is refused: the run is not finished")
+            }
+            Err(error) => return Err(error.into()),
+        }
         Ok(())
     }
 
@@ -243,4 +287,20 @@ impl Stage {
         self.epochs.clear();
         Ok(())
     }
+}
+
+/// The runs of sub-agents below a run that are not deleted, parents before their children.
+async fn below(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+    let (mut found, mut left) = (Vec::new(), vec![run.clone()]);
+    while let Some(above) = left.pop() {
+        let children = store.children(&above).await?.into_iter().filter(is_task).map(|child| child.run_id);
+        let children: Vec<RunId> = children.collect();
+        found.extend(children.iter().cloned());
+        left.extend(children);
+    }
+    Ok(found)
+}
+
+fn gone_already(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
