@@ -24,7 +24,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is known about tools: one makes one effect under one key, of one it is said what its effect is, whatever the words, and about one a
-/// person is asked first, and one only looks, though it asks for something.
+/// person is asked first, one only looks, though it asks for something, and one works on this machine alone.
 const POLICY: &str = r#"
 [[rule]]
 id = "keyed"
@@ -48,6 +48,11 @@ approval = "ask"
 id = "looks"
 name = "look_up"
 side_effect_class = "read_only"
+
+[[rule]]
+id = "shell"
+name = "run_command"
+side_effect_class = "local"
 "#;
 
 fn main() -> ExitCode {
@@ -588,6 +593,7 @@ fn tools(folder: &Path) -> Value {
         tool("ask_size", json!({}), json!({"annotations": {"readOnlyHint": true}})),
         tool("look_up", json!({}), json!({})),
         tool("read_page", json!({"page": text}), reads),
+        tool("run_command", json!({"text": text}), json!({})),
     ]);
     if folder.join("tasks").exists() && !folder.join("newer").exists() {
         for tool in tools.as_array_mut().unwrap() {

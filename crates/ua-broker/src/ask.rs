@@ -11,7 +11,7 @@ use ua_core::{
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, Choice, GatewayStore as _, LedgerStore as _, NewArrival,
-    QuestionKind, QuestionRecord, QuestionsOf, SameCall, SessionRecord, SessionsOf, rules, whole_reply,
+    QuestionKind, QuestionRecord, QuestionsOf, SameCall, SessionRecord, SessionsOf, StoreError, rules, whole_reply,
 };
 
 use crate::again::is_open;
@@ -24,10 +24,10 @@ use crate::open_requests::Asker;
 use crate::posted::Arrived;
 use crate::queue::Place;
 use crate::road::Road;
-use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide};
+use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
 use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::sync::lock;
-use crate::texts::{Notice, Told, with_notice};
+use crate::texts::{Notice, Told, with_notice, with_words};
 
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
@@ -130,7 +130,10 @@ impl Connection {
                 Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
                 Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
                 Known::Stale => Ok(Some(Reply::Refused { code: -32602, message: STALE.to_owned() })),
-                Known::Over(call, rule) => self.answer_of(&call, rule, was_answered).await.map(Some),
+                Known::Over(call, rule) => {
+                    let reply = self.answer_of(&call, rule, was_answered).await?;
+                    Ok(Some(self.with_words(reply, &call).await))
+                }
                 // The same words from memory: it was made once, and this is its answer.
                 Known::Kept(call, reply, None) => {
                     let at = self.made_at(Some(Notice::Duplicate), &call.call_id, call.updated_at).await;
@@ -143,24 +146,28 @@ impl Connection {
                 }
                 Known::Waits(waiting, call, rule, given) => {
                     let id = call.call_id.clone();
-                    match self.wait(waiting, &call, asker, early.as_mut()).await {
+                    let live = waiting.call().clone();
+                    let replied = match self.wait(waiting, &call, asker, early.as_mut()).await {
                         Waited::LetGo => {
                             known = self.stands(&id, rule, given).await?;
                             continue;
                         }
                         Waited::Over(ended) => match (&ended.told, &ended.reply) {
-                            (Some(why), _) => Ok(Some(told(why, &id))),
+                            (Some(why), _) => told(why, &id),
                             (None, Some((call, reply))) => {
                                 let notice = notice(rule, call, Written::No);
                                 let at = self.made_at(notice, &call.call_id, call.updated_at).await;
-                                Ok(Some(self.answer_with(call, reply.clone(), notice, at)))
+                                self.answer_with(call, reply.clone(), notice, at)
                             }
-                            (None, None) => self.answer_of(&id, rule, was_answered).await.map(Some),
+                            (None, None) => self.answer_of(&id, rule, was_answered).await?,
                         },
-                        Waited::Told(why) => Ok(Some(told(&why, &id))),
-                        Waited::Wanted(wanted) => Ok(Some(Reply::Wanted(wanted))),
-                        Waited::Cancelled => Ok(None),
-                    }
+                        Waited::Told(why) => return Ok(Some(told(&why, &id))),
+                        Waited::Wanted(wanted) => return Ok(Some(Reply::Wanted(wanted))),
+                        Waited::Cancelled => return Ok(None),
+                    };
+                    // Of one that is asked for again, whoever waited before may have been told that a person decides.
+                    let may_have_words = live.was_held() || rule != Rule::New;
+                    Ok(Some(if may_have_words { self.with_words(replied, &id).await } else { replied }))
                 }
             };
         }
@@ -465,11 +472,12 @@ impl Connection {
         let mut ids: Vec<CallId> = arrivals.iter().map(|arrival| arrival.call_id.clone()).collect();
         ids.sort();
         ids.dedup();
-        let newest = if ids.is_empty() {
+        let heard_at = if ids.is_empty() {
             None
         } else {
-            let newest = ArrivalsOf::NewestEffectOf(session.run.run_id.clone());
-            store.arrivals_of(newest).await.map_err(Broken::at("look for the newest call"))?.pop()
+            let newest = ArrivalsOf::NewestHeardOf(session.run.run_id.clone());
+            let newest = store.arrivals_of(newest).await.map_err(Broken::at("look for the newest call"))?.pop();
+            newest.map(|newest| newest.arrived_at)
         };
         let mut calls = Vec::new();
         for id in ids {
@@ -492,31 +500,30 @@ impl Connection {
                 of_client.push(of.is_some_and(|of| is_of_client(&of, &session.record)));
             }
             let live = self.broker.live().get(&id).cloned();
+            let as_seen = |(arrival, is_of_client): (ArrivalRecord, bool)| SeenArrival {
+                is_of_client,
+                arrived_at: arrival.arrived_at,
+                answered_at: arrival.answered_at.filter(|_| !self.is_unread(&arrival.arrival_id)),
+                is_acknowledged: arrival.acknowledged_at.is_some(),
+                is_family: arrival.run_id == session.run.run_id,
+                arrival: arrival.arrival_id,
+                client_call: arrival.client_call,
+            };
+            let arrivals: Vec<SeenArrival> = of_call.into_iter().zip(of_client).map(as_seen).collect();
             calls.push(Seen {
                 asked_at: call.created_at,
                 is_family: call.root_run_id == session.run.root_run_id,
                 is_of_client: of.as_ref().is_some_and(|of| is_of_client(of, &session.record)),
                 is_same_server: of.is_some_and(|of| of.reach == self.reach && call.name.raw == planned.name.raw),
-                is_newest_effect: newest.as_ref().is_some_and(|newest| newest.call_id == id),
+                is_left_behind: is_left_behind(&arrivals, heard_at),
+                has_effect: call.policy.class.has_effect(),
                 status: call.status,
                 is_given_up: call.resolution == Some(Resolution::Skipped),
                 may_have_happened: call.possible_effect == Some(PossibleEffect::Maybe),
                 is_held: live.as_ref().is_some_and(|live| live.is_held()),
                 is_withdrawn,
                 live: live.map_or(Live::No, |live| if live.is_awaited() { Live::Awaited } else { Live::Left }),
-                arrivals: of_call
-                    .into_iter()
-                    .zip(of_client)
-                    .map(|(arrival, is_of_client)| SeenArrival {
-                        is_of_client,
-                        arrived_at: arrival.arrived_at,
-                        answered_at: arrival.answered_at,
-                        is_acknowledged: arrival.acknowledged_at.is_some(),
-                        is_family: arrival.run_id == session.run.run_id,
-                        arrival: arrival.arrival_id,
-                        client_call: arrival.client_call,
-                    })
-                    .collect(),
+                arrivals,
                 call: id,
             });
         }
@@ -709,6 +716,36 @@ impl Connection {
         let notice = notice(rule, &call, written);
         let at = self.made_at(notice, source, receipt.received_at).await;
         Ok(self.answer_with(&call, reply, notice, at))
+    }
+
+    /// An answer with what a person said beside their decision about the call, where the answer does not say it.
+    async fn with_words(&self, reply: Reply, call: &CallId) -> Reply {
+        let Reply::Result { result, is_final } = reply else { return reply };
+        let words = self.words_beside(call).await.unwrap_or_else(|error| {
+            tracing::warn!(%call, %error, "what a person said about a call cannot be read");
+            None
+        });
+        let result = match words {
+            Some(words) => with_words(result, &words),
+            None => result,
+        };
+        Reply::Result { result, is_final }
+    }
+
+    async fn words_beside(&self, call: &CallId) -> Result<Option<String>, StoreError> {
+        let store = &self.broker.store;
+        let run = store.call(call).await?.run_id;
+        let questions = store.questions_of(QuestionsOf::Run(run)).await?;
+        let of_call = questions.into_iter().filter(|question| question.call_id.as_ref() == Some(call));
+        let Some((kind, answer)) = of_call.filter_map(|one| Some((one.kind, one.answer?))).last() else {
+            return Ok(None);
+        };
+        // What a tool asked for is its answer, and what was declined has the words in its place.
+        let is_said = kind == QuestionKind::Elicitation
+            || answer.choice == Choice::Abort
+            || (answer.choice == Choice::Skip && kind != QuestionKind::UnknownOutcome);
+        let words = answer.text.map(|words| words.trim().to_owned());
+        Ok(words.filter(|words| !is_said && !words.is_empty()))
     }
 
     /// When a call was made of which something is said beside its answer: when it was sent, as whoever was told of it before read; `or` where that is

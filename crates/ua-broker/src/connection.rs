@@ -358,7 +358,7 @@ impl Connection {
                 self.upstream.tell(&Aside::Notification { method: CANCELLED, params }).await;
             }
             // It may have crossed the answer.
-            self.deliveries.not_taken(&params["requestId"]);
+            self.deliveries.not_taken(&params["requestId"], &self.broker.env).await;
             return;
         }
         self.acknowledge().await;
@@ -387,6 +387,11 @@ impl Connection {
     /// An answer was written to the client, over this connection if it has one of its own.
     pub(crate) async fn delivered(&self, name: &str, carrier: Option<&Arc<Carrier>>) {
         self.deliveries.wrote(name, carrier, &self.broker.env).await;
+    }
+
+    /// Whether the answer to what came under this name is known not to have been read, though it was written.
+    pub(crate) fn is_unread(&self, arrival: &str) -> bool {
+        self.deliveries.is_unread(arrival, self.broker.again_within(), self.broker.env.now())
     }
 
     /// The client goes on, so it has what was written to it before.

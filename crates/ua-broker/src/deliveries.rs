@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{Env, Timestamp};
-use ua_store::{ArrivalRecord, ArrivalsOf, Change, GatewayStore as _, Store};
+use ua_store::{ArrivalRecord, ArrivalsOf, Change, Delivery, GatewayStore as _, Store};
 
 use crate::batches;
 use crate::broker::Broken;
@@ -75,7 +75,7 @@ impl Deliveries {
         }
         let of_name: Vec<_> = lock(&self.on_the_way).extract_if(|written, _| batches::whole(written) == name).collect();
         for (name, answer) in of_name {
-            note(&answer.session, vec![answer.arrival.clone()], false, env).await;
+            note(&answer.session, vec![answer.arrival.clone()], Delivery::Written, env).await;
             let mut written = lock(&self.written);
             let number = written.count;
             written.count += 1;
@@ -94,14 +94,24 @@ impl Deliveries {
         let is_heard = |unheard: &mut Unheard| unheard.number < count && !unheard.is_unread(now, again_within);
         let heard: Vec<_> = lock(&self.written).unheard.extract_if(.., is_heard).collect();
         for Unheard { answer, .. } in heard {
-            note(&answer.session, vec![answer.arrival], true, env).await;
+            note(&answer.session, vec![answer.arrival], Delivery::Had, env).await;
         }
     }
 
     /// The client gave a request up: it takes no answer to it, also where that was written already.
-    pub(crate) fn not_taken(&self, id: &Value) {
+    pub(crate) async fn not_taken(&self, id: &Value, env: &Env) {
         lock(&self.on_the_way).retain(|_, answer| answer.id != *id);
-        lock(&self.written).unheard.retain(|unheard| unheard.answer.id != *id);
+        let is_it = |unheard: &mut Unheard| unheard.answer.id == *id;
+        let crossed: Vec<_> = lock(&self.written).unheard.extract_if(.., is_it).collect();
+        for Unheard { answer, .. } in crossed {
+            note(&answer.session, vec![answer.arrival], Delivery::NotTaken, env).await;
+        }
+    }
+
+    /// Whether the answer to what came under this name was written, and is known not to have been read.
+    pub(crate) fn is_unread(&self, arrival: &str, again_within: Duration, now: Timestamp) -> bool {
+        let is_it = |unheard: &Unheard| unheard.answer.arrival == arrival && unheard.is_unread(now, again_within);
+        lock(&self.written).unheard.iter().any(is_it)
     }
 
     /// Nothing more is heard of the client.
@@ -126,11 +136,11 @@ pub(crate) async fn heard_before(
     };
     let unheard: Vec<String> = arrivals.into_iter().filter(is_unheard).map(|arrival| arrival.arrival_id).collect();
     if !unheard.is_empty() {
-        note(session, unheard, true, env).await;
+        note(session, unheard, Delivery::Had, env).await;
     }
     Ok(())
 }
 
-async fn note(session: &InUse, arrivals: Vec<String>, is_acknowledged: bool, env: &Env) {
-    session.later(Change::Deliver { arrivals, is_acknowledged, at: env.now() }).await;
+async fn note(session: &InUse, arrivals: Vec<String>, delivery: Delivery, env: &Env) {
+    session.later(Change::Deliver { arrivals, delivery, at: env.now() }).await;
 }

@@ -111,7 +111,7 @@ impl Broker {
                     // Others go on while a person decides.
                     drop(own);
                     drop(road.upstream.take_reply(&call.call_id));
-                    live.state.send_replace(State::Held(question.clone()));
+                    live.holds(question.clone());
                     if !self.answered(session, &road, call, &question, live).await {
                         return None;
                     }

@@ -81,6 +81,8 @@ pub(crate) struct LiveCall {
     sent: watch::Sender<Option<Sent>>,
     /// Whether its turn has come.
     has_begun: AtomicBool,
+    /// Whether a person was asked about it.
+    was_held: AtomicBool,
     turns: Arc<Turns>,
     askers: AtomicUsize,
     /// How many are there at all, whether or not there is a line on which to answer them.
@@ -113,6 +115,7 @@ impl LiveCall {
             state,
             sent: watch::Sender::new(sent),
             has_begun: AtomicBool::new(false),
+            was_held: AtomicBool::new(false),
             turns: turns.clone(),
             askers: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
@@ -195,6 +198,17 @@ impl LiveCall {
 
     pub(crate) fn is_held(&self) -> bool {
         self.question().is_some()
+    }
+
+    /// A person is asked about it.
+    pub(crate) fn holds(&self, question: Box<QuestionRecord>) {
+        self.was_held.store(true, Ordering::SeqCst);
+        self.state.send_replace(State::Held(question));
+    }
+
+    /// Whether a person was asked about it, and may have said something beside the answer.
+    pub(crate) fn was_held(&self) -> bool {
+        self.was_held.load(Ordering::SeqCst)
     }
 
     /// What a person is asked about it now.

@@ -9,11 +9,12 @@
 //!
 //! Invariants: beside a call that is unknown, or that nobody waits for any more, the same call is never a new one where it could be the same
 //! effect; a read is a new call but for a request that comes again; what a request is does not depend on the order in which calls are listed.
-//! Proved by: the table and the properties below, `tests/it`.
+//! Proved by: the table and the properties below, the search over all short histories of a session in `histories`, `tests/it`.
 
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, SideEffectClass, Timestamp};
+use ua_store::ArrivalRecord;
 
 /// How long a result that nobody took is kept for the next who asks.
 pub const OWED_FOR: Duration = Duration::from_hours(24 * 7);
@@ -50,7 +51,7 @@ impl Rule {
             Self::Repeat => "repeat",
             Self::Twin => "twin",
             Self::Again => "again",
-            Self::New => "new",
+            Self::New => ArrivalRecord::NEW,
         }
     }
 }
@@ -117,8 +118,10 @@ pub struct Seen {
     pub is_of_client: bool,
     /// Whether it goes to the same tool server, under the same name and as the same account.
     pub is_same_server: bool,
-    /// Whether its family asked for no other effect since: asking for it again is the first thing that is done after whatever cut the first one.
-    pub is_newest_effect: bool,
+    /// Whether its family went on from it ([`is_left_behind`]): the same words mean another one then.
+    pub is_left_behind: bool,
+    /// Whether it has an effect, as it was judged then: what was read is nobody's answer to an effect that its tool has by now.
+    pub has_effect: bool,
     /// Where it stands.
     pub status: CallStatus,
     /// Whether a person gave it up in doubt, so that nothing more will be known.
@@ -133,6 +136,15 @@ pub struct Seen {
     pub is_withdrawn: bool,
     /// Who asked for it, oldest first.
     pub arrivals: Vec<SeenArrival>,
+}
+
+/// Whether a session went on from a call: it has had the answer of another effect, which it asked for after the answer to this one had been written
+/// to it. What had no answer, since its client was told to ask again, gave up or was cut, is owed whatever was asked for since; and of two that
+/// were under way at one cut, neither takes the other's receipt away. `heard_at`: when the session asked for the newest effect that was a call of
+/// its own, was sent, and whose answer its client has.
+pub fn is_left_behind(arrivals: &[SeenArrival], heard_at: Option<Timestamp>) -> bool {
+    let written = arrivals.iter().filter(|arrival| arrival.is_family).filter_map(|arrival| arrival.answered_at).max();
+    written.zip(heard_at).is_some_and(|(written, heard)| heard > written)
 }
 
 /// What becomes of a request.
@@ -216,7 +228,7 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     if let Some(open) = newest.iter().find(|seen| seen.is_unsettled()) {
         return open.as_it_stands(Rule::Unsettled);
     }
-    if let Some(owed) = newest.iter().find(|seen| of_project && seen.is_owed(asked)) {
+    if let Some(owed) = newest.iter().find(|seen| seen.is_owed(asked)) {
         return Ruling::HandOut(owed.call.clone(), Rule::Owed);
     }
     if !asked.is_declared {
@@ -225,6 +237,7 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
         if let Some(first) = newest.iter().filter(is_own).find(|seen| seen.live == Live::Awaited) {
             return Ruling::Join(first.call.clone(), Rule::Again);
         }
+        // What a shell is told twice is mostly meant twice.
         let unheard = newest.iter().filter(is_own).find(|seen| of_project && seen.is_perhaps_unheard(asked));
         return unheard.map_or(Ruling::New, |seen| Ruling::HandOut(seen.call.clone(), Rule::Again));
     }
@@ -242,7 +255,7 @@ impl Seen {
     fn as_if_same_server(&self) -> Self {
         let mut same = self.clone();
         (same.is_same_server, same.is_family) = (true, self.is_of_client);
-        same.is_newest_effect |= self.is_of_client;
+        same.is_left_behind &= !self.is_of_client;
         for arrival in &mut same.arrivals {
             arrival.is_family = arrival.is_of_client;
         }
@@ -291,13 +304,13 @@ impl Seen {
     /// It was sent and answered.
     fn went_out(&self) -> bool {
         match self.status {
-            CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => true,
+            CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => self.has_effect,
             CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown | CallStatus::Cancelled => false,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.live == Live::No && self.status == CallStatus::Succeeded
+        self.has_effect && self.live == Live::No && self.status == CallStatus::Succeeded
     }
 
     /// Nobody knows what came of it, or nobody waits for it.
@@ -312,22 +325,24 @@ impl Seen {
         }
     }
 
-    /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only the family that asked, and only before
-    /// anything else was done, means the same one.
+    /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only the family that asked means the same one,
+    /// as long as it did not go on from it; and what another session heard is not its own answer.
     fn is_owed(&self, asked: &Asked<'_>) -> bool {
-        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(|arrival| arrival.is_acknowledged)
+        let is_had = |arrival: &SeenArrival| arrival.is_acknowledged && (asked.is_declared || arrival.is_family);
+        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_had)
     }
 
     /// The same where its answer was written so late that whoever asked may have given up before, and asks again.
     fn is_perhaps_unheard(&self, asked: &Asked<'_>) -> bool {
-        let is_heard = |arrival: &SeenArrival| arrival.is_acknowledged && !arrival.is_perhaps_unheard(asked);
+        let is_heard =
+            |arrival: &SeenArrival| arrival.is_family && arrival.is_acknowledged && !arrival.is_perhaps_unheard(asked);
         self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_heard)
     }
 
     fn happened(&self) -> bool {
         match self.status {
-            CallStatus::Succeeded => true,
-            CallStatus::FailedReported => self.may_have_happened,
+            CallStatus::Succeeded => self.has_effect,
+            CallStatus::FailedReported => self.has_effect && self.may_have_happened,
             CallStatus::Prepared
             | CallStatus::Running
             | CallStatus::Unknown
@@ -337,7 +352,7 @@ impl Seen {
     }
 
     fn is_meant(&self, asked: &Asked<'_>) -> bool {
-        let is_meant = asked.is_declared || (self.is_family && self.is_newest_effect);
+        let is_meant = asked.is_declared || (self.is_family && !self.is_left_behind);
         is_meant && self.live == Live::No && asked.at.since(self.asked_at) <= OWED_FOR
     }
 }
@@ -350,5 +365,7 @@ impl SeenArrival {
     }
 }
 
+#[cfg(test)]
+mod histories;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,9 @@ use ua_store::QuestionKind;
 /// The name under which answers carry what is ours.
 const META: &str = "dev.universal-agent/call";
 
+/// The name under which they carry what a person said.
+const PERSON: &str = "dev.universal-agent/person";
+
 /// An answer that is none of the tool's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -242,6 +245,20 @@ pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Time
         result["_meta"] = json!({});
     }
     result["_meta"][META] = json!({"id": call.as_str(), "notice": kind, "at": at.to_string()});
+    result
+}
+
+/// A result with what a person said beside their decision about the call.
+pub(crate) fn with_words(result: Value, words: &str) -> Value {
+    let mut result = as_object(result);
+    let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
+    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut).filter(|_| !has_structure) {
+        content.push(json!({"type": "text", "text": format!("(A person decided about this call, and says: {words})")}));
+    }
+    if !result["_meta"].is_object() {
+        result["_meta"] = json!({});
+    }
+    result["_meta"][PERSON] = json!(words);
     result
 }
 

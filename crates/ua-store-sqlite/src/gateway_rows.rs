@@ -108,11 +108,12 @@ impl Db<'_> {
                 all.sort_by(|a, b| (a.arrived_at, &a.arrival_id).cmp(&(b.arrived_at, &b.arrival_id)));
                 Ok(all)
             }
-            ArrivalsOf::NewestEffectOf(run) => {
+            ArrivalsOf::NewestHeardOf(run) => {
                 let sql = "SELECT a.* FROM gateway_arrivals a JOIN tool_calls c ON c.tool_call_id = a.tool_call_id \
-                           WHERE a.run_id = ?1 AND c.side_effect_class <> 'read_only' \
+                           WHERE a.run_id = ?1 AND a.rule = ?2 AND a.acknowledged_at IS NOT NULL \
+                           AND c.side_effect_class <> 'read_only' AND c.attempt > 0 \
                            ORDER BY a.arrived_at DESC, a.arrival_id DESC LIMIT 1";
-                self.rows(sql, [run.as_str()], arrival_record)
+                self.rows(sql, [run.as_str(), ArrivalRecord::NEW], arrival_record)
             }
             ArrivalsOf::Session(run) => {
                 let sql = "SELECT * FROM gateway_arrivals WHERE run_id = ?1 UNION \

@@ -13,7 +13,7 @@ use crate::commit::{
     UnknownResolution,
 };
 use crate::error::StoreError;
-use crate::gateway::{NewArrival, NewSession};
+use crate::gateway::{Delivery, NewArrival, NewSession};
 use crate::overrides::NewOverride;
 use crate::record::{
     CallRecord, Choice, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId, RequestRecord, RunLease,
@@ -163,7 +163,7 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         }
         Change::MarkLost { why, at } => mark_lost(rows, lease(by)?, &why, at),
         Change::Arrive(new) => arrive(rows, lease(by)?, new),
-        Change::Deliver { arrivals, is_acknowledged, at } => deliver(rows, lease(by)?, &arrivals, is_acknowledged, at),
+        Change::Deliver { arrivals, delivery, at } => deliver(rows, lease(by)?, &arrivals, delivery, at),
         Change::ResolveUnknown { call, resolution, question, at } => {
             resolve_unknown(rows, lease(by)?, &call, resolution, question.as_ref(), at)
         }
@@ -619,13 +619,13 @@ fn deliver<R: Rows>(
     rows: &R,
     lease: &RunLease,
     arrivals: &[String],
-    is_acknowledged: bool,
+    delivery: Delivery,
     at: Timestamp,
 ) -> Result<Done, R::Error> {
     leased_run(rows, lease)?;
     for id in arrivals {
         let stored = rows.arrival(id)?.ok_or_else(|| rules::not_found("gateway_arrivals", id))?;
-        rows.update_arrival(&rules::delivered(stored, lease, is_acknowledged, at)?)?;
+        rows.update_arrival(&rules::delivered(stored, lease, delivery, at)?)?;
     }
     Ok(Done::Nothing)
 }

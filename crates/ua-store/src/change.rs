@@ -19,7 +19,7 @@ use crate::commit::{
     UnknownResolution,
 };
 use crate::error::StoreError;
-use crate::gateway::{NewArrival, NewSession};
+use crate::gateway::{Delivery, NewArrival, NewSession};
 use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{
     AttemptRecord, CallRecord, OwnerStamp, QuestionRecord, ReplayStatus, RequestId, RunLease, RunRecord, StepRecord,
@@ -204,12 +204,12 @@ pub enum Change {
     },
     /// A client's request for a tool at the gateway, with its call if it is a new one (relaxed).
     Arrive(NewArrival),
-    /// Answers that were written to their client, or are known to have reached it (relaxed).
+    /// Answers that were written to their client, are known to have reached it, or were not taken by it (relaxed).
     Deliver {
         /// Of which requests.
         arrivals: Vec<String>,
-        /// Whether the client is known to have them.
-        is_acknowledged: bool,
+        /// How far they came.
+        delivery: Delivery,
         /// When.
         at: Timestamp,
     },

@@ -77,6 +77,22 @@ pub struct ArrivalRecord {
     pub acknowledged_at: Option<Timestamp>,
 }
 
+/// How far an answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delivery {
+    /// It was written to the client.
+    Written,
+    /// The client is known to have it.
+    Had,
+    /// It had been written when the client said that it takes none: it counts as not written.
+    NotTaken,
+}
+
+impl ArrivalRecord {
+    /// The rule of a request that is a call of its own.
+    pub const NEW: &str = "new";
+}
+
 /// A request to be noted, with its call if it is a new one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewArrival {
@@ -135,8 +151,9 @@ pub enum ArrivalsOf {
     Call(CallId),
     /// Those for the same.
     Same(SameCall),
-    /// The newest of a session for a call with an effect, if there is one.
-    NewestEffectOf(RunId),
+    /// The newest of a session that was a call of its own with an effect ([`ArrivalRecord::NEW`]), which was sent, and whose answer its client is known to
+    /// have; if there is one.
+    NewestHeardOf(RunId),
     /// All that a session asked for, and what others asked for that is a call of it.
     Session(RunId),
 }

@@ -64,8 +64,8 @@ pub use fleet::{
 };
 pub use forgotten::{DELETED, Forgotten, KnownBy, Lost, recall_lost, recall_of};
 pub use gateway::{
-    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession, SameCall,
-    SessionRecord, SessionsOf, is_gateway,
+    ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
+    SameCall, SessionRecord, SessionsOf, is_gateway,
 };
 pub use iteration::{NewIteration, max_iterations_with};
 pub use late::LateReply;

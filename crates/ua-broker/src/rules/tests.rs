@@ -31,7 +31,8 @@ fn seen(id: &str, status: CallStatus) -> Seen {
         is_family: true,
         is_of_client: true,
         is_same_server: true,
-        is_newest_effect: true,
+        is_left_behind: false,
+        has_effect: true,
         status,
         is_given_up: false,
         may_have_happened: false,
@@ -63,7 +64,7 @@ fn elsewhere(mut call: Seen) -> Seen {
 fn other_server(call: Seen) -> Seen {
     let mut call = call;
     call.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
-    Seen { is_same_server: false, is_family: false, is_newest_effect: false, ..call }
+    Seen { is_same_server: false, is_family: false, ..call }
 }
 
 /// One that a person did not let go out.
@@ -88,6 +89,15 @@ fn heard_soon(call: Seen) -> Seen {
     let mut call = call;
     let second = SeenArrival { arrived_at: at(99), ..call.arrivals[0].clone() };
     call.arrivals.push(second);
+    call
+}
+
+/// Another session asked for the same while nobody waited for it, and has its answer.
+fn heard_elsewhere(call: Seen) -> Seen {
+    let mut call = call;
+    let other =
+        SeenArrival { is_acknowledged: true, is_family: false, is_of_client: false, ..call.arrivals[0].clone() };
+    call.arrivals.push(other);
     call
 }
 
@@ -230,7 +240,7 @@ fn each_rule_has_its_rows() {
         (
             "… behind another effect",
             impatient("b"),
-            vec![Seen { is_newest_effect: false, ..slow(c(Succeeded)) }],
+            vec![Seen { is_left_behind: true, ..slow(c(Succeeded)) }],
             Ruling::New,
         ),
         ("… when it was handed out since", impatient("b"), vec![heard_soon(slow(c(Succeeded)))], Ruling::New),
@@ -248,7 +258,18 @@ fn each_rule_has_its_rows() {
         ),
         ("… but not one that had none", email("b"), vec![elsewhere(c(FailedReported))], Ruling::New),
         ("another effect of this family, first thing", append("b"), vec![c(Succeeded)], hand_out(Rule::Owed)),
-        ("… not the first thing", append("b"), vec![Seen { is_newest_effect: false, ..c(Succeeded) }], Ruling::New),
+        (
+            "… whose family went on from it",
+            append("b"),
+            vec![Seen { is_left_behind: true, ..c(Succeeded) }],
+            Ruling::New,
+        ),
+        (
+            "… of which another session heard alone",
+            append("b"),
+            vec![heard_elsewhere(c(Succeeded))],
+            hand_out(Rule::Owed),
+        ),
         ("… of another family", append("b"), vec![elsewhere(c(Succeeded))], Ruling::New),
         (
             "after a week nobody means that one",
@@ -256,7 +277,21 @@ fn each_rule_has_its_rows() {
             vec![elsewhere(c(Succeeded))],
             Ruling::New,
         ),
-        ("a shell is never owed", shell, vec![c(Succeeded)], Ruling::New),
+        (
+            "what was read before its tool had an effect",
+            email("b"),
+            vec![Seen { has_effect: false, ..acknowledged(c(Succeeded)) }],
+            Ruling::New,
+        ),
+        ("… and of which nobody heard", append("b"), vec![Seen { has_effect: false, ..c(Succeeded) }], Ruling::New),
+        ("a shell of this session that nobody heard of", shell, vec![c(Succeeded)], hand_out(Rule::Owed)),
+        ("… of another session", shell, vec![elsewhere(c(Succeeded))], Ruling::New),
+        (
+            "… told again behind a slow answer",
+            Asked { class: SideEffectClass::Local, ..impatient("b") },
+            vec![slow(c(Succeeded))],
+            Ruling::New,
+        ),
         // R4
         ("a declared effect, again", email("b"), vec![acknowledged(c(Succeeded))], hand_out(Rule::Repeat)),
         ("the same, another day's session", email("b"), vec![elsewhere(acknowledged(c(Succeeded)))], Ruling::New),
@@ -365,14 +400,14 @@ fn any_status() -> impl Strategy<Value = CallStatus> {
 
 prop_compose! {
     fn any_seen()(
-        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
+        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform7(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
         live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
         arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
     ) -> Seen {
-        let [is_family, is_same_server, is_newest_effect, is_given_up, may_have_happened, is_held] = flags;
+        let [is_family, is_same_server, is_left_behind, is_given_up, may_have_happened, is_held, has_effect] = flags;
         Seen {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
-            is_newest_effect, status, is_given_up, may_have_happened, live, is_held,
+            is_left_behind, has_effect, status, is_given_up, may_have_happened, live, is_held,
             is_withdrawn: is_withdrawn && live == Live::No && status == CallStatus::Prepared,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
                 arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,

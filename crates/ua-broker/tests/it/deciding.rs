@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use ua_store::QuestionKind;
+use ua_store::{Answer, Choice, QuestionKind};
 
 use crate::eras::signed;
 use crate::world::{GatewayWorld, mail, text, told, until};
@@ -107,4 +107,43 @@ fn a_budget_is_kept_over_sessions_and_brokers() {
     client.done();
     other.done();
     world.check();
+}
+
+/// What a person says beside the answer is read with what came of the call: whoever waits reads it, and whoever asks later.
+#[test]
+fn what_a_person_says_beside_an_answer_reaches_the_model() {
+    let line = json!({"text": "a"});
+    for (choice, waits) in [
+        (Choice::Happened, false),
+        (Choice::Happened, true),
+        (Choice::Execute, false),
+        (Choice::Execute, true),
+        (Choice::Skip, false),
+        (Choice::Skip, true),
+    ] {
+        for tool in ["append_line", "wire_money"] {
+            let is_doubt = tool == "append_line";
+            if !is_doubt && choice == Choice::Happened {
+                continue;
+            }
+            let case = format!("{choice:?} {waits} {tool}");
+            let mut world = GatewayWorld::new();
+            world.hold_millis = if waits { 60_000 } else { 0 };
+            let mut client = world.session("s1").greet();
+            if is_doubt {
+                world.behave("die");
+            }
+            let arguments = if is_doubt { line.clone() } else { wire() };
+            let id = client.call(tool, &arguments);
+            let question = until("a question", || world.questions().pop());
+            if !waits {
+                client.answer(id);
+            }
+            world.answer_in_words(&question, Answer::new(choice).text("ask Bob first"));
+            let answer = if waits { client.answer(id)["result"].clone() } else { client.result(tool, &arguments) };
+            assert!(text(&answer).contains("says: ask Bob first"), "{case}: {answer}");
+            client.done();
+            world.check();
+        }
+    }
 }

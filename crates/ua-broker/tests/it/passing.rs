@@ -24,7 +24,17 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["send_email", "append_line", "charge_card", "wire_money", "tell_secret", "ask_size", "look_up", "read_page"]
+        [
+            "send_email",
+            "append_line",
+            "charge_card",
+            "wire_money",
+            "tell_secret",
+            "ask_size",
+            "look_up",
+            "read_page",
+            "run_command"
+        ]
     );
     assert_eq!(tools[0]["x-unknown"], json!([1]));
     // The key of a known effect is not the model's to choose; all else of the schema is there.

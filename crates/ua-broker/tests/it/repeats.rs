@@ -65,7 +65,7 @@ fn a_client_that_closes_its_input_behind_the_answer_has_had_it() {
     let mut effects = 0;
     for (tool, arguments) in [("send_email", mail()), ("append_line", json!({"text": "a"}))] {
         for _ in 0..2 {
-            // By content in whichever session; else as the first effect of its own.
+            // By content in whichever session; else in its own.
             let client = if tool == "send_email" { world.client() } else { world.session("s1") };
             let mut client = client.greet();
             effects += 1;
@@ -114,7 +114,7 @@ fn what_a_client_was_told_by_one_broker_it_has_when_it_goes_on_with_the_next() {
     world.check();
 }
 
-/// What is not declared is owed to the session that asked, if it is the first thing that it does.
+/// What is not declared is owed to the session that asked, once.
 #[test]
 fn an_append_is_owed_to_its_own_session() {
     let world = GatewayWorld::new();
@@ -130,6 +130,152 @@ fn an_append_is_owed_to_its_own_session() {
     let mut other = world.session("s2").greet();
     assert_eq!((notice(&other.result("append_line", &line)), world.effects().len()), ("", 3));
     other.done();
+    world.check();
+}
+
+/// How a client loses the answer to a call that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Told,
+    Cancelled,
+    Killed,
+}
+
+/// Two effects that are asked for together, or one behind the other, and whose client loses the answer to the first, or to both: in whichever order
+/// its session asks for them again, each is made once, and so is another one that it asks for before.
+fn neither_takes_the_others_receipt_away(tool: &str) {
+    let (a, b, c) = (json!({"text": "a"}), json!({"text": "b"}), json!({"text": "c"}));
+    for lost in [Lost::Told, Lost::Cancelled, Lost::Killed] {
+        for is_beside in [true, false] {
+            // Of what is asked for behind it, and of what its client has the answer to, there is nothing to ask again.
+            let is_b_lost = is_beside && lost != Lost::Cancelled;
+            let orders: &[&[&str]] = if is_b_lost { &[&["a", "b"], &["b", "a"]] } else { &[&["a"]] };
+            for order in orders {
+                let case = format!("{tool} {lost:?} {is_beside} {order:?}");
+                let world = GatewayWorld::new();
+                world.behave("hold");
+                let mut client = world.session("s1");
+                if lost == Lost::Told {
+                    client.info = json!({"name": "mcp", "version": "0.1.0"});
+                }
+                let mut client = client.greet();
+                let first = client.call(tool, &a);
+                world.until_effects(1);
+                if is_beside {
+                    client.call(tool, &b);
+                    world.until_askers(2);
+                }
+                let mut client = match lost {
+                    Lost::Told => {
+                        assert_eq!(told(&client.answer(first)["result"]), "running", "{case}");
+                        client
+                    }
+                    Lost::Cancelled => {
+                        client.cancel(first);
+                        client
+                    }
+                    Lost::Killed => {
+                        client.killed();
+                        world.session("s1").greet()
+                    }
+                };
+                world.until_askers(u64::from(is_beside && lost == Lost::Cancelled));
+                world.let_go();
+                world.until_calls(0);
+                // An effect of which the session hears in between.
+                assert_eq!(notice(&client.result(tool, &c)), "", "{case}");
+                if !is_beside {
+                    client.result(tool, &b);
+                }
+                for text in *order {
+                    let answer = client.result(tool, &json!({ "text": text }));
+                    assert_eq!(answer["isError"], false, "{case}: {answer}");
+                    if *text == "a" {
+                        assert_eq!(notice(&answer), "late", "{case}");
+                    }
+                }
+                assert_eq!(world.effects().len(), 3, "{case}: {:?}", world.effects());
+                // It has it now, and wants another one.
+                assert_eq!((notice(&client.result(tool, &a)), world.effects().len()), ("", 4), "{case}");
+                client.done();
+                world.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_effects_neither_takes_the_others_receipt_away() {
+    neither_takes_the_others_receipt_away("append_line");
+}
+
+/// Also where they are on this machine alone.
+#[test]
+fn of_two_commands_neither_takes_the_others_receipt_away() {
+    neither_takes_the_others_receipt_away("run_command");
+}
+
+/// A client is killed behind both answers, of which nobody knows whether it read them: both are owed, in whichever order.
+#[test]
+fn two_answers_that_were_written_at_a_cut_are_both_owed() {
+    for order in [["a", "b"], ["b", "a"]] {
+        let world = GatewayWorld::new();
+        let mut client = Client::start_below(&world);
+        client.session = Some("s1".to_owned());
+        let mut client = client.greet();
+        let calls = ["a", "b"].map(|text| client.call("append_line", &json!({ "text": text })));
+        for id in calls {
+            client.answer(id);
+        }
+        world.until_answered(2);
+        kill(client.pid());
+        world.until_connected(0);
+        let mut next = world.session("s1").greet();
+        for text in order {
+            let answer = next.result("append_line", &json!({ "text": text }));
+            assert_eq!((notice(&answer), world.effects().len()), ("late", 2), "{order:?} {text}");
+        }
+        next.done();
+        world.check();
+    }
+}
+
+/// What was cancelled when its answer had been written is owed, whatever its client goes on with.
+#[test]
+fn an_answer_that_a_cancel_crossed_is_owed_behind_another_effect() {
+    let world = GatewayWorld::new();
+    let (a, b) = (json!({"text": "a"}), json!({"text": "b"}));
+    let mut client = world.session("s1").greet();
+    let first = client.call("append_line", &a);
+    client.answer(first);
+    world.until_answered(1);
+    client.cancel(first);
+    assert_eq!(notice(&client.result("append_line", &b)), "");
+    assert_eq!((notice(&client.result("append_line", &a)), world.effects().len()), ("late", 2));
+    assert_eq!((notice(&client.result("append_line", &a)), world.effects().len()), ("", 3));
+    client.done();
+    world.check();
+}
+
+/// Whoever asks for the same while nobody waits for it has its answer; the session that asked first is owed it all the same.
+#[test]
+fn an_answer_that_another_session_heard_is_still_owed_to_its_own() {
+    let world = GatewayWorld::new();
+    let (a, b) = (json!({"text": "a"}), json!({"text": "b"}));
+    world.behave("hold");
+    let (mut one, mut two) = (world.session("s1").greet(), world.session("s2").greet());
+    let first = one.call("append_line", &a);
+    world.until_effects(1);
+    one.cancel(first);
+    world.until_askers(0);
+    let second = two.call("append_line", &a);
+    world.until_askers(1);
+    world.let_go();
+    assert_eq!(two.answer(second)["result"]["isError"], false);
+    two.result("append_line", &b);
+    assert_eq!((notice(&one.result("append_line", &a)), world.effects().len()), ("late", 2));
+    one.done();
+    two.done();
     world.check();
 }
 

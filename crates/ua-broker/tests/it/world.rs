@@ -15,7 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
 use ua_core::{RawReply, RunId};
 use ua_store::{
-    ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
+    Answer, ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
     RunStore as _,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -269,10 +269,15 @@ impl GatewayWorld {
     }
 
     pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {
+        self.answer_in_words(question, choice.into());
+    }
+
+    /// With words beside the choice.
+    pub(crate) fn answer_in_words(&self, question: &QuestionRecord, answer: Answer) {
         let (store, runtime) = self.store();
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
-            answer: choice.into(),
+            answer,
             by: "ada".to_owned(),
             at: ua_core::system::env().now(),
         };

@@ -8,7 +8,7 @@ use crate::change::{Author, Batch, Change};
 use crate::commit::{NewRun, StartAttempt};
 use crate::error::StoreError;
 use crate::gateway::{
-    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SameCall, SessionRecord, SessionsOf,
+    ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, NewArrival, NewSession, SameCall, SessionRecord, SessionsOf,
 };
 use crate::record::RunLease;
 use crate::{GatewayStore, LedgerStore, Store};
@@ -128,9 +128,6 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
         assert_eq!(ids, wanted);
     }
     assert_eq!(store.arrivals_of(ArrivalsOf::One("a1".to_owned())).await.unwrap(), std::slice::from_ref(&new.arrival));
-    let newest = store.arrivals_of(ArrivalsOf::NewestEffectOf(run_id("run_1"))).await.unwrap();
-    assert_eq!(newest.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), ["a2"]);
-
     for (run, wanted) in [("run_1", &["a1", "a2"][..]), ("run_9", &[])] {
         let of = store.arrivals_of(ArrivalsOf::Session(run_id(run))).await.unwrap();
         assert_eq!(of.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), wanted);
@@ -148,28 +145,75 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
     assert!(violations.is_empty(), "{violations:?}");
 }
 
-/// That an answer was written, and that it is known to have arrived, is noted once, by the session that asked.
+/// That an answer was written, and that it is known to have arrived, is noted once, by the session that asked. What its client did not take
+/// counts as not written.
 pub async fn an_answer_is_noted_by_the_session_that_asked(store: &dyn Store) {
     let scene = session(store, "run_1", "/home/ada/project").await;
     let other = session(store, "run_2", "/home/ada/project").await;
     arrive(&scene, store, "a1", "call_1", 1).await;
     write(store, &other.lease, Change::Arrive(arrival(&other, "a2", None, "call_1"))).await.unwrap();
-    let deliver = |ids: &[&str], is_acknowledged, seconds| Change::Deliver {
+    let deliver = |ids: &[&str], delivery, seconds| Change::Deliver {
         arrivals: ids.iter().map(|id| (*id).to_owned()).collect(),
-        is_acknowledged,
+        delivery,
         at: at(seconds),
     };
     let noted = async |id: &str| {
         let found = store.arrivals_of(ArrivalsOf::One(id.to_owned())).await.unwrap().remove(0);
         (found.answered_at, found.acknowledged_at)
     };
-    write(store, &scene.lease, deliver(&["a1"], false, 10)).await.unwrap();
+    write(store, &scene.lease, deliver(&["a1"], Delivery::Written, 8)).await.unwrap();
+    write(store, &scene.lease, deliver(&["a1"], Delivery::NotTaken, 9)).await.unwrap();
+    assert_eq!(noted("a1").await, (None, None));
+    write(store, &scene.lease, deliver(&["a1"], Delivery::Written, 10)).await.unwrap();
     assert_eq!(noted("a1").await, (Some(at(10)), None));
-    write(store, &scene.lease, deliver(&["a1"], true, 11)).await.unwrap();
-    write(store, &scene.lease, deliver(&["a1"], true, 12)).await.unwrap();
-    assert_eq!(noted("a1").await, (Some(at(10)), Some(at(11))));
-    assert!(write(store, &scene.lease, deliver(&["a1", "a2"], false, 13)).await.is_err(), "not its own");
+    write(store, &scene.lease, deliver(&["a1"], Delivery::Had, 11)).await.unwrap();
+    write(store, &scene.lease, deliver(&["a1"], Delivery::Had, 12)).await.unwrap();
+    write(store, &scene.lease, deliver(&["a1"], Delivery::NotTaken, 13)).await.unwrap();
+    assert_eq!(noted("a1").await, (Some(at(10)), Some(at(11))), "it was heard of");
+    assert!(write(store, &scene.lease, deliver(&["a1", "a2"], Delivery::Written, 13)).await.is_err(), "not its own");
     assert_eq!(noted("a2").await, (None, None));
+}
+
+/// A session has heard of an effect of its own that was sent and whose answer its client has: of the newest of these by when it was asked for.
+pub async fn a_session_has_heard_of_what_was_sent_and_answered(store: &dyn Store) {
+    let scene = session(store, "run_1", "/home/ada/project").await;
+    let other = session(store, "run_2", "/home/ada/project").await;
+    let heard = async || {
+        let found = store.arrivals_of(ArrivalsOf::NewestHeardOf(run_id("run_1"))).await.unwrap();
+        found.into_iter().map(|arrival| arrival.arrival_id).collect::<Vec<_>>()
+    };
+    let asks = async |scene: &Scene<'_>, id: &str, call: &str, turn: u32, seconds: i64| {
+        let other_words = PlannedCall { args_hash: ua_core::sha256(call), ..samples::planned_email(call, turn, 1) };
+        let mut new = NewArrival { call: Some(Box::new(other_words)), ..arrival(scene, id, None, call) };
+        new.arrival.arrived_at = at(seconds);
+        write(store, &scene.lease, Change::Arrive(new)).await.unwrap();
+    };
+    let has = async |scene: &Scene<'_>, id: &str, delivery| {
+        let change = Change::Deliver { arrivals: vec![id.to_owned()], delivery, at: at(20) };
+        write(store, &scene.lease, change).await.unwrap();
+    };
+    let start = |call: &str| samples::start(call, 1, call);
+    asks(&scene, "a1", "call_1", 1, 5).await;
+    has(&scene, "a1", Delivery::Had).await;
+    assert_eq!(heard().await, [""; 0], "it was not sent");
+    store.start_attempt(&scene.lease, start("call_1")).await.unwrap();
+    assert_eq!(heard().await, ["a1"]);
+    asks(&scene, "a2", "call_2", 2, 7).await;
+    store.start_attempt(&scene.lease, start("call_2")).await.unwrap();
+    has(&scene, "a2", Delivery::Written).await;
+    assert_eq!(heard().await, ["a1"], "nobody is known to have that answer");
+    // What is the earlier call once more is no other one.
+    let mut again = arrival(&scene, "a3", None, "call_1");
+    (again.arrival.rule, again.arrival.arrived_at) = ("owed".to_owned(), at(9));
+    write(store, &scene.lease, Change::Arrive(again)).await.unwrap();
+    has(&scene, "a3", Delivery::Had).await;
+    assert_eq!(heard().await, ["a1"]);
+    asks(&other, "b1", "call_3", 1, 11).await;
+    store.start_attempt(&other.lease, start("call_3")).await.unwrap();
+    has(&other, "b1", Delivery::Had).await;
+    assert_eq!(heard().await, ["a1"], "another session did");
+    has(&scene, "a2", Delivery::Had).await;
+    assert_eq!(heard().await, ["a2"]);
 }
 
 /// In a project of sessions a call that is in doubt, or being sent, is seen by others; one that succeeded only by its own family.

@@ -35,9 +35,10 @@ impl Model {
                 let own = (arrival.project.as_str(), arrival.tool.as_str(), &arrival.args_hash);
                 same.each().any(|wanted| wanted == own)
             }
-            ArrivalsOf::NewestEffectOf(run) => {
-                let has_effect = |call: CallRecord| call.policy.class.has_effect();
-                arrival.run_id == *run && self.call(&arrival.call_id).is_ok_and(has_effect)
+            ArrivalsOf::NewestHeardOf(run) => {
+                let was_sent = |call: CallRecord| call.policy.class.has_effect() && call.attempt > 0;
+                let is_heard = arrival.rule == ArrivalRecord::NEW && arrival.acknowledged_at.is_some();
+                arrival.run_id == *run && is_heard && self.call(&arrival.call_id).is_ok_and(was_sent)
             }
             ArrivalsOf::Session(run) => {
                 let is_its = |call: CallRecord| call.run_id == *run;
@@ -46,7 +47,7 @@ impl Model {
         };
         let mut found: Vec<ArrivalRecord> = self.arrivals.iter().filter(is_wanted).cloned().collect();
         found.sort_by(|a, b| (a.arrived_at, &a.arrival_id).cmp(&(b.arrived_at, &b.arrival_id)));
-        if matches!(of, ArrivalsOf::NewestEffectOf(_)) {
+        if matches!(of, ArrivalsOf::NewestHeardOf(_)) {
             found.drain(..found.len().saturating_sub(1));
         }
         found

@@ -4,7 +4,7 @@ use ua_core::{CallStatus, Timestamp};
 
 use super::{calls_planned, conflict, not_found};
 use crate::error::StoreError;
-use crate::gateway::{ArrivalRecord, NewArrival, SessionRecord, is_gateway};
+use crate::gateway::{ArrivalRecord, Delivery, NewArrival, SessionRecord, is_gateway};
 use crate::record::{CallRecord, RunLease, RunRecord, StepRecord};
 
 /// The rows that an arrival makes.
@@ -59,19 +59,25 @@ pub fn arrived(
     Ok(Arrived { arrival: Some(arrival), call })
 }
 
-/// The arrival, whose answer was written to the client, or is known to have reached it. What was noted first stays.
+/// The arrival, whose answer was written to the client, is known to have reached it, or was not taken. What was noted first stays; what its client
+/// has, it has.
 pub fn delivered(
     mut arrival: ArrivalRecord,
     lease: &RunLease,
-    is_acknowledged: bool,
+    delivery: Delivery,
     at: Timestamp,
 ) -> Result<ArrivalRecord, StoreError> {
     if arrival.run_id != lease.run_id {
         return Err(not_found("gateway_arrivals", &arrival.arrival_id));
     }
-    arrival.answered_at = arrival.answered_at.or(Some(at));
-    if is_acknowledged {
-        arrival.acknowledged_at = arrival.acknowledged_at.or(Some(at));
+    match delivery {
+        Delivery::Written => arrival.answered_at = arrival.answered_at.or(Some(at)),
+        Delivery::Had => {
+            arrival.answered_at = arrival.answered_at.or(Some(at));
+            arrival.acknowledged_at = arrival.acknowledged_at.or(Some(at));
+        }
+        Delivery::NotTaken if arrival.acknowledged_at.is_none() => arrival.answered_at = None,
+        Delivery::NotTaken => {}
     }
     Ok(arrival)
 }
