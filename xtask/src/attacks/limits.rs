@@ -9,6 +9,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::python::{PYTHON, call, job, server, starts, world};
+use super::words::Site;
 use crate::scenario::world::{Outside, Stage};
 use crate::scenario::{Mark, Scenario, Verdict};
 
@@ -62,6 +63,22 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: forged_answer,
     },
     Scenario {
+        number: "20x",
+        waits: false,
+        name: "the history of a call is rewritten in the database, and its trigger put back",
+        must: "`ua db check` notices",
+        mark: Mark::Control,
+        play: rewritten_history,
+    },
+    Scenario {
+        number: "20y",
+        waits: false,
+        name: "an order that nobody knows the end of is made a read in the database, and the run resumed",
+        must: "`ua db check` notices, and it is not placed again",
+        mark: Mark::Control,
+        play: lowered_class,
+    },
+    Scenario {
         number: "21",
         waits: true,
         name: "a Markdown table of 2000 by 200 cells is made a PDF",
@@ -76,6 +93,22 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "the run is over within 30 s and 3 GiB",
         mark: Mark::Mended,
         play: knotted_schema,
+    },
+    Scenario {
+        number: "21y",
+        waits: true,
+        name: "the schema of a tool's arguments has patterns that a text of 50,000 characters sends back without end",
+        must: "the run is over within 30 s and 3 GiB",
+        mark: Mark::Control,
+        play: pattern_without_end,
+    },
+    Scenario {
+        number: "21z",
+        waits: true,
+        name: "a page has a million attributes, another is nested 300,000 elements deep",
+        must: "the run is over within 60 s and 3 GiB, and a third page is there",
+        mark: Mark::Control,
+        play: page_without_end,
     },
 ];
 
@@ -248,6 +281,94 @@ fn forged_answer(stage: &Stage) -> anyhow::Result<Verdict> {
     ))
 }
 
+/// Changes the database as somebody does who may write it: the triggers of a table are put back as they were.
+fn edited(world: &Outside, table: &str, sql: &str) -> anyhow::Result<()> {
+    let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\n\
+        t=c.execute(\"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name=?\", (sys.argv[2],)).fetchall()\n\
+        [c.execute(f'DROP TRIGGER {n}') for n, _ in t]\n\
+        n=c.execute(sys.argv[3]).rowcount\n\
+        [c.execute(s) for _, s in t]\nc.commit()\nassert n > 0, n";
+    let database = world.path("root/runtime_state.db");
+    let changed = Command::new("python3").args(["-c", script]).arg(database).args([table, sql]).output()?;
+    ensure!(changed.status.success(), "{}", String::from_utf8_lossy(&changed.stderr));
+    Ok(())
+}
+
+fn rewritten_history(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let policy = "[[rule]]\nid = \"post\"\nname = \"post\"\nside_effect_class = \"external\"\n";
+    fs::create_dir_all(world.path("home/.config/ua"))?;
+    fs::write(world.path("home/.config/ua/policy.toml"), policy)?;
+    server(&world, "servers.json", &[])?;
+    let post = call("mcp__shop__post", &json!({"file": world.path("posts").display().to_string()}));
+    job(&world, &json!({"tools": {"builtin": false}}), &[post])?;
+    world.run(&["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"])?.must(0)?;
+    world.run(&["db", "check"])?.must(0)?;
+    let earlier = "UPDATE tool_call_events SET at = '2001-01-01T00:00:00.000Z' WHERE to_status = 'running'";
+    edited(&world, "tool_call_events", earlier)?;
+    let end = world.run(&["db", "check"])?;
+    let held = if end.code == Some(0) { "FELL" } else { "held" };
+    Ok(Verdict::of(
+        end.code != Some(0),
+        format!("the history of calls: {held}, `ua db check` ended with {}", end.told()),
+    ))
+}
+
+fn lowered_class(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    world.write("cut.py", CUT)?;
+    let posts = world.path("posts");
+    let args = [world.path("work/cut.py").display().to_string(), posts.display().to_string()];
+    world.write("servers.json", &json!({"mcpServers": {"shop": {"command": PYTHON, "args": args}}}).to_string())?;
+    job(&world, &json!({"tools": {"builtin": false}}), &[call("mcp__shop__place_order", &json!({"item": "a"}))])?;
+    world.run(&["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"])?.must(75)?;
+    world.run(&["db", "check"])?.must(0)?;
+    let sent = |what: &str| -> anyhow::Result<usize> {
+        let count = fs::read_to_string(&posts)?.lines().count();
+        ensure!(count > 0, "nothing was sent {what}");
+        Ok(count)
+    };
+    ensure!(sent("before")? == 1, "it was sent more than once before anything was changed");
+    // What is done when it is lost, and what it is, stand in columns beside the policy that says so.
+    edited(&world, "tool_calls", "UPDATE tool_calls SET side_effect_class = 'read_only', replay_policy = 'redo'")?;
+    edited(&world, "questions", "UPDATE questions SET status = 'closed'")?;
+    let end = world.run(&["db", "check"])?;
+    world.run(&["resume", "r"])?;
+    let (is_noticed, count) = (end.code != Some(0), sent("behind it")?);
+    let word = |holds: bool| if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(
+        is_noticed && count == 1,
+        format!(
+            "the rows: {}, `ua db check` ended with {}; the order: {}, placed {count} times",
+            word(is_noticed),
+            end.told(),
+            word(count == 1)
+        ),
+    ))
+}
+
+/// A tool server that does what it is told to, and ends before it answers.
+const CUT: &str = r#"
+import json, os, sys
+
+for line in sys.stdin:
+    request = json.loads(line)
+    method = request.get("method")
+    if method == "initialize":
+        result = {"protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "place_order", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        open(sys.argv[1], "a").write("sent\n")
+        os._exit(0)
+    elif request.get("id") is None:
+        continue
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+
 fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {
     let world = world(stage)?;
     let write = "row=$(printf 'x|%.0s' $(seq 200)); line=$(printf -- '-|%.0s' $(seq 200)); \
@@ -267,6 +388,56 @@ fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {
     let told = end.map_or_else(|| "it was not over after 30 s".to_owned(), |end| end.told());
     let held = if ended { "held" } else { "FELL" };
     Ok(Verdict::of(ended, format!("rendering: {held}, {told}")))
+}
+
+fn pattern_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    server(&world, "servers.json", &[])?;
+    let text = format!("{}!", "a".repeat(50_000));
+    let calls = ["p", "q", "r"].map(|name| call("mcp__shop__twist", &json!({ name: text })));
+    job(&world, &json!({"tools": {"builtin": false}}), &calls)?;
+    let policy = "[[rule]]\nid = \"twist\"\nname = \"twist\"\nside_effect_class = \"read_only\"\n";
+    fs::create_dir_all(world.path("home/.config/ua"))?;
+    fs::write(world.path("home/.config/ua/policy.toml"), policy)?;
+    let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
+    let (ended, told) = within(&world, &job, Duration::from_secs(30))?;
+    let held = if ended { "held" } else { "FELL" };
+    Ok(Verdict::of(ended, format!("the patterns: {held}, {told}")))
+}
+
+/// Runs it with 3 GiB and so much time; whether it ended in order, and what it said.
+fn within(world: &Outside, job: &[&str], time: Duration) -> anyhow::Result<(bool, String)> {
+    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
+    let end = world.start_below(Some(&below), job)?.ends_within(time)?;
+    let ended = end.as_ref().is_some_and(|end| end.code == Some(0));
+    Ok((ended, end.map_or_else(|| format!("it was not over after {} s", time.as_secs()), |end| end.told())))
+}
+
+fn page_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let site = Site::open_with(|request| {
+        if request.contains("/wide") {
+            format!("<p {}>wide</p>", (0..1_000_000).map(|n| format!("a{n}=1 ")).collect::<String>())
+        } else if request.contains("/deep") {
+            format!("{}deep", "<div>".repeat(300_000))
+        } else {
+            "<p>the third page is here</p>".to_owned()
+        }
+    })?;
+    let urls = ["wide", "deep", "third"].map(|name| format!("http://{}/{name}", site.address));
+    let crawl = call("mcp__ua__crawl_parallel", &json!({ "urls": urls }));
+    let objective = format!("Read {}.", urls.join(" and "));
+    job(&world, &json!({"objective": objective, "tools": {"builtin": true}}), &[crawl])?;
+    let job = ["job", "job.json", "--run-id", "r", "--allow-private-addresses"];
+    let (ended, told) = within(&world, &job, Duration::from_secs(60))?;
+    let read = world.run(&["calls", "list", "--run", "r", "--json"])?.must(0)?;
+    let calls: serde_json::Value = serde_json::from_str(&read.out)?;
+    let id = calls[0]["tool_call_id"].as_str().unwrap_or_default().to_owned();
+    let answer = world.run(&["calls", "show", &id, "--full"])?.out;
+    let is_there = answer.contains("the third page is here");
+    let held = if ended && is_there { "held" } else { "FELL" };
+    let third = if is_there { "is there" } else { "is not" };
+    Ok(Verdict::of(ended && is_there, format!("pages: {held}, {told}, the third page {third}")))
 }
 
 fn knotted_schema(stage: &Stage) -> anyhow::Result<Verdict> {

@@ -70,10 +70,16 @@ def send_message(arguments):
 def knot(arguments):
     return "done"
 
-TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, post, send_message, knot)}
+def twist(arguments):
+    return "done"
+
+TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, post, send_message, knot, twist)}
 # A kilobyte of schema that asks for 10^10 checks of one text.
 KNOT = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 10} for n in range(10)}
 SCHEMAS = {"knot": {"type": "object", "$defs": {**KNOT, "d10": {"type": "integer"}}, "properties": {"q": {"$ref": "#/$defs/d0"}}}}
+# Three ways for a reader of patterns to go back as often as there are ways to split a text.
+TWISTS = {"p": "^(a+)+$", "q": "^(a|aa)+$", "r": "(x?a+){1,60}b"}
+SCHEMAS["twist"] = {"type": "object", "properties": {n: {"type": "string", "pattern": p} for n, p in TWISTS.items()}}
 
 for start in [a for a in sys.argv[1:] if a.startswith("started=")]:
     open(start[8:], "a").write("started\n")

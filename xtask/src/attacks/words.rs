@@ -121,13 +121,18 @@ fn nul_in_a_name(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 /// A site of somebody else's: where it is, and what it was asked for.
-struct Site {
-    address: SocketAddr,
+pub(super) struct Site {
+    pub(super) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Site {
     fn open() -> anyhow::Result<Self> {
+        Self::open_with(|_| "<p>ok</p>".to_owned())
+    }
+
+    /// One whose page depends on the request.
+    pub(super) fn open_with(page: impl Fn(&str) -> String + Send + 'static) -> anyhow::Result<Self> {
         let site = TcpListener::bind("127.0.0.1:0")?;
         let address = site.local_addr()?;
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -137,10 +142,12 @@ impl Site {
                 let Ok(mut stream) = stream else { continue };
                 let mut request = [0; 4096];
                 let length = stream.read(&mut request).unwrap_or(0);
-                kept.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(String::from_utf8_lossy(&request[..length]).into_owned());
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\nConnection: close\r\n\r\n<p>ok</p>").ok();
+                let request = String::from_utf8_lossy(&request[..length]).into_owned();
+                let page = page(&request);
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                let length = page.len();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
+                stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{page}").as_bytes()).ok();
             }
         });
         Ok(Self { address, asked })
