@@ -1,6 +1,6 @@
 //! Carrying: from the client to the broker, from the broker to the client, and to the next broker when one goes away.
 
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::args::{Args, Environment};
+use crate::args::{Args, Environment, WIRE};
 use crate::line::{Line, next, quoted};
 use crate::name::Names;
 use crate::scan::{begun, is_batch, parts};
@@ -39,6 +39,8 @@ const STORAGE: i32 = 74;
 const PASSES: Duration = Duration::from_secs(5);
 /// The same for whatever else a broker does not start for: less than the half minute that many clients wait.
 const MAY_PASS: Duration = Duration::from_secs(20);
+/// How long a broker may take to say how it stands, which takes it no time, before clients are told that it does nothing.
+const ANSWERS: Duration = Duration::from_secs(5);
 /// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
 const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
@@ -208,16 +210,35 @@ impl Bridge {
         let mut said = String::new();
         let mut failing: Option<Instant> = None;
         loop {
-            let refused = match connect(&self.args.socket) {
+            let looked = silent(&self.args.socket).and_then(|silent| match silent {
+                Some(why) => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
+                None => connect(&self.args.socket),
+            });
+            let refused = match looked {
                 Ok(broker) => return Ok(broker),
                 Err(error) => error,
             };
+            let is_silent = refused.kind() == io::ErrorKind::TimedOut;
+            if is_silent {
+                // It has the lock, so that no other one can start. What it was not told yet is told to nobody.
+                let why = refused.to_string();
+                if why != said {
+                    let _unread = writeln!(io::stderr(), "ua gateway: {why}");
+                    said.clone_from(&why);
+                }
+                self.refuse_all(&why, false)?;
+                if self.state().unanswered.is_empty() {
+                    self.wait_for_a_request();
+                    begun = now();
+                    continue;
+                }
+            }
             if begun.elapsed() > PATIENCE {
                 let socket = self.args.socket.display();
                 let why = if said.is_empty() { refused.to_string() } else { said };
                 return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {why}")));
             }
-            if let Some((program, args)) = self.args.start.split_first() {
+            if let Some((program, args)) = self.args.start.split_first().filter(|_| !is_silent) {
                 let mut start = Command::new(program);
                 start.args(args).stdin(Stdio::null()).stdout(Stdio::null());
                 // It returns when somebody listens, or when nobody will; then it is looked again.
@@ -395,6 +416,36 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
+/// Why the broker at the socket is not told anything: it says nothing when it is asked how it stands. One that is stopped has its lock and its
+/// socket, takes whoever comes, and answers nobody. One that goes away meanwhile is found to have gone later.
+fn silent(socket: &Path) -> io::Result<Option<String>> {
+    let mut asked = connect(socket)?;
+    asked.set_read_timeout(Some(ANSWERS))?;
+    let _unheard = writeln!(asked, "{{\"wire\":{WIRE},\"control\":\"status\"}}");
+    let said = asked.read(&mut [0]);
+    let is_silent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+    Ok(said.err().filter(is_silent).map(|_| {
+        let seconds = ANSWERS.as_secs();
+        match process(&asked) {
+            Some(process) => format!(
+                "its broker, process {process}, holds the lock and has said nothing for {seconds} seconds. If it was stopped (Ctrl-Z), `kill \
+                 -CONT {process}` lets it continue; `kill -KILL {process}` ends it, and the next request starts another"
+            ),
+            None => format!("its broker holds the lock and has said nothing for {seconds} seconds; end its process"),
+        }
+    }))
+}
+
+#[cfg(target_os = "linux")]
+fn process(stream: &UnixStream) -> Option<i32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.pid.as_raw_nonzero().get())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn process(_: &UnixStream) -> Option<i32> {
+    None
+}
+
 #[cfg(target_os = "linux")]
 fn is_of_this_user(stream: &UnixStream) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
@@ -423,7 +474,7 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, pipe};
+    use std::io::pipe;
 
     use super::*;
 

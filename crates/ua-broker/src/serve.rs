@@ -34,6 +34,8 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// The longest path that a socket's address holds.
 const LONGEST_ADDRESS: usize = 100;
+/// How long a broker may take to say how it stands, which takes it no time.
+const ANSWERS: Duration = Duration::from_secs(10);
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,7 +282,7 @@ fn status(broker: &Broker) -> Value {
 /// nobody in any more.
 ///
 /// # Errors
-/// It is there and does not answer as it should.
+/// It is there and does not answer as it should; `TimedOut`: it says nothing at all.
 pub async fn ask_broker(socket: &Path, stop: bool) -> io::Result<Option<Value>> {
     let wanted = || if stop { Wanted::Stop } else { Wanted::Status };
     match want(socket, wanted()).await? {
@@ -297,24 +299,61 @@ pub async fn hook_broker(socket: &Path, process: u32, session: &str) -> io::Resu
     want(socket, Wanted::Hook { process, session: session.to_owned() }).await
 }
 
+/// How often one that ends between being reached and answering is looked for again: it may be the last of an old one, beside the next.
+const LOOKED_FOR: usize = 3;
+
 async fn want(socket: &Path, control: Wanted) -> io::Result<Option<Value>> {
+    let mut line = serde_json::to_string(&Control { wire: WIRE, control })?;
+    line.push('\n');
+    let mut tries = 1;
+    loop {
+        match want_once(socket, &line).await {
+            Err(error) if tries < LOOKED_FOR && ended_meanwhile(&error) => tries += 1,
+            told => return told,
+        }
+    }
+}
+
+/// Whether whoever was reached was gone before it had answered: what a broker does that ends at this moment.
+fn ended_meanwhile(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+}
+
+/// That a broker has its lock and its socket, and does nothing: one that is stopped (Ctrl-Z in its terminal), or that hangs.
+fn silent(process: Option<i32>) -> io::Error {
+    let seconds = ANSWERS.as_secs();
+    let why = match process {
+        Some(process) => format!(
+            "process {process}, which holds the gateway's lock, has said nothing for {seconds} seconds. If it was stopped (Ctrl-Z), `kill -CONT \
+             {process}` lets it continue; `kill -KILL {process}` ends it, and the next broker asks for what was not answered"
+        ),
+        None => format!("it has said nothing for {seconds} seconds; end its process, which holds the gateway's lock"),
+    };
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+async fn want_once(socket: &Path, line: &str) -> io::Result<Option<Value>> {
     let (address, _open) = address(socket)?;
     let mut stream = match UnixStream::connect(address).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
         }
+        // So many wait there that no more are taken.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(silent(None)),
         Err(error) => return Err(error),
     };
     if !is_of_this_user(&stream) {
         let why = format!("{} is a socket of another user, to whom nothing was said", socket.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    let control = Control { wire: WIRE, control };
-    let mut line = serde_json::to_string(&control)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes()).await?;
+    let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let mut answer = String::new();
-    stream.take(LONGEST as u64).read_to_string(&mut answer).await?;
-    serde_json::from_str(&answer).map(Some).map_err(io::Error::other)
+    let asked = async {
+        stream.write_all(line.as_bytes()).await?;
+        stream.take(LONGEST as u64).read_to_string(&mut answer).await
+    };
+    tokio::time::timeout(ANSWERS, asked).await.unwrap_or_else(|_| Err(silent(process)))?;
+    // An answer that ends in its middle is one of its kind: serde's error becomes `UnexpectedEof`.
+    serde_json::from_str(&answer).map(Some).map_err(io::Error::from)
 }

@@ -267,7 +267,7 @@ pub enum Started {
 pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostError> {
     let root = root(host.settings(), named)?;
     let socket = root.join(SOCKET);
-    if stands(&socket).await == Stands::Listens {
+    if stands(&socket).await? == Stands::Listens {
         return Ok(Started::Before);
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
@@ -277,7 +277,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     let begun = host.env().now();
     let mut ends = begun.plus(START);
     while host.env().now() < ends {
-        match (stands(&socket).await, &mut broker) {
+        match (stands(&socket).await?, &mut broker) {
             (Stands::Listens, _) => return Ok(Started::Now),
             // It has the lock until the calls that it has under way are over; there is no use in starting one before.
             (Stands::Ends, _) => ends = host.env().now().plus(START),
@@ -474,7 +474,7 @@ pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostErro
         let is_free = BrokerLock::take(&locks);
         let is_free =
             is_free.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?.is_some();
-        if is_free || stands(&root.join(SOCKET)).await == Stands::Listens {
+        if is_free || stands(&root.join(SOCKET)).await? == Stands::Listens {
             break;
         }
         host.env().clock.sleep(POLL).await;
@@ -559,7 +559,7 @@ pub async fn hook(host: &Host, named: Option<&Path>, said: &str) -> Result<(), H
     let client = above.iter().find(|process| clients.contains(&u64::from(**process))).or_else(|| above.get(1)).copied();
     if let Some(client) = client {
         let told = hook_broker(&socket, client, session).await;
-        told.map_err(|error| HostError::failed(format!("the gateway's broker does not answer: {error}")))?;
+        told.map_err(|error| does_not_answer(&error))?;
     }
     Ok(())
 }
@@ -575,18 +575,22 @@ enum Stands {
     Nowhere,
 }
 
-async fn stands(socket: &Path) -> Stands {
-    match asked(socket, false).await {
-        Ok(Some(status)) if status["is_ending"] == true => Stands::Ends,
-        Ok(Some(_)) => Stands::Listens,
-        Ok(None) | Err(_) => Stands::Nowhere,
+/// One that says nothing is an error: it has the lock, so that no other one can start.
+async fn stands(socket: &Path) -> Result<Stands, HostError> {
+    match ask_broker(socket, false).await {
+        Ok(Some(status)) if status["is_ending"] == true => Ok(Stands::Ends),
+        Ok(Some(_)) => Ok(Stands::Listens),
+        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(does_not_answer(&error)),
+        Ok(None) | Err(_) => Ok(Stands::Nowhere),
     }
 }
 
 async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, HostError> {
-    ask_broker(socket, stop)
-        .await
-        .map_err(|error| HostError::failed(format!("the gateway's broker does not answer: {error}")))
+    ask_broker(socket, stop).await.map_err(|error| does_not_answer(&error))
+}
+
+fn does_not_answer(error: &std::io::Error) -> HostError {
+    HostError::failed(format!("the gateway's broker does not answer: {error}"))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod remote;
 mod repeats;
 mod secrets;
 mod shapes;
+mod silent;
 mod tasks;
 mod telling;
 mod torn;

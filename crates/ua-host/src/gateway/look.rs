@@ -21,6 +21,8 @@ pub struct Looked {
     pub unmatched: Vec<String>,
     /// The version of the broker that runs, if one does and says it.
     pub broker: Option<String>,
+    /// Why the broker that holds the lock cannot be asked, if one does and says nothing, or nothing that is understood.
+    pub silent: Option<HostError>,
     /// Why clients over HTTP do not reach that, where another program has the address.
     pub http_taken: Option<String>,
     /// Files that others may use, though they are the owner's alone.
@@ -66,9 +68,13 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     looked.last_fault = last_fault(&root);
     looked.unmatched = unmatched(host, &root).await.unwrap_or_default();
     let socket = root.join(SOCKET);
-    if let Some(status) = asked(&socket, false).await.ok().flatten() {
-        looked.broker = Some(status["version"].as_str().unwrap_or("an earlier version").to_owned());
-        looked.http_taken = status["http_taken"].as_str().map(str::to_owned);
+    match asked(&socket, false).await {
+        Ok(Some(status)) => {
+            looked.broker = Some(status["version"].as_str().unwrap_or("an earlier version").to_owned());
+            looked.http_taken = status["http_taken"].as_str().map(str::to_owned);
+        }
+        Ok(None) => {}
+        Err(error) => looked.silent = Some(error),
     }
     let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     looked.open_to_others = [socket, root.join(super::config::TOKENS)].into_iter().filter(others).collect();

@@ -363,6 +363,9 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
     if let Some(error) = &looked.trouble {
         findings.refused(CHECK, error);
     }
+    if let Some(error) = &looked.silent {
+        findings.refused(CHECK, error);
+    }
     let own = env!("CARGO_PKG_VERSION");
     match looked.broker.as_deref() {
         Some(version) if version == own => findings.ok(CHECK, format!("its broker is running in {}", root.display())),
@@ -371,6 +374,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             format!("its broker has version {version}, this program has {own}"),
             "`ua gateway restart`; clients see a pause",
         ),
+        None if looked.silent.is_some() => {}
         None if looked.trouble.is_some() => {}
         None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.display())),
     }
