@@ -22,8 +22,10 @@ use super::env;
 /// The suites run on no older Node.js.
 const NODE: u32 = 22;
 
-/// The suite of revision 2026-07-28 asks a tool for what its client does not have, and wants the tool server's refusal within half a minute. Such
-/// a tool may do something before it asks, so its call is in doubt, and since nobody can kill a process on another machine it is decided later.
+/// The suite of revision 2026-07-28 asks a tool for what its client does not have, and wants the tool server's refusal (−32021 with HTTP 400) within
+/// half a minute. It is no proof that nothing was done: servers made with the official SDK for TypeScript give it where a tool that has begun asks
+/// for what its client does not have, since that cannot be found any earlier. So the call is in doubt, and since nobody can kill a process on another
+/// machine it is decided later.
 const HELD: &str = "server-stateless";
 
 struct Suites {

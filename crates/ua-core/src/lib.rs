@@ -98,6 +98,7 @@ pub use probe::{
 pub use redact::Redactor;
 pub use reply::{
     EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
+    unreadable_result,
 };
 pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;

@@ -85,6 +85,21 @@ pub enum RawReply {
     },
 }
 
+/// Why what stands in the place of a tool's result is none, whatever else it says; `None` where it is one. By every revision of the protocol a result
+/// is an object with the list `content`. What stands beside it may stand alone: servers leave an empty list out beside structured content, and the
+/// first revision had `toolResult`; and whoever says that it failed need not say more.
+pub fn unreadable_result(result: &Value) -> Option<&'static str> {
+    let Some(fields) = result.as_object() else { return Some("its result is no object") };
+    let has = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
+    let says_failed = ["isError", "is_error"].iter().any(|field| fields.get(*field) == Some(&Value::Bool(true)));
+    match fields.get("content").filter(|content| !content.is_null()) {
+        Some(content) if content.is_array() => None,
+        Some(_) => Some("the content of its result is no list"),
+        None if has("structuredContent") || has("toolResult") || says_failed => None,
+        None => Some("its result has no content"),
+    }
+}
+
 impl RawReply {
     /// A status with its body, of which nothing more is known.
     pub fn http(status: u16, body: impl Into<String>) -> Self {

@@ -3,14 +3,16 @@
 //! | reply | meaning |
 //! |---|---|
 //! | an answer of a composite tool | what its one result says; without one, what the whole answer says |
-//! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
+//! | a tool result | succeeded |
+//! | a result that is none: no object, or one without the list `content` that every revision requires, and without `structuredContent` beside it | unknown; of a read, failed, reported |
 //! | `isError: true`, or an envelope with `successful: false`; of an effect, one with `ok` or `success: false` and an error | failed, reported; it may have happened unless a policy says otherwise |
 //! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | a refusal by a tool in this process, before it began | failed, definite |
 //! | JSON-RPC −32601 | failed, definite |
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
-//! | any other JSON-RPC error | unknown |
+//! | JSON-RPC −32020 and −32022 of revision 2026-07-28 with HTTP 400 | that status: the request was refused before anybody began with it |
+//! | any other JSON-RPC error | unknown, also −32021 with HTTP 400: a tool may find in the middle of its work that its client cannot be asked |
 //! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
 //! | HTTP 404 in a session of MCP: it is over | failed, definite; another session may be let in |
 //! | HTTP 404 or 405 with a page, for a call with an effect | unknown: no server of tools answers so. A proxy does, which shows a page of its own to a request that it has passed on and had no answer to |
@@ -21,7 +23,10 @@
 //! has done. A call that may not simply be made again is sent once more after it, at most [`MOST_BELIEVED`] times; then it is in doubt.
 
 use serde_json::Value;
-use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent};
+use ua_core::{
+    CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent,
+    unreadable_result,
+};
 use ua_store::CallRecord;
 
 /// How often one call that may not simply be made again is sent once more because the other side says that it turned it away unread.
@@ -38,6 +43,9 @@ const NOT_BEGUN: &str = "not_begun";
 
 /// The error code of a call whose session was over.
 const SESSION_OVER: &str = "session_over";
+
+/// The error code of a call whose result says neither that it happened nor that it did not.
+const UNCLEAR_RESULT: &str = "unclear_result";
 
 /// The most of a refusal's body that stands in a sentence.
 const MAX_QUOTED: usize = 200;
@@ -172,7 +180,20 @@ fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<
     }
 }
 
+/// The meaning of what is no result: who sent it says neither that the call happened nor that it did not. A read that was answered so would be
+/// answered so again, and the model is told.
+fn no_result(why: &str, result: &Value, policy: &CallPolicy) -> Settlement {
+    let said = format!("its answer cannot be read: {why} ({})", shortened(&result.to_string(), MAX_QUOTED));
+    if policy.class.has_effect() {
+        return failed(CallStatus::Unknown, UNCLEAR_RESULT, &said, None);
+    }
+    failed(CallStatus::FailedReported, UNCLEAR_RESULT, &said, Some(PossibleEffect::None))
+}
+
 fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
+    if let Some(why) = unreadable_result(result) {
+        return no_result(why, result, policy);
+    }
     let whole_text = result_text(result);
     let whole = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&whole_text).ok());
     let own = policy.via.as_ref().zip(whole.as_ref()).and_then(|(via, whole)| via.answer(whole)).cloned();
@@ -186,7 +207,7 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
                 "it says `isError: {}`, which is neither true nor false",
                 shortened(&other.to_string(), MAX_QUOTED)
             );
-            return failed(CallStatus::Unknown, "unclear_result", &said, None);
+            return failed(CallStatus::Unknown, UNCLEAR_RESULT, &said, None);
         }
     };
     // Beside a text that says less (`3 results`) a model reads what it is about.
@@ -217,20 +238,12 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
             charge: None,
         };
     }
-    let readable = result.get("content").is_some_and(Value::is_array) || structured.is_some();
     Settlement {
         status: CallStatus::Succeeded,
-        content: Some(ToolContent {
-            text: if readable {
-                shortened(&text, MAX_TEXT).into()
-            } else {
-                "The tool answered, but its answer could not be read.".into()
-            },
-            is_error: false,
-        }),
+        content: Some(ToolContent { text: shortened(&text, MAX_TEXT).into(), is_error: false }),
         external_correlation_id: structured.as_ref().and_then(correlation_id),
         possible_effect: None,
-        error_code: (!readable).then(|| "unparsed".to_owned()),
+        error_code: None,
         error_detail: None,
         charge: None,
     }
@@ -272,7 +285,12 @@ pub(crate) fn result_text(result: &Value) -> String {
     let structured = result.get("structuredContent").is_some();
     let blocks = result.get("content").and_then(Value::as_array).filter(|blocks| !(structured && blocks.is_empty()));
     let Some(blocks) = blocks else {
-        return result.get("structuredContent").map(Value::to_string).unwrap_or_default();
+        let first_revision = || {
+            let said = result.get("toolResult")?;
+            Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned))
+        };
+        let structured = result.get("structuredContent").map(Value::to_string);
+        return structured.or_else(first_revision).unwrap_or_default();
     };
     let parts: Vec<String> = blocks
         .iter()
@@ -461,8 +479,8 @@ mod tests {
         let table = [
             (ok, S::Succeeded),
             (empty, S::Succeeded),
-            (odd, S::Succeeded),
-            (not_an_object, S::Succeeded),
+            (odd, S::Unknown),
+            (not_an_object, S::Unknown),
             (text("{\"successful\": true}"), S::Succeeded),
             (text("{\"error\": null, \"data\": {}}"), S::Succeeded),
             (text(""), S::Succeeded),
@@ -579,6 +597,59 @@ mod tests {
         // A lost outcome and a definite failure say nothing of the kind: their status does.
         let lost = RawReply::RpcError { code: -32603, message: String::new() };
         assert_eq!(interpret(&lost, &policy(OnUnknown::Hold)).possible_effect, None);
+    }
+
+    /// Whoever answers a call with nothing has not said that it was made: a model would go on as if it had been.
+    #[test]
+    fn what_is_no_result_is_no_success() {
+        let read = |result: &Value, class| {
+            let policy = CallPolicy { class, ..policy(OnUnknown::Hold) };
+            let settled = interpret(&RawReply::ToolResult { result: result.clone() }, &policy);
+            (settled.status, settled.possible_effect, settled.error_code)
+        };
+        let none = [
+            json!(null),
+            json!(true),
+            json!("sent"),
+            json!([{"type": "text", "text": "sent"}]),
+            json!({}),
+            json!({"resultType": "complete"}),
+            json!({"content": null}),
+            json!({"content": "sent"}),
+            json!({"content": {}}),
+            json!({"isError": false}),
+            json!({"structuredContent": null, "id": 1}),
+        ];
+        for result in none {
+            assert!(unreadable_result(&result).is_some(), "{result}");
+            for class in SideEffectClass::ALL {
+                let expected = if class.has_effect() {
+                    (CallStatus::Unknown, None)
+                } else {
+                    (CallStatus::FailedReported, Some(PossibleEffect::None))
+                };
+                let (status, effect, code) = read(&result, *class);
+                assert_eq!(
+                    (status, effect, code.as_deref()),
+                    (expected.0, expected.1, Some(UNCLEAR_RESULT)),
+                    "{result}"
+                );
+            }
+        }
+        let external = SideEffectClass::External;
+        for (result, expected) in [
+            (json!({"content": []}), CallStatus::Succeeded),
+            (json!({"structuredContent": {"id": 1}}), CallStatus::Succeeded),
+            (json!({"content": null, "structuredContent": []}), CallStatus::Succeeded),
+            (json!({"toolResult": "sent"}), CallStatus::Succeeded),
+            (json!({"isError": true}), CallStatus::FailedReported),
+            (json!({"is_error": true, "content": null}), CallStatus::FailedReported),
+        ] {
+            assert_eq!((read(&result, external).0, unreadable_result(&result)), (expected, None), "{result}");
+        }
+        let of_the_first_revision = RawReply::ToolResult { result: json!({"toolResult": "sent"}) };
+        let told = interpret(&of_the_first_revision, &policy(OnUnknown::Hold)).content.unwrap();
+        assert_eq!(told.text.to_string(), "sent");
     }
 
     #[test]

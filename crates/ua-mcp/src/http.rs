@@ -40,7 +40,7 @@ pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
 use self::endpoint::{Failure, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::Horizon;
-pub use self::relay::{Relay, Relayed, argument_headers, header_text};
+pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
 use crate::host::{Host, UnderWay};
@@ -297,7 +297,7 @@ impl HttpConnection {
             Ok(reply) => {
                 waiting.over = true;
                 under_way.into_iter().for_each(UnderWay::answered);
-                match reading::as_it_was_read(reply, id) {
+                match reading::as_it_was_read(reply, id, dialect.is_stateless) {
                     Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }

@@ -75,7 +75,7 @@ pub use error::McpError;
 pub use exercise::{exercise, log_in};
 pub use foretold::{Foreteller, Foretold};
 pub use host::{Progress, ProgressWatcher};
-pub use http::{Horizon, Relay, Relayed, argument_headers, header_text};
+pub use http::{Horizon, Relay, Relayed, argument_headers, as_heard, header_text};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use logins::{
@@ -87,6 +87,5 @@ pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};
 pub use tasks::{
     TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,
-    unreadable_result,
 };
 pub use transport::{McpTransport, McpTransportConfig};

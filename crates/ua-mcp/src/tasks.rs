@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use ua_core::{Handle, Outcome, RawReply};
+use ua_core::{Handle, Outcome, RawReply, unreadable_result};
 
 /// The extension of revision 2026-07-28, by which a client says that it follows tasks.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -79,17 +79,6 @@ pub(crate) fn unknown_kind(result: &Value) -> Option<String> {
     let kind = result.get("resultType")?;
     let is_known = matches!(kind.as_str(), Some("complete" | "task" | "input_required"));
     (!is_known).then(|| format!("its result is of a kind that is not known, {}", shortened(&kind.to_string())))
-}
-
-/// Why what stands in the place of a tool's result is none, whatever else it says; `None` where it is one.
-pub fn unreadable_result(result: &Value) -> Option<&'static str> {
-    match result.as_object().map(|fields| fields.get("content")) {
-        None => Some("its result is no object"),
-        Some(Some(content)) if !content.is_array() && !content.is_null() => {
-            Some("the content of its result is no list")
-        }
-        Some(_) => None,
-    }
 }
 
 /// Reads the answer to `tasks/get` about this task. `is_new`: whether the server is asked as revision 2026-07-28 has it.

@@ -294,7 +294,20 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         }
         Ok(_) | Err(_) => return stray(line, state),
     };
-    if message.contains_key("method") { read_request(message) } else { read_response(message, line.len(), state) }
+    if message.contains_key("method") {
+        read_request(message)
+    } else if answers_nothing(&message, state) {
+        stray(line, state)
+    } else {
+        read_response(message, line.len(), state)
+    }
+}
+
+/// Whether a message that asks and tells nothing answers nothing either: it names no call that waits, and has neither a result nor an error. Whatever
+/// has one of these may be the answer of a call, under whichever name.
+fn answers_nothing(message: &Map<String, Value>, state: &Inner) -> bool {
+    let has_answer = message.contains_key("result") || message.contains_key("error");
+    !has_answer && !answered_id(message).is_some_and(|id| state.awaited.contains(&id))
 }
 
 /// A line that is no message is counted, and handed on as what it is: told to a person, and answered by nobody.
@@ -331,7 +344,8 @@ fn is_whole(line: &[u8]) -> bool {
 /// A request or a notification of the server, handed on as it came: what it means is for our side of the connection to say.
 fn read_request(mut message: Map<String, Value>) -> Read {
     let id = match message.get("id") {
-        None => None,
+        // JSON-RPC 1.0 writes a notification so.
+        None | Some(Value::Null) => None,
         Some(Value::String(id)) => Some(RequestId::String(id.as_str().into())),
         Some(id) => match whole_number(id) {
             Some(id) => Some(RequestId::Number(id)),
@@ -554,6 +568,42 @@ mod tests {
         for line in lines {
             let read = read_message(line, &mut waiting_for(&[3]));
             assert!(matches!(read, Read::Broken(_)), "{}: {read:?}", String::from_utf8_lossy(line));
+        }
+    }
+
+    /// A line of the protocol that says nothing costs no call its answer, no more than one that is none of the protocol.
+    #[test]
+    fn a_message_that_says_nothing_is_passed_over() {
+        for line in [
+            r#"{"jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":null}"#,
+            r#"{"jsonrpc":"2.0","id":99}"#,
+            r#"{"jsonrpc":"2.0","id":4,"params":{}}"#,
+            r#"{"jsonrpc":"1.0","level":"info"}"#,
+        ] {
+            let mut state = waiting_for(&[3]);
+            let Read::Message(told) = read_message(line.as_bytes(), &mut state) else { panic!("{line}") };
+            assert!(matches!(*told, JsonRpcMessage::Notification(_)), "{line}: {told:?}");
+            assert_eq!((state.strays.count, state.strays.last.as_str(), state.awaited.len()), (1, line, 1));
+            // The answer that comes behind it is one.
+            let answer = br#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#;
+            assert_eq!(raw(read_message(answer, &mut state)), json!({"a": 1}), "{line}");
+        }
+        // A notification as JSON-RPC 1.0 has it.
+        let line = br#"{"jsonrpc":"2.0","id":null,"method":"notifications/message","params":{"data":"x"}}"#;
+        let Read::Message(told) = read_message(line, &mut waiting_for(&[3])) else { panic!("it ends the connection") };
+        let JsonRpcMessage::Notification(JsonRpcNotification { notification, .. }) = *told else { panic!("{told:?}") };
+        let ServerNotification::CustomNotification(notification) = notification else { panic!("{notification:?}") };
+        assert_eq!(notification.method, "notifications/message");
+        // What may be the answer of the call that waits still is taken for it.
+        for line in [
+            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"result":null}"#,
+            r#"{"jsonrpc":"2.0","id":3}"#,
+        ] {
+            let read = read_message(line.as_bytes(), &mut waiting_for(&[3]));
+            assert!(matches!(read, Read::Broken(_)), "{line}: {read:?}");
         }
     }
 

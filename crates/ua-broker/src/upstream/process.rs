@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use ua_mcp::{Relay, Relayed};
+use ua_mcp::{Relay, Relayed, as_heard};
 
 use super::lock;
 use crate::ending::{Line, Lines};
@@ -272,7 +272,7 @@ impl Pipe {
         let line = line.trim();
         match lines::message(line) {
             Ok(message) if message.get("method").is_some() => {
-                let _gone = to_client.send(message);
+                let _gone = to_client.send(as_heard(message));
             }
             Ok(message) => self.answered(message),
             // A server that logs to its output: not a message.
@@ -294,6 +294,11 @@ impl Pipe {
 
     fn answered(&self, message: Value) {
         let id = number(&message["id"]);
+        let is_answer = ["result", "error"].iter().any(|field| message.get(*field).is_some());
+        if id.is_none() && is_answer {
+            let why = "it names no request".to_owned();
+            return self.unreadable(&Unreadable { why, id: None, has_method: false });
+        }
         let waiting = id.and_then(|id| lock(&self.pending).as_mut()?.remove(&id));
         if let Some(waiting) = waiting {
             let _gone = waiting.send(Ok(message));

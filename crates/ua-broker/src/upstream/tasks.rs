@@ -12,11 +12,10 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use ua_core::{Handle, Outcome, RawReply, SideEffectClass};
+use ua_core::{Handle, Outcome, RawReply, SideEffectClass, unreadable_result};
 use ua_dispatch::{Permit, TransportError};
 use ua_mcp::{
     TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,
-    unreadable_result,
 };
 
 use super::process::{Process, Unanswered};

@@ -156,3 +156,46 @@ fn of_a_result_that_says_two_things_the_client_has_what_the_ledger_has() {
         world.check();
     }
 }
+
+/// What says nothing costs no answer; what answers a request that it does not name may answer the one that waits, and nobody waits for ever.
+#[test]
+fn a_message_that_says_nothing_is_passed_over_and_an_answer_without_a_name_is_not() {
+    let world = GatewayWorld::new();
+    let mut client = world.client().greet();
+    let answer = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}]}}"#;
+    let nothing = [
+        r#"{"jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"2.0","id":null}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"notifications/message","params":{"level":"info","data":"as 1.0 has it"}}"#,
+    ];
+    std::fs::write(world.path("stub/raw"), format!("{}\n{answer}", nothing.join("\n"))).unwrap();
+    let had = client.result("append_line", &json!({"text": "behind nothing"}));
+    assert_eq!(text(&had), "done");
+    // It is told, and nobody is asked for an answer to it.
+    let told = client.hear("what it tells", |message| message["method"] == "notifications/message");
+    assert_eq!((&told["params"]["data"], told.get("id")), (&json!("as 1.0 has it"), None));
+    for (number, answer) in [
+        r#""id":null,"error":{"code":-32700,"message":"cannot parse"}"#,
+        r#""error":{"code":-32603,"message":"it broke"}"#,
+        r#""id":null,"result":{"content":[]}"#,
+        r#""id":ID,"result":null"#,
+        r#""id":ID,"result":{}"#,
+        r#""id":ID,"result":{"content":"done"}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        std::fs::write(world.path("stub/raw"), format!(r#"{{"jsonrpc":"2.0",{answer}}}"#)).unwrap();
+        let had = client.result("append_line", &json!({"text": format!("nameless {number}")}));
+        assert_eq!(crate::world::told(&had), "unknown", "{answer}: {had}");
+        // A read is made again some times before.
+        if number == 0 {
+            let read = client.call("read_page", &json!({"page": "1"}));
+            let read = client.answer(read);
+            assert_eq!(read["error"]["code"], -32700, "{answer}: {read}");
+        }
+    }
+    std::fs::remove_file(world.path("stub/raw")).unwrap();
+    client.done();
+    world.check();
+}

@@ -117,11 +117,28 @@ pub(super) async fn refusal(mut response: Response, env: &Env) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
+/// Whether an error of the era in which each request stands for itself says that the request was refused before anybody began with it. Its
+/// headers are compared with it, and its version is looked at, before anything else is done (Streamable HTTP, "Server Validation" and "Protocol
+/// Version Header"); the codes are the specification's alone, and a server gives them this status where it refused the request itself. What its
+/// tool was told by yet another server comes with status 200.
+///
+/// −32021 is none of these. A tool that has begun may find that its client cannot be asked: the official SDK for TypeScript checks what a tool
+/// asks behind the tool, and gives that error the status 400 as well. So nobody knows what the tool did before.
+pub(super) fn is_refused_unbegun(status: StatusCode, code: i64) -> bool {
+    const HEADER_MISMATCH: i64 = -32020;
+    const UNSUPPORTED_VERSION: i64 = -32022;
+    status == StatusCode::BAD_REQUEST && matches!(code, HEADER_MISMATCH | UNSUPPORTED_VERSION)
+}
+
 /// The reply to request `id`, a call: of a refusal, the answer that is its body, if there is one. A body that gives our id was made by somebody
-/// who read the request, so what it says counts, whatever the status. Who does not let us in reads nothing, but a result is one all the same.
-pub(super) fn as_it_was_read(reply: Reply, id: i64) -> Reply {
+/// who read the request, so what it says counts, whatever the status; but where it says that the request was refused unbegun, it is the status that
+/// proves it. Who does not let us in reads nothing, but a result is one all the same.
+pub(super) fn as_it_was_read(reply: Reply, id: i64, is_stateless: bool) -> Reply {
     match reply {
         Reply::Status { status, body, not_let_in, retry_after } => match answered_all_the_same(status, &body, id) {
+            Some(Reply::Error { code, message, .. }) if is_stateless && is_refused_unbegun(status, code.into()) => {
+                Reply::Status { status, body: kept(message), not_let_in, retry_after }
+            }
             Some(answer) => answer,
             None => Reply::Status { status, body: kept(body), not_let_in, retry_after },
         },
@@ -355,7 +372,8 @@ impl Inner {
 
     /// Hands a message of the server's to our side, and its answer back. It came on the stream of our request `origin`, if of any.
     pub(super) fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: Option<i64>) {
-        let id = message.remove("id");
+        // JSON-RPC 1.0 writes a notification with the id null.
+        let id = message.remove("id").filter(|id| !id.is_null());
         let (method, params) = method_and_params(&mut message);
         let Some(id) = id else { return self.host.notified(&method, &params) };
         let inner = Arc::clone(self);
@@ -377,7 +395,6 @@ impl Inner {
 mod tests {
     use super::*;
 
-    /// What somebody answered who read the request is the answer, whatever the status beside it.
     #[test]
     fn a_session_that_is_over_is_said_by_a_status_or_in_words() {
         let of = |status, body| is_about_session(StatusCode::from_u16(status).unwrap(), body);
@@ -386,17 +403,46 @@ mod tests {
         assert!(!of(400, "Bad Request") && !of(500, words) && !of(403, words));
     }
 
+    /// What became of request 7, of the newer era or not, that was answered with this status and body.
+    fn read_as(is_stateless: bool, status: u16, body: &Value) -> String {
+        let status = StatusCode::from_u16(status).unwrap();
+        let reply = Reply::Status { status, body: body.to_string(), not_let_in: None, retry_after: None };
+        match as_it_was_read(reply, 7, is_stateless) {
+            Reply::Result(result, _) => result.to_string(),
+            Reply::Error { code, .. } => code.to_string(),
+            Reply::Status { status, .. } => format!("status {}", status.as_u16()),
+        }
+    }
+
+    /// What proves that nothing was begun, by the specification of 2026-07-28 and by what servers do: a request that its own headers deny, and a
+    /// version that is not spoken. Not that the client lacks a capability, which a tool finds out in the middle of its work.
+    #[test]
+    fn an_error_of_the_newer_era_proves_that_nothing_was_begun_only_where_nothing_can_be() {
+        let error = |code: i64| json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": "no"}});
+        for (code, proves) in [
+            (-32020, true),
+            (-32022, true),
+            (-32021, false),
+            (-32600, false),
+            (-32601, false),
+            (-32602, false),
+            (-32603, false),
+            (-32700, false),
+            (-32000, false),
+            (-32042, false),
+        ] {
+            let expected = if proves { "status 400".to_owned() } else { code.to_string() };
+            assert_eq!(read_as(true, 400, &error(code)), expected);
+            // Nobody defined it in the era before, and another status is not the one of such a refusal.
+            assert_eq!(read_as(false, 400, &error(code)), code.to_string());
+            assert_eq!(read_as(true, 500, &error(code)), code.to_string());
+        }
+    }
+
+    /// What somebody answered who read the request is the answer, whatever the status beside it.
     #[test]
     fn an_answer_in_the_body_of_a_refusal_is_the_answer() {
-        let read = |status: u16, body: Value| {
-            let status = StatusCode::from_u16(status).unwrap();
-            let reply = Reply::Status { status, body: body.to_string(), not_let_in: None, retry_after: None };
-            match as_it_was_read(reply, 7) {
-                Reply::Result(result, _) => result.to_string(),
-                Reply::Error { code, .. } => code.to_string(),
-                Reply::Status { status, .. } => format!("status {}", status.as_u16()),
-            }
-        };
+        let read = |status: u16, body: Value| read_as(false, status, &body);
         let result = json!({"jsonrpc": "2.0", "id": 7, "result": "done"});
         let error = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": "who knows"}});
         for status in [400, 401, 403, 404, 429, 500] {

@@ -145,7 +145,7 @@ impl Relay {
             let has_session = !is_stateless && lock(&wire.agreed).session.is_some();
             let not_let_in = wire.endpoint.refused(&response).await;
             let retry_after = reading::retry_after(&response, &wire.env);
-            let body = reading::refusal(response, &wire.env).await;
+            let mut body = reading::refusal(response, &wire.env).await;
             // A body that gives a call's id was made by somebody who read the call, and in the newer era an error of the protocol has a status of
             // its own.
             let is_call = message["method"] == "tools/call";
@@ -163,7 +163,12 @@ impl Relay {
                 wire.note(status);
             }
             if let Some(answer) = read_message(body.as_bytes()).ok().filter(answers) {
-                return Relayed::Answer(answer);
+                let code = answer["error"]["code"].as_i64().filter(|_| is_stateless && is_call);
+                if !code.is_some_and(|code| reading::is_refused_unbegun(status, code)) {
+                    return Relayed::Answer(answer);
+                }
+                // That it was refused is in the status; the words say why.
+                answer["error"]["message"].as_str().unwrap_or_default().clone_into(&mut body);
             }
             if !is_stateless {
                 wire.note(status);
@@ -257,6 +262,23 @@ impl Relay {
     }
 }
 
+/// What a server asks or tells by itself. A notification may have the id null, as JSON-RPC 1.0 writes one.
+pub fn as_heard(mut message: Value) -> Value {
+    if message.get("id").is_some_and(Value::is_null)
+        && let Some(fields) = message.as_object_mut()
+    {
+        fields.remove("id");
+    }
+    message
+}
+
+/// Whether a message neither asks, nor tells, nor answers anything, and gives no name of a request.
+fn says_nothing(message: &Value) -> bool {
+    let Some(fields) = message.as_object() else { return false };
+    let has_id = fields.get("id").is_some_and(|id| !id.is_null());
+    !has_id && ["method", "result", "error"].iter().all(|field| !fields.contains_key(*field))
+}
+
 /// Whether an error's code is one of those for what is in a request: only who read it says so.
 const fn is_of_a_reader(code: i64) -> bool {
     matches!(code, -32603..=-32601)
@@ -337,7 +359,11 @@ impl Wire {
         let broken = |why: String| Failure::Lost(format!("it broke the protocol: {why}"));
         let message = read_message(data).map_err(|error| broken(format!("a message cannot be read: {error}")))?;
         if message.get("method").is_some() {
-            let _gone = self.heard.send(message);
+            let _gone = self.heard.send(as_heard(message));
+            return Ok(None);
+        }
+        if says_nothing(&message) {
+            tracing::debug!("a message that says nothing is passed over");
             return Ok(None);
         }
         if message["id"].as_u64() != Some(id) {
@@ -379,7 +405,7 @@ async fn listen(wire: Arc<Wire>) {
                     let message = event.message().and_then(|data| read_message(data.as_bytes()).ok());
                     if let Some(message) = message.filter(|message| message.get("method").is_some()) {
                         vain = 0;
-                        let _gone = wire.heard.send(message);
+                        let _gone = wire.heard.send(as_heard(message));
                     }
                 }
                 if wire.env.now().since(opened_at) >= HELD_OPEN {
@@ -391,5 +417,68 @@ async fn listen(wire: Arc<Wire>) {
             Ok(_) | Err(_) => {}
         }
         wire.env.clock.sleep(wait.unwrap_or(RESUME_WAIT).min(MAX_RESUME_WAIT)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What becomes of call 7 where the server answers with this status and error. `version`: the revision that the request says it is of.
+    async fn relayed(version: Option<&str>, status: &str, code: i64) -> Relayed {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let body = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": "as it says"}}).to_string();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n");
+        let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"}}") && !seen.ends_with(b"}}}") {
+                let mut piece = [0; 4096];
+                let read = stream.read(&mut piece).await.unwrap();
+                seen.extend_from_slice(&piece[..read]);
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        let (heard, _hears) = mpsc::unbounded_channel();
+        let relay = Relay::new("crm", &url, &BTreeMap::new(), ua_core::system::env(), heard, None).unwrap();
+        let mut params = json!({"name": "order", "arguments": {}});
+        if let Some(version) = version {
+            params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": version});
+        }
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let relayed = relay.request(7, &message, &[]).await;
+        serving.await.unwrap();
+        relayed
+    }
+
+    /// The status is what proves that nothing was begun, so a call that was refused for its headers or its version has that for its outcome; what a
+    /// tool may have found in the middle of its work is an error that proves nothing.
+    #[tokio::test]
+    async fn a_request_that_was_refused_unbegun_has_its_status_for_its_outcome() {
+        for code in [-32020, -32022] {
+            match relayed(Some("2026-07-28"), "400 Bad Request", code).await {
+                Relayed::Status { status: 400, body, of_session: false, .. } => assert_eq!(body, "as it says"),
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+        let newer = Some("2026-07-28");
+        for (version, status, code) in [
+            (newer, "400 Bad Request", -32021),
+            (newer, "400 Bad Request", -32602),
+            (newer, "200 OK", -32022),
+            (newer, "500 Internal Server Error", -32020),
+            (None, "400 Bad Request", -32022),
+        ] {
+            match relayed(version, status, code).await {
+                Relayed::Answer(answer) => assert_eq!(answer["error"]["code"], code),
+                other => panic!("{version:?} {status} {code}: {other:?}"),
+            }
+        }
     }
 }
