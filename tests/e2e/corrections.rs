@@ -374,7 +374,11 @@ fn what_another_run_has_open_is_said_there_and_counts_here() {
         let env = env();
         let call = behind_an_open_turn(&env);
         let asked = question_of(&env, "f");
-        env.run(&["questions", "--run", "f"]).code(0).shows(&[&call, "of run r", "answer that run's question about it"]);
+        env.run(&["questions", "--run", "f"]).code(0).shows(&[
+            &call,
+            "of run r",
+            "answer that run's question about it",
+        ]);
         env.run(&["answer", &asked, "happened"]).refused(2, &["does not take `happened`"]);
         if how == "its question" {
             env.run(&["answer", &question_of(&env, "r"), "happened"]).code(0);
