@@ -391,6 +391,56 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     env.run(&["answer", &id, "skip"]).refused(2, &["belongs to the gateway", "--root"]);
 }
 
+/// A client has no job, its session no turns: whatever a person looks at says so in its own words.
+#[test]
+fn what_is_shown_of_a_session_speaks_of_no_job_and_no_turn() {
+    let env = env();
+    with_servers(&env, "hold_wait = \"0s\"\n");
+    let failing = NOTES
+        .replace("      until [ -e go ]; do sleep 0.02; done\n", "")
+        .replace(r#""text":"it is posted"}]}"#, r#""text":"it is not posted"}],"isError":true}"#);
+    let said = env.run_by_bash(&format!(
+        "{failing}{}",
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
+greet
+call post_note
+hear
+say '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"post_note","arguments":{"text":"x"}}}'
+hear
+gone
+"$1" "$2" "$3" gateway stop
+"#
+    ));
+    let said = said.code(0).stdout;
+    assert!(said.contains("it is not posted") && said.contains("made before in this session"), "{said}");
+    let asked = env.run(&["questions"]).code(0).shows(&["of this session (failed, asked for at "]);
+    let held = env.value("SELECT tool_call_id FROM questions");
+    let shown = env.run(&["calls", "show", &held]).code(0).shows(&["session  ", "of the session)"]);
+    let tail = env.run(&["runs", "tail", "last", "--no-follow"]).stdout;
+    assert!(tail.contains("call 1 · post_note") && tail.contains("the gateway's broker of this session"), "{tail}");
+    let list = env.run(&["calls", "list"]).code(0);
+    let status = env.run(&["status"]).code(0);
+    let show = env.run(&["runs", "show", "last"]).code(0);
+    for text in [asked.stdout, shown.stdout, tail, list.stdout, status.stdout, show.stdout] {
+        for word in ["this job", "turn ", " 1.1 ", "failed_reported", "of the run", "drives the run", "ua resume"] {
+            assert!(!text.contains(word), "{word:?}: {text}");
+        }
+    }
+    env.run(&["turns", "show", "last"]).refused(2, &["session of a client", "no turns"]);
+    // Nor is anybody sent to a resume who puts a record right, or comes too late.
+    let failed = env.value(&format!("SELECT tool_call_id FROM tool_calls WHERE tool_call_id <> '{held}'"));
+    let put_right = ["calls", "resolve", &failed, "--as", "happened", "--reason", "seen", "--yes"];
+    let put_right = env.run(&put_right).code(0);
+    assert!(put_right.stderr.contains("made again by its client"), "{}", put_right.stderr);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "skip"]).code(0);
+    let late = env.run(&["answer", &question, "skip"]).refused(2, &["already been answered"]);
+    for text in [put_right.stderr, late.stderr] {
+        assert!(!text.contains("ua resume") && !text.contains("the run"), "{text}");
+    }
+}
+
 /// What a client hears is true each time, and in its own names.
 #[test]
 fn a_program_that_is_not_there_and_a_tool_that_is_not_there_are_said_to_be_so() {

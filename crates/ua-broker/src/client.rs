@@ -22,7 +22,7 @@ use crate::era::Era;
 use crate::input::{Ask, ComesBack};
 use crate::live::LiveCall;
 use crate::sync::lock;
-use crate::texts::without_job;
+use crate::texts::without_ids;
 
 /// Under which name a decision is asked for.
 const DECISION: &str = "decision";
@@ -336,7 +336,7 @@ fn form(question: &QuestionRecord) -> Value {
 }
 
 fn shown(text: &str, question: &QuestionId) -> String {
-    let text = without_job(text.trim());
+    let text = without_ids(text.trim());
     format!("{text}\n\n(Question {question} of the gateway; it can be answered in a terminal as well.)")
 }
 

@@ -6,7 +6,7 @@ use ua_core::chain;
 
 use serde_json::{Map, Value};
 use ua_dispatch::{DispatchError, Dispatcher};
-use ua_ledger::PeopleRules;
+use ua_ledger::{CallsOf, PeopleRules};
 use ua_runner::{Desk, DeskPorts, NoWaiting, Workspace};
 
 use crate::broker::{Broken, Broker};
@@ -44,6 +44,7 @@ impl Broker {
             stop: self.stop.clone(),
         })
         .with_redactor(self.redactor.clone())
+        .with_calls_of(CallsOf::Session)
         // Who an e-mail may go to, and what the model has read, is the client's to know.
         .with_people(PeopleRules::default())
         // A client waits for what came back: it is told, and stored behind that.

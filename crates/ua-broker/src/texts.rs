@@ -170,18 +170,26 @@ impl Told {
     }
 }
 
-/// A question for somebody who knows of no job: the earlier call that it is about without the ids, turns and names of states by which the
-/// ledger tells it from others. A terminal shows those too.
-pub(crate) fn without_job(text: &str) -> String {
+/// A question for somebody at a client's dialogue: the earlier call that it is about without the id by which a terminal finds it. One that an
+/// earlier version asked speaks of a job, its turns and names of states, of which they know nothing.
+pub(crate) fn without_ids(text: &str) -> String {
     const EFFECT: &str = " may already have had the same effect";
-    let line = |line: &str| match line.split_once(EFFECT) {
-        Some((earlier, rest)) if earlier.contains(" of this job (") => {
-            let lead = earlier.rsplit_once("Call ").map_or(earlier, |(lead, _)| lead);
-            format!("{lead}An earlier call{EFFECT}{rest}")
-        }
-        Some(_) | None => line.to_owned(),
+    let line = |line: &str| -> Option<String> {
+        let (earlier, rest) = line.split_once(EFFECT)?;
+        let (lead, named) = earlier.rsplit_once("Call ")?;
+        let (_, of) = named.split_once(' ')?;
+        let of = if of.starts_with("of this session (") {
+            format!(" {of}")
+        } else if let Some((_, stands)) = of.strip_prefix("of session ").and_then(|of| of.split_once(' ')) {
+            format!(" of another session {stands}")
+        } else if of.starts_with("of this job (") {
+            String::new()
+        } else {
+            return None;
+        };
+        Some(format!("{lead}An earlier call{of}{EFFECT}{rest}"))
     };
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    text.split('\n').map(|it| line(it).unwrap_or_else(|| it.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
 /// That an answer is not carried, as a clause.
@@ -322,19 +330,29 @@ mod tests {
     }
 
     #[test]
-    fn a_dialogue_speaks_of_no_job() {
-        let text = "May `send_mail` run? Call call_1 of this job (failed_reported, turn 1) may already have had the same effect with the same \
-                    arguments: {\"to\":\"Call me of this job\"}\nArguments: {}";
-        assert_eq!(
-            without_job(text),
-            "May `send_mail` run? An earlier call may already have had the same effect with the same arguments: {\"to\":\"Call me of this \
-             job\"}\nArguments: {}"
-        );
+    fn a_dialogue_speaks_of_no_job_and_no_ids() {
+        let asked = |of: &str| {
+            format!(
+                "May `send_mail` run? Call call_1 of {of} may already have had the same effect with the same arguments: {{\"to\":\"Call me of this \
+                 job\"}}\nArguments: {{}}"
+            )
+        };
+        for (of, told) in [
+            ("this job (failed_reported, turn 1)", ""),
+            ("this session (failed, asked for at 12:00)", " of this session (failed, asked for at 12:00)"),
+            (
+                "session run_2 (`mcp__a__b`, failed, asked for at 12:00)",
+                " of another session (`mcp__a__b`, failed, asked for at 12:00)",
+            ),
+        ] {
+            let wanted = asked("").replace("Call call_1 of ", &format!("An earlier call{told}"));
+            assert_eq!(without_ids(&asked(of)), wanted, "{of}");
+        }
         for other in [
             "May `x` run? Calls of this tool need a person's approval.",
             "It may already have had the same effect as one of this job",
         ] {
-            assert_eq!(without_job(other), other);
+            assert_eq!(without_ids(other), other);
         }
     }
 

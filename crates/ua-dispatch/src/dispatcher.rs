@@ -530,7 +530,7 @@ impl Dispatcher {
     /// Refuses a call that the store kept from starting again and again.
     async fn give_up_start(&self, id: &CallId) -> Result<Dispatched, DispatchError> {
         let call = self.read(id).await?;
-        let message = "Not run: another call of this job kept claiming the same effect.";
+        let message = "Not run: another call kept claiming the same effect.";
         let refused = self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?;
         Ok(Dispatched::Settled(Box::new(refused)))
     }

@@ -161,7 +161,9 @@ pub async fn correct(
     };
     rewrite(host, store, &run, lock.is_some()).await?;
     drop(lock);
-    let then = if is_open {
+    let then = if is_open && ua_store::is_gateway(&run) {
+        "; the same call, made again by its client, returns that".to_owned()
+    } else if is_open {
         format!("; once it is resumed, its model is told: {}", crate::restart::how_to_resume(store, &top).await?)
     } else {
         String::new()
@@ -259,6 +261,16 @@ async fn holder(
         Err(LockError::Held { .. }) if !is_of_open_turn => return Ok(Holder::PastIt),
         Err(LockError::Held { .. }) if ua_store::is_gateway(run) && call.status == CallStatus::Unknown => {
             return Ok(Holder::Broker);
+        }
+        Err(LockError::Held { .. }) if ua_store::is_gateway(run) => {
+            return Err(HostError::usage(format!(
+                "call {} is {}, and the gateway is at it: its outcome is still being determined",
+                call.call_id,
+                ua_resume::call_standing(call)
+            ))
+            .hint(format!(
+                "wait until it is answered, answer what `ua questions` shows, or end the session with `ua runs cancel {top}`"
+            )));
         }
         Err(LockError::Held { owner, .. }) => {
             let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));

@@ -330,7 +330,8 @@ pub fn attempted(attempt: u32, arguments: &str) -> String {
     ua_report::attempted(attempt, arguments)
 }
 
-pub fn place(call: &CallRecord) -> String {
+/// Where a call of a run that a process drives stands in it; no session of a client is driven.
+fn place(call: &CallRecord) -> String {
     format!("turn {} · call {}", call.position.turn, call.position.ordinal)
 }
 

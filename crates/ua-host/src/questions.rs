@@ -83,11 +83,12 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     };
     let messages = messages.map_err(|e| HostError::store("read the history", &e))?;
     let late = question.call_id.as_ref().map(|call| LateFile::at(home.late_replies()).about(call)).unwrap_or_default();
-    let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late);
+    let reach = reach(store, question).await?;
+    let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late, reach);
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     known.extend(what_helps(&run, question));
     let resume = restart::how_to_resume(store, &tree::top(store, &question.run_id).await?).await?;
-    Ok(Beside { known, reach: reach(store, question).await?, resume, drives: false })
+    Ok(Beside { known, reach, resume, drives: false })
 }
 
 /// What helps where the model provider refused the credentials: a process has them from its environment or its configuration, as they were when
@@ -222,7 +223,8 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
         (QuestionStatus::Open, _) => {
             let top = tree::top(store, &question.run_id).await?;
             let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
-            run.end_mark().map(|_| format!("question {id} needs no answer any more: run {top} is to end"))
+            let what = if ua_store::is_gateway(&run) { "session" } else { "run" };
+            run.end_mark().map(|_| format!("question {id} needs no answer any more: {what} {top} is to end"))
         }
         (QuestionStatus::Answered | QuestionStatus::Closed, Some(answer)) => Some(format!(
             "question {id} was answered elsewhere in the meantime (by {}: {}); that answer counts",
@@ -230,10 +232,25 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
             in_short(&current, answer)
         )),
         (QuestionStatus::Answered | QuestionStatus::Closed, None) => {
-            let why = current.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
+            let why = closed_because(store, &current).await?;
             Some(format!("question {id} needs no answer any more: {why}"))
         }
     })
+}
+
+/// Why a question was closed that nobody answered.
+async fn closed_because(store: &Database, question: &QuestionRecord) -> Result<String, HostError> {
+    if let Some(why) = &question.closed_because {
+        return Ok(why.clone());
+    }
+    let what = if is_of_session(store, question).await? { "session" } else { "run" };
+    Ok(format!("its {what} continued, or ended, without an answer"))
+}
+
+/// Whether a question is about a call of a client at the gateway.
+async fn is_of_session(store: &Database, question: &QuestionRecord) -> Result<bool, HostError> {
+    let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    Ok(ua_store::is_gateway(&run))
 }
 
 /// What somebody answered, in a few words.
@@ -331,21 +348,26 @@ pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<Host
         ));
     }
     let Some(given) = &question.answer else {
-        let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
+        let why = closed_because(store, question).await?;
         return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     };
     let (what, by, at) = (in_short(question, given), &given.by, given.answered_at);
     let error = HostError::usage(format!("question {id} has already been answered: {what}, by {by}, at {at}"));
+    let is_of_session = is_of_session(store, question).await?;
     Ok(match question.status {
         QuestionStatus::Closed => match &question.call_id {
             Some(call) => {
-                error.hint(format!("the run has acted on it; `ua calls show {call}` says what came of the call"))
+                let who = if is_of_session { "the gateway" } else { "the run" };
+                error.hint(format!("{who} has acted on it; `ua calls show {call}` says what came of the call"))
             }
             None => {
                 error.hint(format!("the run has acted on it; `ua runs show {}` shows what came of it", question.run_id))
             }
         },
+        QuestionStatus::Open | QuestionStatus::Answered if is_of_session => {
+            error.hint("the same call, made again by its client, returns its outcome")
+        }
         QuestionStatus::Open | QuestionStatus::Answered => {
             let top = tree::top(store, &question.run_id).await?;
             error.hint(format!("to have the run act on the answer: {}", restart::how_to_resume(store, &top).await?))

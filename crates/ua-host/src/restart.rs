@@ -154,14 +154,19 @@ pub fn next_command(home: &Home, run: &RunRecord) -> String {
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
-/// tools.
+/// tools, or the client whose session it is.
 ///
 /// # Errors
 /// A store that fails.
 pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, HostError> {
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
     let next = NextStep::of(&run);
-    Ok(next.command().map_or_else(|| "start the program again that started it".to_owned(), |_| next.who()))
+    let otherwise = if ua_store::is_gateway(&run) {
+        "have its client make the same call again"
+    } else {
+        "start the program again that started it"
+    };
+    Ok(next.command().map_or_else(|| otherwise.to_owned(), |_| next.who()))
 }
 
 #[cfg(test)]

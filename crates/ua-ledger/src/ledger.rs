@@ -24,7 +24,7 @@ use crate::forgotten::Forgotten;
 use crate::late::settle_what_ends_by_late_replies;
 use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again_with_an_answer};
-use crate::people::{PeopleRules, words_beside};
+use crate::people::{CallsOf, PeopleRules, words_beside};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
@@ -72,6 +72,7 @@ pub struct Ledger {
     /// What the tools are now, by qualified name; `None` while nobody has looked.
     pub(crate) definitions: Option<BTreeMap<String, Sha256>>,
     pub(crate) is_held_to_definitions: bool,
+    pub(crate) calls_of: CallsOf,
     pub(crate) trace: Trace,
     patience: Arc<dyn Patience>,
     /// What was read into the run's history, and whether that is all of it. Only the run's owner adds to it, and nobody takes away from it.
@@ -123,6 +124,7 @@ impl Ledger {
             prices,
             definitions,
             is_held_to_definitions: false,
+            calls_of: CallsOf::default(),
             trace,
             patience,
             taint,
@@ -672,7 +674,7 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let mut new = question(&self.env, call, why, |facts| self.rules().binding(call, facts));
+        let mut new = question(&self.env, (call, self.calls_of), why, |facts| self.rules().binding(call, facts));
         if matches!(why, Why::Send { .. })
             && let Some(before) = self.let_go_in_vain(call).await?
         {

@@ -98,7 +98,7 @@ pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
 pub use patience::{NoPatience, Patience, Tries, again};
-pub use people::{DECIDE_YOURSELF, PeopleRules, RecipientRule};
+pub use people::{CallsOf, DECIDE_YOURSELF, PeopleRules, RecipientRule};
 pub use permit::Permit;
 pub use question::ARGUMENTS_CUT;
 pub use recomputed::check_recomputed;

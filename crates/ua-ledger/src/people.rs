@@ -33,6 +33,16 @@ pub struct PeopleRules {
     pub taint: Option<TaintRule>,
 }
 
+/// Who makes the calls of a ledger. A client at the gateway has no job and no turns, so what is said about its calls has words of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum CallsOf {
+    /// A job of ours.
+    #[default]
+    Job,
+    /// A session of a client at the gateway.
+    Session,
+}
+
 /// What a person wrote in answers of a run, or approved in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -143,6 +153,13 @@ impl Ledger {
     #[must_use]
     pub fn held_to_definitions(mut self, is_held: bool) -> Self {
         self.is_held_to_definitions = is_held;
+        self
+    }
+
+    /// The same ledger, whose calls are said to be those of `whose`.
+    #[must_use]
+    pub fn with_calls_of(mut self, whose: CallsOf) -> Self {
+        self.calls_of = whose;
         self
     }
 

@@ -10,6 +10,7 @@ use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, Questi
 use crate::admission::Facts;
 use crate::late::said;
 use crate::lost::as_made_by;
+use crate::people::CallsOf;
 use crate::recipient::Problem;
 use crate::related::Other;
 use crate::sends::Sends;
@@ -161,15 +162,25 @@ impl Reason<'_> {
     }
 
     /// The reason as a sentence.
-    fn sentence(&self, call: &CallRecord) -> String {
+    fn sentence(&self, call: &CallRecord, calls_of: CallsOf) -> String {
         match self {
             Self::NearDuplicate(others) => {
                 let Some((Other { call: other, .. }, more)) = others.split_first() else { return String::new() };
-                let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
-                let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
+                let named = match calls_of {
+                    CallsOf::Job => {
+                        let (status, turn, run) = (other.status, other.position.turn, whose(calls_of, call, other));
+                        format!("of this job ({route}{status}, turn {turn}{run})")
+                    }
+                    CallsOf::Session => {
+                        let of = whose(calls_of, call, other);
+                        let (status, at) = (other.status.in_words(), other.created_at);
+                        format!("{} ({route}{status}, asked for at {at})", of.trim_start())
+                    }
+                };
                 let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-                let mut so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(call, more)) };
+                let mut so =
+                    if more.is_empty() { String::new() } else { format!(" So may {}.", listed(call, calls_of, more)) };
                 // Of those that stand alike the newest is named.
                 match others.iter().map(|other| other.count.saturating_sub(1)).sum::<u64>() {
                     0 => {}
@@ -177,8 +188,8 @@ impl Reason<'_> {
                     many => so.push_str(&format!(" So may {many} earlier ones like these.")),
                 }
                 format!(
-                    "Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with {words} \
-                     arguments: {}{so}",
+                    "Call {} {named} may already have had the same effect with {words} arguments: {}{so}",
+                    other.call_id,
                     shown_arguments(other)
                 )
             }
@@ -207,7 +218,12 @@ impl Reason<'_> {
 }
 
 /// The question. `bind` says what a word that lets the call run is bound to.
-pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl Fn(&Facts) -> Value) -> NewQuestion {
+pub(crate) fn question(
+    env: &Env,
+    (call, calls_of): (&CallRecord, CallsOf),
+    why: &Why<'_>,
+    bind: impl Fn(&Facts) -> Value,
+) -> NewQuestion {
     let tool = &call.name.tool;
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
@@ -219,7 +235,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             };
             let text = text + &sends.in_words(&call.policy);
             let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
-            let more = shown_since(call, others, because).chain(more);
+            let more = shown_since(call, calls_of, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
@@ -230,19 +246,23 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
                 None => format!("{}.", sent_and_lost(call, attempt)),
             };
             let text = format!(
-                "{text}{} The run continues without it and does not repeat it until you answer.",
-                sends.in_words(&call.policy)
+                "{text}{} {} without it and does not repeat it until you answer.",
+                sends.in_words(&call.policy),
+                match calls_of {
+                    CallsOf::Job => "The run continues",
+                    CallsOf::Session => "The gateway continues",
+                }
             );
             let text = QuestionText::new(&text).line(arguments);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::Send { facts, first, more, changed, earlier } => {
             let mut text = if more.is_empty() {
-                QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call))))
+                QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call, calls_of))))
             } else {
                 std::iter::once(first)
                     .chain(more)
-                    .map(|reason| format!("  - {}", reason.sentence(call)))
+                    .map(|reason| format!("  - {}", reason.sentence(call, calls_of)))
                     .fold(QuestionText::new(&format!("May `{tool}` run?")), QuestionText::line)
             };
             if !changed.is_empty() {
@@ -271,7 +291,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         }
         Why::Elicitation { params, is_live, .. } => {
             let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
-            (QuestionKind::Elicitation, elicitation_text(call, params, *is_live), choices)
+            (QuestionKind::Elicitation, elicitation_text(call, calls_of, params, *is_live), choices)
         }
     };
     let mut detail = json!({
@@ -327,7 +347,7 @@ fn sent_and_lost(call: &CallRecord, attempt: Option<&AttemptRecord>) -> String {
 const MAX_FIELDS: usize = 20;
 
 /// What a tool wants to know. Its words are foreign, so they are quoted, and what they ask for is called what it is.
-fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> QuestionText {
+fn elicitation_text(call: &CallRecord, calls_of: CallsOf, params: &Value, is_live: bool) -> QuestionText {
     let (tool, server) = (&call.name.tool, &call.name.server);
     let says = cut(params.get("message").and_then(Value::as_str).unwrap_or_default().trim(), 1000);
     let text = format!("The tool server `{server}` asks, in the middle of `{tool}`: {says:?}");
@@ -355,10 +375,16 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> Questio
         }
     }
     if is_live {
-        text = text.line(
-            "The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
-             answer reaches it: resume the run then.",
-        );
+        text = text.line(match calls_of {
+            CallsOf::Job => {
+                "The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
+                 answer reaches it: resume the run then."
+            }
+            CallsOf::Session => {
+                "The server waits for the answer on its connection, which ends with the gateway's broker. Once that is gone no answer \
+                 reaches it."
+            }
+        });
     }
     text
 }
@@ -402,12 +428,27 @@ fn shown_addresses(addresses: &[String]) -> String {
 /// How many further calls a question lists; its detail has all.
 const MAX_LISTED: usize = 3;
 
+/// Of which run another call is, with a space before it. Within a job that is said of a call of another run alone; a client knows sessions, and
+/// that its own is meant is said too.
+pub(crate) fn whose(calls_of: CallsOf, call: &CallRecord, other: &CallRecord) -> String {
+    match calls_of {
+        CallsOf::Job if other.run_id == call.run_id => String::new(),
+        CallsOf::Job => format!(" of run {}", other.run_id),
+        CallsOf::Session if other.run_id == call.run_id => " of this session".to_owned(),
+        CallsOf::Session => format!(" of session {}", other.run_id),
+    }
+}
+
 /// Calls by their ids, each with whether it has the words of `call`: the one that is told of in front of them may have others.
-fn listed(call: &CallRecord, calls: &[Other<'_>]) -> String {
+fn listed(call: &CallRecord, calls_of: CallsOf, calls: &[Other<'_>]) -> String {
     let in_words = |Other { call: other, .. }: &Other<'_>| {
         let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
         let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-        format!("{} ({route}{}, with {words} arguments)", other.call_id, other.status)
+        let status = match calls_of {
+            CallsOf::Job => other.status.as_str(),
+            CallsOf::Session => other.status.in_words(),
+        };
+        format!("{} ({route}{status}, with {words} arguments)", other.call_id)
     };
     let ids: Vec<String> = calls.iter().take(MAX_LISTED).map(in_words).collect();
     let left = calls.len().saturating_sub(MAX_LISTED);
@@ -416,16 +457,25 @@ fn listed(call: &CallRecord, calls: &[Other<'_>]) -> String {
 
 /// What may have had the effect of a call in doubt since it was sent, in a line: the answer is taken for one that knows of each. The one that
 /// the reason names is in the text already.
-fn shown_since(call: &CallRecord, others: &[Other<'_>], because: &str) -> impl Iterator<Item = String> {
+fn shown_since(
+    call: &CallRecord,
+    calls_of: CallsOf,
+    others: &[Other<'_>],
+    because: &str,
+) -> impl Iterator<Item = String> {
     let in_words = |other: &Other<'_>| {
         let Other { call: other, count } = other;
-        let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
+        let of = whose(calls_of, call, other);
         let like_it = match count.saturating_sub(1) {
             0 => String::new(),
             1 => ", and an earlier one like it".to_owned(),
             many => format!(", and {many} earlier ones like it"),
         };
-        format!("call {}{run} ({}, turn {}){like_it}", other.call_id, other.status, other.position.turn)
+        let stands = match calls_of {
+            CallsOf::Job => format!("{}, turn {}", other.status, other.position.turn),
+            CallsOf::Session => format!("{}, asked for at {}", other.status.in_words(), other.created_at),
+        };
+        format!("call {}{of} ({stands}){like_it}", other.call_id)
     };
     let unnamed = others.iter().filter(|other| other.count > 1 || !because.contains(other.call.call_id.as_str()));
     let mut names: Vec<String> = unnamed.map(in_words).collect();
@@ -562,13 +612,62 @@ mod tests {
         let asked = with("order", "tea", "call_1");
         let others = [with("order", "tea", "call_2"), with("order", "ink", "call_3"), with("buy", "tea", "call_4")];
         let others = others.iter().map(|call| Other { call, count: 1 }).collect();
-        let text = Reason::NearDuplicate(others).sentence(&asked);
+        let reason = Reason::NearDuplicate(others);
+        let text = reason.sentence(&asked, CallsOf::Job);
         assert!(
             text.contains("call_2 of this job (running, turn 1) may already have had the same effect with the same"),
             "{text}"
         );
         let more = "So may call_3 (running, with other arguments), call_4 (`mcp__shop__buy`, running, with the same arguments).";
         assert!(text.ends_with(more), "{text}");
+        // A client at the gateway has neither a job nor turns.
+        let text = reason.sentence(&asked, CallsOf::Session);
+        let at = samples::at(1);
+        let told =
+            format!("Call call_2 of this session (running, asked for at {at}) may already have had the same effect");
+        assert!(text.starts_with(&told) && !text.contains("job") && !text.contains("turn"), "{text}");
+    }
+
+    /// What a person is asked about a call of a client's session, whatever the reason, speaks of no job, no run and no turn.
+    #[test]
+    fn what_is_asked_about_a_session_speaks_of_no_job() {
+        let name = ToolName::qualified(ToolNamespace::Mcp, "shop", "order");
+        let asked = call(name.clone(), serde_json::json!({"item": "tea"}));
+        let elsewhere = CallRecord {
+            call_id: samples::call_id("call_2"),
+            run_id: samples::run_id("run_2"),
+            status: CallStatus::FailedReported,
+            ..call(name, serde_json::json!({"item": "ink"}))
+        };
+        let facts = Facts::default();
+        let others = || vec![Other { call: &elsewhere, count: 3 }];
+        let first = Reason::NearDuplicate(others());
+        let params = serde_json::json!({"message": "Which size?"});
+        let unknown = || Why::Unknown {
+            attempt: None,
+            sends: Sends::of(&[]),
+            because: "the tool server ended".to_owned(),
+            facts: &facts,
+            others: others(),
+            look_after: None,
+            late: &[],
+        };
+        let send = Why::Send { facts: &facts, first, more: vec![Reason::Approval], changed: Vec::new(), earlier: None };
+        let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true };
+        let env = Env::simulated(1);
+        for why in [unknown(), send, Why::WentOn { sends: Sends::of(&[]) }, live] {
+            let text = question(&env, (&asked, CallsOf::Session), &why, |_| json!({})).text;
+            let text = String::from(text).replace("run_2", "").replace("May `order` run?", "");
+            for word in ["job", ", turn", "the run", "resume", "failed_reported"] {
+                assert!(!text.contains(word), "{word:?}: {text}");
+            }
+        }
+        let text = String::from(question(&env, (&asked, CallsOf::Session), &unknown(), |_| json!({})).text);
+        let since = format!(
+            "call call_2 of session run_2 (failed, asked for at {}), and 2 earlier ones like it",
+            samples::at(1)
+        );
+        assert!(text.contains(&since), "{text}");
     }
 
     /// The value with each of its names and texts in turn followed by `words`.
@@ -639,10 +738,13 @@ mod tests {
             let mut texts = Vec::new();
             for params in with_each_followed(&form, &words).iter().chain(&with_each_followed(&page, &words)) {
                 let why = Why::Elicitation { name: "n", params, round: 1, is_live: false };
-                texts.push(question(&env, &call(send.clone(), json!({})), &why, |_| Value::Null).text);
+                texts.push(question(&env, (&call(send.clone(), json!({})), CallsOf::Job), &why, |_| Value::Null).text);
             }
             for arguments in with_each_followed(&asked, &words) {
-                texts.push(question(&env, &call(ask_user.clone(), arguments), &Why::AskUser, |_| Value::Null).text);
+                texts.push(
+                    question(&env, (&call(ask_user.clone(), arguments), CallsOf::Job), &Why::AskUser, |_| Value::Null)
+                        .text,
+                );
             }
             for arguments in with_each_followed(&mail, &words) {
                 let file = format!("a{words}");
@@ -655,7 +757,10 @@ mod tests {
                 for more in [Vec::new(), more] {
                     let first = Reason::Tainted(vec![format!("a{words}")]);
                     let why = Why::Send { facts: &facts, first, more, changed: Vec::new(), earlier: None };
-                    texts.push(question(&env, &call(send.clone(), arguments.clone()), &why, |_| Value::Null).text);
+                    texts.push(
+                        question(&env, (&call(send.clone(), arguments.clone()), CallsOf::Job), &why, |_| Value::Null)
+                            .text,
+                    );
                 }
             }
             seen += texts.len();

@@ -11,7 +11,7 @@ use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 use crate::admission::Facts;
 use crate::interpret::another_attempt_may_help;
 use crate::ledger::{LedgerConfig, Lineage};
-use crate::people::PeopleRules;
+use crate::people::{CallsOf, PeopleRules};
 use crate::sent_files::SentFiles;
 
 /// The field of a word's binding that says where the call would go.
@@ -28,6 +28,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) definitions: Option<&'a BTreeMap<String, Sha256>>,
     /// Whether a call goes to the tool that it was planned for and to no other; else a person accepts other tools for the whole run.
     pub(crate) is_held_to_definitions: bool,
+    /// Who makes the calls.
+    pub(crate) calls_of: CallsOf,
     /// Whose effects are told apart.
     pub(crate) lineage: &'a Lineage,
     /// The epoch of the process that asks.

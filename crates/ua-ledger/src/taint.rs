@@ -184,6 +184,7 @@ mod tests {
             people: &people,
             definitions: None,
             is_held_to_definitions: false,
+            calls_of: crate::CallsOf::Job,
             lineage: &lineage,
             epoch: 1,
             time: Time::plain(samples::at(1)),

@@ -275,6 +275,7 @@ impl Ledger {
             people: &self.people,
             definitions: self.definitions.as_ref(),
             is_held_to_definitions: self.is_held_to_definitions,
+            calls_of: self.calls_of,
             lineage: &self.lineage,
             epoch: self.lease.epoch,
             time: self.time(),

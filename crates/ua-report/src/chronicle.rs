@@ -94,7 +94,7 @@ fn entries(records: &RunRecords) -> Vec<Entry> {
     log.turns(records);
     let rows = ByCall::of(records);
     for call in &records.calls {
-        log.call(&rows, call);
+        log.call(&records.run, &rows, call);
     }
     log.questions(records);
     log.guidance(records);
@@ -212,9 +212,8 @@ impl EventLogBuilder {
         }
     }
 
-    fn call(&mut self, rows: &ByCall<'_>, call: &CallRecord) {
-        let place =
-            format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, brief(&call.name.tool, 80));
+    fn call(&mut self, run: &RunRecord, rows: &ByCall<'_>, call: &CallRecord) {
+        let place = format!("{} · {}", ua_resume::place_in_words(run, call), brief(&call.name.tool, 80));
         for attempt in rows.attempts(call) {
             let text = format!("{place} {}", attempted(attempt.attempt, &call.arguments.to_string()));
             self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);

@@ -85,7 +85,10 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     let status = format!("{}{more}", line(&standing.to_string(), 100));
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
-    page.item(&format!("changed: {}, after {}", run.updated_at, ua_core::counted(run.turn_index, "turn")));
+    let is_session = ua_store::is_gateway(run);
+    // A client's session has no turns.
+    let turns = if is_session { String::new() } else { format!(", after {}", ua_core::counted(run.turn_index, "turn")) };
+    page.item(&format!("changed: {}{turns}", run.updated_at));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
     for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {
         let is_wanted = name == "completion file" || !run.status.is_terminal();
@@ -95,6 +98,10 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         }
     }
     if run.status.is_terminal() {
+        return;
+    }
+    if is_session {
+        page.block("It is a session of a client at the gateway. Nobody resumes it: its client makes the same call again, or another one.");
         return;
     }
     let next = NextStep::of(run);

@@ -257,13 +257,14 @@ fn is_quoted(question: &QuestionRecord, said: &str) -> bool {
 }
 
 /// What the rows say about a question beside its text: what became of the attempt, and what the model said when it stopped or asked for the call.
-/// `attempts` are those of its call, `messages` the history of its run, `late` answers that lie beside the database; each may be empty.
+/// `attempts` are those of its call, `messages` the history of its run, `late` answers that lie beside the database; each may be empty. `reach`: whom the answer reaches.
 pub fn known(
     question: &QuestionRecord,
     call: Option<&CallRecord>,
     attempts: &[AttemptRecord],
     messages: &[MessageRecord],
     late: &[LateReply],
+    reach: Reach,
 ) -> Vec<KnownFact> {
     let fact = |name, text: &str| KnownFact { name, text: cut(&clean(text.trim()), FACT_LIMIT) };
     let mut known = Vec::new();
@@ -272,9 +273,14 @@ pub fn known(
         let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
         let ended = match (ended, came_late(question, attempt, late)) {
             (Some(at), _) => format!("ended at {at}"),
-            (None, Some(at)) => format!(
-                "an answer came at {at} and could not be stored then: it is in late_replies.log, and the next resume settles the call by it if it says what happened"
-            ),
+            (None, Some(at)) => {
+                let settles = if reach == Reach::Session {
+                    "the gateway settles the call by it when it is asked for again, if it says what happened"
+                } else {
+                    "the next resume settles the call by it if it says what happened"
+                };
+                format!("an answer came at {at} and could not be stored then: it is in late_replies.log, and {settles}")
+            }
             (None, None) => ua_store::rules::made_by(attempt).map_or_else(
                 || "no answer was recorded".to_owned(),
                 |(by, _)| format!("as call {} of run {}, which this database does not have", by.call, by.run),
@@ -391,7 +397,7 @@ mod tests {
             detail: None,
             handle: None,
         };
-        let sent = |attempts: &[AttemptRecord]| known(&asked, None, attempts, &[], &[])[0].text.clone();
+        let sent = |attempts: &[AttemptRecord]| known(&asked, None, attempts, &[], &[], Reach::Run)[0].text.clone();
         let other = ua_core::CallId::new(&env);
         let of_another = attempt(&other, 1, "lost");
         let all = [1, 2, 3].map(|number| attempt(&call_id, number, "lost"));
@@ -414,9 +420,13 @@ mod tests {
             sent_at: None,
             reply: ua_core::RawReply::http(200, "sent"),
         };
-        let with = |asked: &QuestionRecord, late: &[LateReply]| {
-            known(asked, None, std::slice::from_ref(&three), &[], late)[0].text.clone()
+        let of = |asked: &QuestionRecord, late: &[LateReply], reach| {
+            known(asked, None, std::slice::from_ref(&three), &[], late, reach)[0].text.clone()
         };
+        let with = |asked: &QuestionRecord, late: &[LateReply]| of(asked, late, Reach::Run);
+        // Nobody resumes a session.
+        let of_session = of(&asked, &[late(&three)], Reach::Session);
+        assert!(of_session.contains("the gateway settles") && !of_session.contains("resume"), "{of_session}");
         let shown = QuestionRecord { detail: json!({"late_replies": [late(&three)]}), ..asked.clone() };
         for said in [with(&asked, &[late(&three), late(&two)]), with(&shown, &[])] {
             assert!(said.contains(&format!("an answer came at {last} and could not be stored")), "{said}");
@@ -497,7 +507,7 @@ mod tests {
         let records = &story.records;
         let asked = QuestionRecord { call_id: Some(ids[0].clone()), ..question(QuestionKind::Approval, &[]) };
         let said = |question: &QuestionRecord, call| {
-            let known = known(question, call, &[], &records.messages, &[]);
+            let known = known(question, call, &[], &records.messages, &[], Reach::Run);
             known.into_iter().map(|fact| fact.text).collect::<Vec<_>>()
         };
         assert_eq!(said(&asked, records.call(&ids[0])), Vec::<String>::new(), "it said nothing about this one");

@@ -40,5 +40,5 @@ pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{
     after_turn, call_standing, calls_in_words, error_in_words, failure_in_words, inherited_turns_in_words,
-    processes_words, status_detail, status_words,
+    place_in_words, processes_words, status_detail, status_words,
 };

@@ -4,7 +4,7 @@
 //! two places send a person different ways, and none to a resume that comes to the same again.
 
 use ua_core::{Audience, RunId, RunStatus, RunStop};
-use ua_store::RunRecord;
+use ua_store::{GATEWAY_MODE, RunRecord, is_gateway};
 
 use crate::budget::raise_flags;
 
@@ -22,10 +22,15 @@ enum Needs {
 /// Who resumes a run that a program started with the library: nobody else has its model and its tools.
 const THE_PROGRAM: &str = "the program that started it";
 
+/// Who continues a session of a client at the gateway.
+const THE_CLIENT: &str = "its client, which makes the same call again,";
+
 /// The next step of a run that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
     command: Option<String>,
+    /// Who it is where there is no command.
+    who: &'static str,
     needs: Needs,
     /// Whether the command lifts what stopped the run, so that without its flags the run comes to the same.
     lifts: bool,
@@ -56,10 +61,12 @@ impl NextStep {
                 format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
-        Self { command: audience.pick(Some(command), None), needs, lifts }
+        let is_session = is_gateway(run);
+        let who = if is_session { THE_CLIENT } else { THE_PROGRAM };
+        Self { command: audience.pick(Some(command), None).filter(|_| !is_session), who, needs, lifts }
     }
 
-    /// The command, with the whole id of the run; `None` where only the program that started it resumes it. What stands in it in capital letters
+    /// The command, with the whole id of the run; `None` where only the program that started it resumes it, or the client whose session it is. What stands in it in capital letters
     /// is the person's to fill in.
     pub fn command(&self) -> Option<&str> {
         self.command.as_deref()
@@ -67,17 +74,20 @@ impl NextStep {
 
     /// What stands behind the [label](NextStep::label): the command, or who it is that resumes the run.
     pub fn by(&self) -> &str {
-        self.command().unwrap_or(THE_PROGRAM)
+        self.command().unwrap_or(self.who)
     }
 
     /// The same as the subject of a sentence: `` `ua resume r` finishes it ``.
     pub fn who(&self) -> String {
-        who(self.command())
+        who(self.command(), self.who)
     }
 
     /// Who resumes a run of which no more is known than its id and its mode, as the subject of a sentence.
     pub fn who_resumes(run: &RunId, run_mode: &str) -> String {
-        who(Audience::of(run_mode).pick(Some(format!("ua resume {run}")), None).as_deref())
+        if run_mode == GATEWAY_MODE {
+            return THE_CLIENT.to_owned();
+        }
+        who(Audience::of(run_mode).pick(Some(format!("ua resume {run}")), None).as_deref(), THE_PROGRAM)
     }
 
     /// Whether whoever drives the run again as it is gets it further, a worker for one.
@@ -120,14 +130,27 @@ impl NextStep {
     }
 }
 
-fn who(command: Option<&str>) -> String {
-    command.map_or_else(|| THE_PROGRAM.to_owned(), |command| format!("`{command}`"))
+fn who(command: Option<&str>, otherwise: &str) -> String {
+    command.map_or_else(|| otherwise.to_owned(), |command| format!("`{command}`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use ua_evidence::testing::Story;
+
+    /// Nobody is sent to a resume that is refused.
+    #[test]
+    fn a_session_of_a_client_is_resumed_by_no_command() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        story.ends(RunStatus::Stopped, Some(RunStop::Interrupt), "");
+        let mut run = story.records.run.clone();
+        assert!(NextStep::of(&run).who().contains("ua resume"));
+        run.run_mode = GATEWAY_MODE.to_owned();
+        let step = NextStep::of(&run);
+        assert_eq!((step.command(), step.by(), step.who().as_str()), (None, THE_CLIENT, THE_CLIENT));
+        assert_eq!(NextStep::who_resumes(&run.run_id, &run.run_mode), THE_CLIENT);
+    }
 
     #[test]
     fn every_reason_of_a_stop_has_the_step_that_gets_further() {

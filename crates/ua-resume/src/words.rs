@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ua_core::{CallStatus, RunStatus, RunStop, counted};
-use ua_store::{CallRecord, RunRecords};
+use ua_store::{CallRecord, RunRecord, RunRecords, is_gateway};
 
 use crate::lives::{LifeEnd, by_what, drivers, kills, lives};
 
@@ -16,6 +16,12 @@ pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
             status.to_string()
         }
     }
+}
+
+/// Where a call stands in its run, by its turn and its place in it; in a session of a client at the gateway, which has no turns, by its number.
+pub fn place_in_words(run: &RunRecord, call: &CallRecord) -> String {
+    let (turn, ordinal) = (call.position.turn, call.position.ordinal);
+    if is_gateway(run) { format!("call {turn}") } else { format!("turn {turn} · call {ordinal}") }
 }
 
 /// What a call is that the receipt of another one answers.

@@ -11,7 +11,7 @@ use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, PersonWaits, Redacting, Rules, StopSignal,
     ToolTransport, TransportError, WithAskUser, task_tool,
 };
-use ua_ledger::{LateReplies, Ledger, LedgerConfig, Lineage, NoLateReplies, Outbox, Patience, PeopleRules};
+use ua_ledger::{CallsOf, LateReplies, Ledger, LedgerConfig, Lineage, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
@@ -66,6 +66,7 @@ pub struct Desk {
     heartbeat: Option<Arc<dyn Store>>,
     late: Arc<dyn LateReplies>,
     is_held_to_definitions: bool,
+    calls_of: CallsOf,
     judge: Option<Judge>,
     patience: Option<Arc<dyn Patience>>,
     pub(crate) still: Arc<Stillness>,
@@ -108,6 +109,7 @@ impl Desk {
             heartbeat: None,
             late: Arc::new(NoLateReplies),
             is_held_to_definitions: false,
+            calls_of: CallsOf::Job,
             judge: None,
             patience: None,
         }
@@ -218,6 +220,13 @@ impl Desk {
         self
     }
 
+    /// Says whose the calls are, where they are not those of a job.
+    #[must_use]
+    pub fn with_calls_of(mut self, whose: CallsOf) -> Self {
+        self.calls_of = whose;
+        self
+    }
+
     /// Begins to say that this process is alive, if its clock passes by itself.
     pub(crate) fn alive(&self) -> Option<JoinHandle<()>> {
         let DeskPorts { store, lease, env, .. } = &self.ports;
@@ -305,6 +314,7 @@ impl Desk {
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
             .held_to_definitions(self.is_held_to_definitions)
+            .with_calls_of(self.calls_of)
             .with_patience(self.patience()))
     }
 

@@ -1,17 +1,19 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{CallStatus, CorrectedTo, Resolution, Timestamp};
+use ua_core::{CallStatus, CorrectedTo, Resolution, RunId, Timestamp};
 use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_ledger::LateReplies as _;
 use ua_runner::LateFile;
 use ua_store::{
-    Answer, CallQuery, CallRecord, Choice, LateReply, LedgerStore, QuestionRecord, QuestionStatus, QuestionsOf,
-    RunStore, Store, blobs_of, whole_reply, whole_text,
+    Answer, CallQuery, CallRecord, Choice, GATEWAY_MODE, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
+    QuestionsOf, RunQuery, RunStore, Store, blobs_of, is_gateway, whole_reply, whole_text,
 };
 
 use super::probe::ProbeArgs;
@@ -156,28 +158,33 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-/// The calls of a run and its sub-agents, or all there are.
-async fn listed(home: &Home, run: Option<&str>) -> Result<Vec<CallRecord>, HostError> {
+/// The calls of a run and its sub-agents, or all there are; and which of their runs are sessions of clients at the gateway.
+async fn listed(home: &Home, run: Option<&str>) -> Result<(Vec<CallRecord>, BTreeSet<RunId>), HostError> {
     if run.is_none() && home.is_unused() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), BTreeSet::new()));
     }
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
     if let Some(name) = run {
         let run = find::run(&store, name).await?;
+        let sessions = if is_gateway(&run) { BTreeSet::from([run.run_id.clone()]) } else { BTreeSet::new() };
         let mut calls = Vec::new();
         for run in ua_host::tree::with_those_below(&store, &run.run_id).await? {
             calls.extend(store.calls(&run, None).await.map_err(|e| fail(&e))?);
         }
-        Ok(calls)
+        Ok((calls, sessions))
     } else {
         let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
-        store.find_calls(&all).await.map_err(|e| fail(&e))
+        let calls = store.find_calls(&all).await.map_err(|e| fail(&e))?;
+        let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
+        let heads = store.find_runs(&all).await.map_err(|e| fail(&e))?;
+        let sessions = heads.into_iter().filter(|head| head.run_mode == GATEWAY_MODE).map(|head| head.run_id);
+        Ok((calls, sessions.collect()))
     }
 }
 
 async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
-    let mut calls = listed(home, run).await?;
+    let (mut calls, sessions) = listed(home, run).await?;
     if unknown {
         calls.retain(|call| is_doubt(home, call));
     }
@@ -195,7 +202,12 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
         let row = |call: &CallRecord| {
             vec![
                 ids.get(call.call_id.as_str()).to_owned(),
-                format!("{}.{}", call.position.turn, call.position.ordinal),
+                // A client's session has no turns.
+                if sessions.contains(&call.run_id) {
+                    call.position.turn.to_string()
+                } else {
+                    format!("{}.{}", call.position.turn, call.position.ordinal)
+                },
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
                 if is_left(home, call) { LEFT.to_owned() } else { ua_resume::call_standing(call).to_owned() },
@@ -262,14 +274,22 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
     let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
     let run = store.run(&call.run_id).await.map_err(|e| fail(&e))?;
     let now = ua_core::system::env().now();
+    let is_session = is_gateway(&run);
+    let place = if is_session {
+        format!("session        {} call {}", short(call.run_id.as_str()), call.position.turn)
+    } else {
+        format!(
+            "run            {} turn {} call {}",
+            short(call.run_id.as_str()),
+            call.position.turn,
+            call.position.ordinal
+        )
+    };
     let mut out = format!(
-        "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}: {}\n  arguments      {}\n",
+        "{} · {} · {}\n  {place}\n  class          {} (rule `{}`: {})\n  when in doubt  {}: {}\n  arguments      {}\n",
         short(call.call_id.as_str()),
         call.name.raw,
         stands(call),
-        short(call.run_id.as_str()),
-        call.position.turn,
-        call.position.ordinal,
         call.policy.class,
         call.policy.rule_id,
         call.policy.reason,
@@ -333,11 +353,12 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::in_words);
         out.push_str(&format!(
-            "  event          {} {from} → {} (process {} of the run)\n",
+            "  event          {} {from} → {} (process {} of the {})\n",
             moment::local(event.at, now),
             // Of where it stands now more is known than of where it stood.
             if event.to == call.status { ua_evidence::call_in_words(call) } else { event.to.in_words() },
-            ua_resume::process_number(&run, event.epoch)
+            ua_resume::process_number(&run, event.epoch),
+            if is_session { "session" } else { "run" }
         ));
         if let Some(correction) = &event.correction {
             out.push_str(&format!("                 {}\n", field(&correction.sentence(), 400)));

@@ -131,11 +131,12 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
             continue;
         }
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
-        let mut known = known(question, call, &records.attempts, own_history(records, question), &[]);
+        let reach = reach(&records.run, question);
+        let mut known = known(question, call, &records.attempts, own_history(records, question), &[], reach);
         if question.run_id == records.run.run_id {
             known.extend(what_helps(&records.run, question));
         }
-        let beside = Beside { known, reach: reach(&records.run, question), ..Beside::default() };
+        let beside = Beside { known, reach, ..Beside::default() };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }
     out

@@ -18,7 +18,9 @@ use ua_host::standing::standing;
 use ua_report::charged_tokens;
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
-use ua_store::{AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords};
+use ua_store::{
+    AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords, is_gateway,
+};
 
 use self::tree::{NamedEvent, Tree};
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
@@ -255,6 +257,8 @@ impl Tail {
         let shown = self.requests.values().filter(|request| request.turn >= self.from);
         let since = shown.map(|request| request.reserved_at).min();
         let from = self.from;
+        let driver =
+            if is_gateway(run) { "the gateway's broker of the session" } else { "the process that drove the run" };
         let is_shown = |process: &ProcessSpan| match (process.left_at, since) {
             (None, _) => true,
             (Some(left_at), Some(since)) => from <= 1 || left_at >= since,
@@ -283,6 +287,7 @@ impl Tail {
                     |owner| format!("process {} on {}", owner.pid, line(&owner.host, 60)),
                 );
                 let text = match (is_first, died) {
+                    _ if is_gateway(run) => format!("{who} is the gateway's broker of this session"),
                     (true, _) => format!("{who} drives the run"),
                     _ if is_the_same => "the process that drove the run continues".to_owned(),
                     (false, Some(None)) => format!("resumed after the kill: {who} took the run over"),
@@ -298,16 +303,16 @@ impl Tail {
                 // How a run that is not resumed left its last process is the last line's.
                 if let Some(by) = process.ended_by {
                     let by = by.in_words();
-                    let text = format!("ended by {by}: the last sign of life of the process that drove the run");
+                    let text = format!("ended by {by}: the last sign of life of {driver}");
                     events.push(((u32::MAX, 1), about(left_at, "interrupted", text)));
                 } else if process.died {
-                    let text = "killed: the last sign of life of the process that drove the run".to_owned();
+                    let text = format!("killed: the last sign of life of {driver}");
                     events.push(((u32::MAX, 1), about(left_at, "killed", text)));
                 } else if takes_it_again {
                     let text = "the process that drove the run asked a person".to_owned();
                     events.push(((u32::MAX, 0), about(left_at, "left", text)));
                 } else if process.epoch < run.lease_epoch {
-                    let text = "the process that drove the run ended its work".to_owned();
+                    let text = format!("{driver} ended its work");
                     events.push(((u32::MAX, 0), about(left_at, "left", text)));
                 }
             }
@@ -345,7 +350,8 @@ impl Tail {
             event.tool = Some(call.name.raw.clone());
             event.status = Some(call.status.to_string());
             event.attempt = Some(attempt);
-            event.text = format!("{} · {} {text}", progress::place(call), line(&call.name.tool, 60));
+            event.text =
+                format!("{} · {} {text}", ua_resume::place_in_words(&records.run, call), line(&call.name.tool, 60));
             event
         };
         let attempts: Vec<&AttemptRecord> =
@@ -398,7 +404,7 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
         | Standing::Elsewhere(_)
         | Standing::Answered
         | Standing::IdleSession => {
-            format!("run {id} {headline}")
+            format!("{} {id} {headline}", if is_gateway(run) { "session" } else { "run" })
         }
     };
     // Of a process that died it is known how long it showed signs of life.

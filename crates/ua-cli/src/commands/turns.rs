@@ -42,6 +42,11 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     let (first, last) = turn.map_or((run.turn_index.max(1), run.turn_index + 1), |turn| (turn, turn));
     let records = load(first, last).await?;
     let Some(found) = records.turns.last() else {
+        if ua_store::is_gateway(&run) {
+            let id = &run.run_id;
+            return Err(HostError::usage(format!("{id} is a session of a client at the gateway, which has no turns"))
+                .hint(format!("`ua runs show {id}` shows its calls")));
+        }
         if let Some((turn, parent)) = turn.zip(run.parent_run_id.as_ref())
             && (1..=run.shared_turns()).contains(&turn)
         {

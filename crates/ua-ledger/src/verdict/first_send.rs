@@ -5,8 +5,8 @@ use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, word};
 use crate::admission::SincePlanned;
-use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
-use crate::question::{Reason, Why, earlier_of, shows};
+use crate::people::{CallsOf, DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
+use crate::question::{Reason, Why, earlier_of, shows, whose};
 use crate::related::Other;
 use crate::rules::Rules;
 
@@ -99,7 +99,7 @@ impl<'v> Case<'v> {
                 }
                 (OnScopeConflict::Refuse, None) if !is_repeat => {
                     closes.extend(approved_by);
-                    return Decision { verdict: refused_beside(other.call), closes };
+                    return Decision { verdict: self.refused_beside(other.call), closes };
                 }
                 (OnScopeConflict::Allow | OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => {
                     reasons.push(Reason::NearDuplicate(others));
@@ -172,9 +172,12 @@ impl<'v> Case<'v> {
 
     /// The refusal of a call that was planned under laxer policies than those that hold now.
     fn under_other_policies(&self) -> Verdict<'v> {
+        let since = match self.rules.calls_of {
+            CallsOf::Job => "were accepted for this run since this call",
+            CallsOf::Session => "hold since this call",
+        };
         let message = format!(
-            "Not run: stricter policies were accepted for this run since this call of `{}` was planned. Make the call again if it is still \
-             wanted; it is then planned under them.",
+            "Not run: stricter policies {since} of `{}` was planned. Make the call again if it is still wanted; it is then planned under them.",
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "policy_changed", message }
@@ -187,6 +190,23 @@ impl<'v> Case<'v> {
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "tool_gone", message }
+    }
+
+    /// The refusal of a call because another one may have had its effect.
+    fn refused_beside(&self, other: &CallRecord) -> Verdict<'v> {
+        let of = whose(self.rules.calls_of, self.call, other);
+        let message = match self.rules.calls_of {
+            CallsOf::Job => format!(
+                "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+                other.call_id, other.status
+            ),
+            CallsOf::Session => format!(
+                "Refused: call {}{of} ({}) may already have had this effect. Do not repeat it; continue with other work.",
+                other.call_id,
+                other.status.in_words()
+            ),
+        };
+        Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message }
     }
 
     /// Where it sends something that nobody named, of a run that is tainted.
@@ -307,13 +327,4 @@ fn not_what_was_shown<'v>() -> Verdict<'v> {
     let message = "Not sent: a person said that an earlier call had this effect already, and what is recorded about that call has changed \
                    since. Make the call again if it is still wanted.";
     Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message: message.to_owned() }
-}
-
-/// The refusal of a call because another one may have had its effect.
-fn refused_beside<'v>(other: &CallRecord) -> Verdict<'v> {
-    let message = format!(
-        "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
-        other.call_id, other.status
-    );
-    Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message }
 }

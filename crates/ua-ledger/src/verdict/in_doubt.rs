@@ -11,7 +11,8 @@ use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, is_refused_as_it_is, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::as_made_by;
-use crate::question::{Why, look_after, shows};
+use crate::people::CallsOf;
+use crate::question::{Why, look_after, shows, whose};
 use crate::rules::Rules;
 use crate::sends::Sends;
 
@@ -115,7 +116,7 @@ impl<'v> Case<'v> {
         let probed = probed.filter(|_| self.elsewhere().is_none());
         if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
-            let because = overtaken_by(other.call);
+            let because = self.because_of(other.call);
             return Decision { verdict: self.hold(None, &because), closes };
         }
         if self.rules.is_gone(self.call) {
@@ -151,7 +152,7 @@ impl<'v> Case<'v> {
             let by = asked.answer.as_ref().map_or("a person", |answer| answer.by.as_str());
             let why = format!(
                 "{by} says that it did not happen. What it sends has changed since it was sent, so it is another call by now: make it again if \
-                 the job still needs it"
+                 it is still wanted"
             );
             let resolution = Box::new(UnknownResolution::NotHappened { why });
             return Decision { verdict: Verdict::Resolve { resolution, asked: Some(asked), replay: None }, closes };
@@ -333,6 +334,15 @@ impl<'v> Case<'v> {
             })
     }
 
+    /// That another call may have had the effect of this one.
+    fn because_of(&self, other: &CallRecord) -> String {
+        let whose = match self.rules.calls_of {
+            CallsOf::Job => format!(" of run {}", other.run_id),
+            CallsOf::Session => whose(CallsOf::Session, self.call, other),
+        };
+        format!("call {}{whose} may have had the effect since", other.call_id)
+    }
+
     /// Another attempt, under the old key.
     fn again(&self, ends_doubt: bool, word: Option<&QuestionRecord>) -> Verdict<'v> {
         Verdict::Start {
@@ -345,7 +355,7 @@ impl<'v> Case<'v> {
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
     fn overtaken(&self) -> Option<String> {
-        self.related().overtaken_by().first().map(|other| overtaken_by(other.call))
+        self.related().overtaken_by().first().map(|other| self.because_of(other.call))
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
@@ -362,6 +372,3 @@ impl<'v> Case<'v> {
     }
 }
 
-fn overtaken_by(other: &CallRecord) -> String {
-    format!("call {} of run {} may have had the effect since", other.call_id, other.run_id)
-}

@@ -21,7 +21,7 @@ use super::{Known, Verdict, verdict};
 use crate::admission::{Facts, SincePlanned};
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
-use crate::people::PeopleRules;
+use crate::people::{CallsOf, PeopleRules};
 use crate::question::{Reason, Why, question};
 use crate::rules::Rules;
 use crate::sends::Sends;
@@ -875,6 +875,7 @@ impl Case {
             epoch: 1,
             time: Time::plain(now),
         };
+            calls_of: CallsOf::Job,
         let mut facts = self.facts();
         let mut view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
         change(&mut view, &mut facts);
@@ -1328,7 +1329,9 @@ fn no_question_names_an_answer() {
     let words = ["happened", "retry", "approve", "skip", "abort", "accept", "decline", "cancel", "execute", "continue"];
     let mut texts = BTreeSet::new();
     let mut ask = |call: &CallRecord, why: &Why<'_>| {
-        texts.insert(String::from(question(&env, call, why, |_| json!({})).text));
+        for whose in [CallsOf::Job, CallsOf::Session] {
+            texts.insert(String::from(question(&env, (call, whose), why, |_| json!({})).text));
+        }
     };
     for case in cases() {
         case.decided(|verdict| {

@@ -262,6 +262,7 @@ impl<'a> Index<'a> {
         let own: Vec<ReceiptRecord> = receipts.iter().map(|receipt| (*receipt).clone()).collect();
         json!({
             "id": id, "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": clean(&call.name.tool),
+            "place": ua_resume::place_in_words(&export.records.run, call),
             "raw": clean(&call.name.raw), "class": call.policy.class.to_string(), "status": call.status,
             "word": ua_evidence::call_in_words(call), "verdict": Verdict::of(call).in_words(), "effect": call.policy.effect_kind.as_ref().map(EffectKind::as_str),
             "rule": clean(&call.policy.rule_id), "on_unknown": call.policy.on_unknown.to_string(),
@@ -328,17 +329,21 @@ fn request(request: &RequestRecord) -> Value {
 
 /// The ways to answer a question, each with what it does.
 fn ways(export: &RunExport<'_>, question: &QuestionRecord) -> Vec<Value> {
-    let reach = Reach::of(question, is_gateway(&export.records.run), export.standing.is_driven());
     let of =
         |way: answers::WayToAnswer| json!({"command": export.commands.complete(&way.command), "does": way.meaning});
-    answers::ways(question, reach).into_iter().map(of).collect()
+    answers::ways(question, reach(export, question)).into_iter().map(of).collect()
+}
+
+/// Whom an answer reaches.
+fn reach(export: &RunExport<'_>, question: &QuestionRecord) -> Reach {
+    Reach::of(question, is_gateway(&export.records.run), export.standing.is_driven())
 }
 
 /// What is known about what is asked, beside the words of the question.
 fn known(export: &RunExport<'_>, question: &QuestionRecord) -> Vec<KnownFact> {
     let records = export.records;
     let call = question.call_id.as_ref().and_then(|id| records.calls.iter().find(|call| call.call_id == *id));
-    answers::known(question, call, &records.attempts, &records.messages, &[])
+    answers::known(question, call, &records.attempts, &records.messages, &[], reach(export, question))
 }
 
 /// The command that gets a run further, where one does: an answer alone does not resume it.

@@ -91,7 +91,7 @@ for (const call of data.calls) {
   // What a search looks through.
   call.hay = [call.tool, call.raw, call.id, call.status, call.verdict, call.effect, call.external, call.error, call.error_code, call.args, call.result && call.result.text, call.key].join('\n').toLowerCase();
 }
-for (const turn of data.turns) turn.hay = (turn.text + '\n' + turn.model + '\nturn ' + turn.n).toLowerCase();
+for (const turn of data.turns) turn.hay = (turn.text + '\n' + turn.model + (isGateway ? '\ncall ' : '\nturn ') + turn.n).toLowerCase();
 
 // --- The axis: time runs evenly where a process was at work; long waits between processes are folded.
 const axis = (() => {
@@ -163,7 +163,7 @@ function header() {
   const tile = (name, value, small) => el('div', { class: 'tile' }, el('dt', null, name), el('dd', null, value, small && el('small', null, small)));
   const model = data.usage.models[0];
   append($('top'), [
-    el('div', { class: 'brand' }, el('span', null, 'ua · run timeline'), el('span', { class: 'grow' }), theme),
+    el('div', { class: 'brand' }, el('span', null, isGateway ? 'ua · session timeline' : 'ua · run timeline'), el('span', { class: 'grow' }), theme),
     el('div', { class: 'title' }, el('h1', { class: run.objective.length > 140 ? 'long' : '' }, run.objective), el('span', { class: 'pill big ' + tone }, pill)),
     el('div', { class: 'facts' },
       el('span', null, el('code', null, run.id)),
@@ -513,7 +513,7 @@ function callRow(call) {
   const isOpen = opened.has(call.id);
   const bars = call.attempts.map((attempt) => [attempt.start, attemptEnd(attempt), barClass(call, attempt)]);
   if (call.twin) bars.push([call.updated, call.updated, 'b-dedup']);
-  const label = 'Call ' + call.turn + '.' + call.ordinal + ' ' + call.tool + ', ' + call.word + ', ' + call.verdict;
+  const label = call.place + ' · ' + call.tool + ', ' + call.word + ', ' + call.verdict;
   const node = el('div', { class: 'call', id: call.id, data: { call: call.id, status: call.status } });
   const row = el('button', { type: 'button', class: 'row', 'aria-expanded': String(isOpen), 'aria-label': label, on: { click: () => {
     const open = !opened.has(call.id);
@@ -536,7 +536,7 @@ function details(call) {
   const pairs = [];
   const pair = (name, ...value) => { if (value.some((part) => part !== null && part !== undefined && part !== '' && part !== false)) pairs.push(el('dt', null, name), el('dd', null, value)); };
   pair('verdict', el('b', null, call.verdict));
-  pair('call', el('code', null, call.id), ' · turn ' + call.turn + ', call ' + call.ordinal);
+  pair('call', el('code', null, call.id), ' · ' + call.place);
   pair('tool', el('code', null, call.raw));
   pair('class', plainWord(call.class), ' · rule ', el('code', null, call.rule), ' · when in doubt: ' + plainWord(call.on_unknown));
   pair('effect', call.effect);
@@ -676,11 +676,11 @@ function reveal(id) {
 function foot() {
   const left = data.left_out;
   const cuts = [];
-  if (left.turns || left.calls) cuts.push(many(left.turns, 'turn') + ' and ' + many(left.calls, 'call') + ' from the middle of the run are left out of this page; ua calls list --run ' + run.id + ' has them.');
+  if (left.turns || left.calls) cuts.push((isGateway ? 'The oldest calls of the session (' + number(left.calls) + ')' : many(left.turns, 'turn') + ' and ' + many(left.calls, 'call') + ' from the middle of the run') + ' are left out of this page; ua calls list --run ' + run.id + ' has them.');
   append($('foot'), [
     cuts.map((cut) => el('p', { class: 'notice', id: 'left-out' }, cut)),
     el('p', null, 'Texts are cut at ' + number(left.text_limit) + ' characters; the database has all of them. Times are those of this browser.'),
-    el('p', null, 'Written by ' + data.program + ' on ' + when(data.written_at) + ' from stored records. ', el('kbd', null, '/'), ' search · ', el('kbd', null, 'j'), ' ', el('kbd', null, 'k'), ' next and previous turn · ', el('kbd', null, 'Enter'), ' unfold · ', el('kbd', null, 'Esc'), ' clear'),
+    el('p', null, 'Written by ' + data.program + ' on ' + when(data.written_at) + ' from stored records. ', el('kbd', null, '/'), ' search · ', el('kbd', null, 'j'), ' ', el('kbd', null, 'k'), (isGateway ? ' next and previous call · ' : ' next and previous turn · '), el('kbd', null, 'Enter'), ' unfold · ', el('kbd', null, 'Esc'), ' clear'),
   ]);
 }
 document.addEventListener('keydown', (event) => {

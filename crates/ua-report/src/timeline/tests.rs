@@ -67,6 +67,21 @@ fn the_data_of_a_killed_and_resumed_run_is_this() {
     insta::assert_json_snapshot!("timeline_data", drawn(&killed_and_resumed()));
 }
 
+/// A client's session has no turns.
+#[test]
+fn a_call_of_a_session_has_its_number_for_its_place() {
+    let mut story = killed_and_resumed();
+    let places = |story: &Story| {
+        let calls = drawn(story)["calls"].as_array().unwrap().clone();
+        calls.iter().map(|call| call["place"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(places(&story).iter().all(|place| place.starts_with("turn ")), "{:?}", places(&story));
+    ua_store::GATEWAY_MODE.clone_into(&mut story.records.run.run_mode);
+    assert!(places(&story).iter().all(|place| place.starts_with("call ")), "{:?}", places(&story));
+    let log = crate::log_files(&story.records).run_log;
+    assert!(log.contains(" call 1 · ") && !log.contains("turn 1 · call 1"), "{log}");
+}
+
 #[test]
 fn every_row_is_drawn() {
     let story = killed_and_resumed();
