@@ -382,7 +382,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     let Some(lock) = lock else { return Ok(Served::Another) };
     let served = serve_alone(host, &root, &home, lock, waits).await;
     if let Err(error) = &served {
-        fault::note(&root, host.env().now(), error);
+        fault::note(&root, &home.locks(), host.env().now(), error);
     }
     served
 }

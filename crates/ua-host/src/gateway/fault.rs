@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use ua_broker::KNOWN_CLIENTS;
+use ua_broker::{BrokerLock, KNOWN_CLIENTS};
 use ua_core::Timestamp;
 use ua_files::Folder;
 use ua_store::{CallQuery, GatewayStore as _, SessionsOf, Store as _};
@@ -38,8 +38,14 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-/// Notes why a broker ends. Where that cannot be written, on a full disk, the disk says it.
-pub(super) fn note(root: &Path, at: Timestamp, error: &HostError) {
+/// Notes why a broker ends, unless the next one has come up meanwhile: it forgot what was noted before it, and what is noted behind that would
+/// stand there for as long as it works, and be told of it when it is gone. Where it cannot be written, on a full disk, the disk says it.
+pub(super) fn note(root: &Path, locks: &Path, at: Timestamp, error: &HostError) {
+    // Whoever has it when it begins to serve forgets, so none does while it is held here.
+    let Ok(Some(_lock)) = BrokerLock::take(locks) else {
+        tracing::debug!("another broker came up, so why this one ended is not noted");
+        return;
+    };
     let fault = Fault { at, message: error.message().to_owned(), hint: error.hint_text().map(str::to_owned) };
     let written = serde_json::to_vec(&fault).map_err(std::io::Error::other);
     let written = written.and_then(|text| Folder::open_itself(root)?.replace(FILE, &text));
@@ -179,5 +185,29 @@ impl Seen {
         let kinds = calls.iter().filter_map(|call| call.policy.effect_kind.as_ref());
         self.effects.extend(kinds.map(|kind| kind.as_str().to_owned()));
         crate::home::close(store);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two brokers that start at once the one that fails may be the slower one.
+    #[test]
+    fn what_a_broker_said_is_not_noted_beside_one_that_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, locks) = (folder.path(), folder.path().join("locks"));
+        let at = Timestamp::from_millis(1_767_323_045_000);
+        let error = HostError::storage("the database is locked").hint("wait");
+        let works = BrokerLock::take(&locks).unwrap().unwrap();
+        forget(root);
+        note(root, &locks, at, &error);
+        assert_eq!(last_fault(root), None, "it works, and would be said to have ended so");
+        drop(works);
+        note(root, &locks, at, &error);
+        let noted = last_fault(root).unwrap();
+        assert_eq!((noted.at, noted.message.as_str()), (at, "the database is locked"));
+        forget(root);
+        assert_eq!(last_fault(root), None);
     }
 }

@@ -15,7 +15,7 @@ pub struct Looked {
     pub root: Option<PathBuf>,
     /// What would keep a broker from starting now: its file, what that refers to, its database, its disk.
     pub trouble: Option<HostError>,
-    /// What the last broker said before it ended by an error.
+    /// What the last broker said before it ended by an error; nothing while one serves.
     pub last_fault: Option<Fault>,
     /// Names in its file that stand for nobody so far, each in a sentence.
     pub unmatched: Vec<String>,
@@ -65,7 +65,6 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
         return Ok(Looked::default());
     }
     looked.trouble = trouble(host, &root).await;
-    looked.last_fault = last_fault(&root);
     looked.unmatched = unmatched(host, &root).await.unwrap_or_default();
     let socket = root.join(SOCKET);
     match asked(&socket, false).await {
@@ -76,6 +75,8 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
         Ok(None) => {}
         Err(error) => looked.silent = Some(error),
     }
+    // One that serves has said all that was wrong before it.
+    looked.last_fault = last_fault(&root).filter(|_| looked.broker.is_none());
     let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     looked.open_to_others = [socket, root.join(super::config::TOKENS)].into_iter().filter(others).collect();
     looked.root = Some(root);
