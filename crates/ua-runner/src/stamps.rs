@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ua_evidence::Artifact;
 
-use crate::workspace::digests::Digests;
-use crate::workspace::{Workspace, is_entered, is_own, open_file};
+use crate::workspace::digests::{Digests, Look, MOST_FILES};
+use crate::workspace::{MOST_LOOKED, Workspace, in_order, is_entered, is_own, open_file};
 
 /// What tells that a file was written: size, inode, and the instant of its last change in nanoseconds.
 type Stamp = (u64, u64, i64, i64);
@@ -34,50 +34,62 @@ impl Workspace {
             }
             files <= LITTLE.0 && bytes <= LITTLE.1
         });
-        let mut read = 0;
+        let mut read = Look::of_turn();
         let mut look =
             |(path, name, stamp): (PathBuf, String, Stamp)| seen.read(&self.digests, &path, name, stamp, &mut read);
         is_little.then(|| by_path(new.into_iter().filter_map(&mut look)))
     }
 
     /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or
-    /// changes while it is read is left for the next look: nobody may take it for what it was. What is too large to be read ([`Digests`]) is
-    /// passed over until it changes again.
+    /// changes while it is read is left for the next look: nobody may take it for what it was. What is too large or too much to be read
+    /// ([`Digests`]) is passed over until it changes again.
     pub(crate) fn changed_files(&self, seen: &mut FileStamps) -> Vec<Artifact> {
-        let (mut changed, mut read) = (Vec::new(), 0);
+        let (mut changed, mut read, mut files) = (Vec::new(), Look::of_turn(), 0);
+        // Most of what it knows of is gone: files of before that have other names now.
+        if seen.0.len() > 8 * MOST_FILES {
+            seen.0.clear();
+        }
         self.each_file(|path, name| {
             changed.extend(seen.look(&self.digests, path, name, &mut read));
-            true
+            files += 1;
+            files < MOST_FILES
         });
         by_path(changed)
     }
 
     /// Visits every file that tools made, as long as it is gone on with; false if it was not.
     fn each_file(&self, mut visit: impl FnMut(&Path, String) -> bool) -> bool {
-        let mut folders = vec![self.root().to_path_buf()];
-        while let Some(folder) = folders.pop() {
+        let (mut folders, mut looked_at) = (vec![self.root().to_path_buf()], 0);
+        while let Some(folder) = folders.pop().filter(|_| looked_at < MOST_LOOKED) {
+            let mut entries = Vec::new();
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
                 let Ok(relative) = path.strip_prefix(self.root()) else { continue };
                 let name = relative.to_string_lossy().into_owned();
-                if is_own(&name) {
-                    continue;
+                if !is_own(&name) {
+                    entries.push((name, path, kind));
                 }
+            }
+            looked_at += entries.len();
+            entries.sort_by(|(one, _, kind), (other, _, of_other)| {
+                in_order(one, kind.is_dir()).cmp(&in_order(other, of_other.is_dir()))
+            });
+            let mut inner = Vec::new();
+            for (name, path, kind) in entries {
                 if kind.is_dir() {
-                    if is_entered(&name) {
-                        folders.push(path);
-                    }
+                    inner.extend(is_entered(&name).then_some(path));
                 } else if kind.is_file() && !visit(&path, name) {
                     return false;
                 }
             }
+            folders.extend(inner.into_iter().rev());
         }
         true
     }
 }
 
 impl FileStamps {
-    fn look(&mut self, digests: &Digests, path: &Path, name: String, read: &mut u64) -> Option<Artifact> {
+    fn look(&mut self, digests: &Digests, path: &Path, name: String, read: &mut Look) -> Option<Artifact> {
         let before = stamp(path)?;
         if self.0.get(&name) == Some(&before) {
             return None;
@@ -92,7 +104,7 @@ impl FileStamps {
         path: &Path,
         name: String,
         before: Stamp,
-        read: &mut u64,
+        read: &mut Look,
     ) -> Option<Artifact> {
         let digested = open_file(path).and_then(|file| digests.of(file, read)).ok()?;
         if stamp(path) != Some(before) {

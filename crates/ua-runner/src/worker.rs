@@ -94,6 +94,7 @@ impl Worker {
 
     async fn work_alive(self) -> Result<Worked, WorkError> {
         let Self { desk, llm, settings, acquired_at, accepts } = self;
+        desk.ports.workspace.digests.heed(&desk.ports.stop);
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
         let outbox = desk.outbox();
         let parked = match open_patiently(&desk, &outbox, &settings, acquired_at).await {

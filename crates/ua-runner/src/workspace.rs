@@ -10,13 +10,12 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sha2::Digest as _;
 use ua_core::{CallId, INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
 
-use self::digests::Digests;
+use self::digests::{Digests, LeftOut, Look, MOST_FILES};
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
@@ -237,9 +236,10 @@ impl Workspace {
         self.folder.make_folder(name).map(drop).map_err(WorkspaceError::at("create", &self.path(name)))
     }
 
-    /// Every file that a tool made, with its digest, by path; but for what is too large to be read for it, which is said once.
+    /// Every file that a tool made, with its digest, by path; but for what is too large or too much for that, which is said once.
     pub fn artifacts(&self) -> Result<Vec<Artifact>, WorkspaceError> {
-        let mut found = Found::default();
+        let mut found =
+            Found { artifacts: Vec::new(), left_out: LeftOut::default(), looked_at: 0, look: Look::whole() };
         self.collect(&self.folder, "", &mut found)?;
         self.digests.tell(&found.left_out);
         found.artifacts.sort_by(|a, b| a.path.cmp(&b.path));
@@ -247,31 +247,36 @@ impl Workspace {
     }
 
     fn collect(&self, folder: &Folder, above: &str, found: &mut Found) -> Result<(), WorkspaceError> {
-        let mut entries = folder.entries().map_err(WorkspaceError::at("read", folder.path()))?;
-        // In one order, so that each time the same files are too many.
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (entry, kind) in entries {
+        let entries = folder.entries().map_err(WorkspaceError::at("read", folder.path()))?;
+        let named = |(entry, kind): (std::ffi::OsString, Kind)| {
             let name = format!("{above}{}", entry.to_string_lossy());
-            if is_own(&name) {
-                continue;
-            }
+            (!is_own(&name)).then_some((name, entry, kind))
+        };
+        let mut entries: Vec<_> = entries.into_iter().filter_map(named).collect();
+        entries.sort_by(|(one, _, kind), (other, _, of_other)| {
+            in_order(one, *kind == Kind::Folder).cmp(&in_order(other, *of_other == Kind::Folder))
+        });
+        for (name, entry, kind) in entries {
             let path = self.path(&name);
             match kind {
-                Kind::Folder if !is_entered(&name) => found.left_out.push(name),
+                Kind::Folder if !is_entered(&name) => found.left_out.add(name),
+                Kind::Folder if found.looked_at >= MOST_LOOKED => found.left_out.add(name),
                 Kind::Folder => match folder.folder(&entry) {
                     Ok(inner) => self.collect(&inner, &format!("{name}/"), found)?,
                     Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
                 },
+                Kind::File if found.artifacts.len() >= MOST_FILES => found.left_out.add(name),
                 Kind::File => {
-                    let digested = folder.open_file(&entry).and_then(|file| self.digests.of(file, &mut found.bytes));
+                    let digested = folder.open_file(&entry).and_then(|file| self.digests.of(file, &mut found.look));
                     match digested {
                         Ok(Some((bytes, sha256))) => found.artifacts.push(Artifact { path: name, bytes, sha256 }),
-                        Ok(None) => found.left_out.push(name),
+                        Ok(None) => found.left_out.add(name),
                         Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
                     }
                 }
                 Kind::Other => {}
             }
+            found.looked_at += 1;
         }
         Ok(())
     }
@@ -285,13 +290,13 @@ impl Workspace {
 }
 
 /// What is found in a workspace.
-#[derive(Default)]
 struct Found {
     artifacts: Vec<Artifact>,
-    /// Files that are too large, and folders that lie too deep.
-    left_out: Vec<String>,
-    /// The lengths of what is among the artifacts, together.
-    bytes: u64,
+    /// Files that are too large or too many, and folders that lie too deep.
+    left_out: LeftOut,
+    /// How many files and folders were looked at.
+    looked_at: usize,
+    look: Look,
 }
 
 /// The folder of a task, in that of the run whose task it is.
@@ -362,6 +367,15 @@ fn sniff(head: &[u8]) -> Option<&'static str> {
 /// of the stack, and nobody's work lies so deep.
 const MOST_FOLDERS: usize = 64;
 
+/// How many files and folders a look goes past, before it enters no more folders.
+pub(crate) const MOST_LOOKED: usize = 20 * MOST_FILES;
+
+/// In which order what lies in a folder of the workspace is looked at, so that each time the same files are too many: files before folders, and
+/// first of these where a run puts what it is for, so that nothing that a program unpacked beside it takes its place.
+pub(crate) fn in_order(name: &str, is_folder: bool) -> (bool, bool, &str) {
+    (is_folder, name != FOLDERS[0], name)
+}
+
 /// Whether what lies in a folder of the workspace is looked at, by its path in it.
 pub(crate) fn is_entered(folder: &str) -> bool {
     folder.matches('/').count() < MOST_FOLDERS
@@ -396,22 +410,8 @@ pub(crate) fn open_file(path: &Path) -> io::Result<fs::File> {
 
 /// The size and digest of the regular file at `path`, which may be no link, and not too large to be read for that.
 pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
-    let digested = Digests::default().of(open_file(path)?, &mut 0)?;
+    let digested = Digests::default().of(open_file(path)?, &mut Look::whole())?;
     digested.ok_or_else(|| io::ErrorKind::FileTooLarge.into())
-}
-
-fn digest(mut file: impl io::Read) -> io::Result<(u64, Sha256)> {
-    let mut hasher = sha2::Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut bytes = 0;
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            return Ok((bytes, Sha256::from_bytes(hasher.finalize().into())));
-        }
-        bytes += read as u64;
-        hasher.update(&buffer[..read]);
-    }
 }
 
 #[cfg(test)]
