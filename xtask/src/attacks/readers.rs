@@ -43,9 +43,12 @@ for line in sys.stdin:
         result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "files", "version": "1"}}
     elif method == "tools/list":
         result = {"tools": [{"name": "read_file", "description": "Reads a file.", "inputSchema": {"type": "object"}}]}
-    else:
+    elif method == "tools/call":
         text = open(os.path.join(sys.argv[1], params["arguments"]["path"])).read()
         result = {"content": [{"type": "text", "text": text}]}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 "#;
 
