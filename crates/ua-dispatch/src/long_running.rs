@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
-use ua_ledger::{Continued, Elicited, LedgerError, Permit, is_another_place};
+use ua_ledger::{Continued, Elicited, HandedOver, LedgerError, Permit, is_another_place};
 use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore, Store};
 
 use crate::dispatcher::{CallProgress, Dispatcher, backoff};
@@ -161,10 +161,20 @@ impl Dispatcher {
                     () = stop.stopping() => return Ok(LongCallOutcome::Stopped),
                 }
             }
-            let before = handle.clone();
-            let answers = handle.input.as_mut().is_some_and(|input| !std::mem::replace(&mut input.is_sent, true));
+            let answers = handle.input.as_ref().is_some_and(|input| !input.is_sent);
             if answers {
-                self.ledger.keep(&permit, handle.clone()).await?;
+                handle = match self.hand_over(&permit, handle, is_live, stop).await? {
+                    HandedOver::Sent(handle) => handle,
+                    HandedOver::Held(question) => return Ok(LongCallOutcome::Held(Box::new(question))),
+                    HandedOver::GivenUp => {
+                        let why = "it was not continued, for another call may have had its effect since it was sent";
+                        return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why: why.to_owned() }));
+                    }
+                };
+            }
+            let mut before = handle.clone();
+            if let Some(input) = before.input.as_mut().filter(|_| answers) {
+                input.is_sent = false;
             }
             self.ledger.confirm(&permit).await?; // what goes on is not sent again
             let given_up = async {
@@ -210,6 +220,44 @@ impl Dispatcher {
                         () = stop.stopping() => return Ok(LongCallOutcome::Stopped),
                     }
                 }
+            }
+        }
+    }
+
+    /// Stores that answers are about to leave, unless a person has to be asked first. A server that waits on its connection is waited with, and
+    /// told *no* when nobody answers in time.
+    async fn hand_over(
+        &self,
+        permit: &Permit,
+        handle: Handle,
+        is_live: bool,
+        stop: &StopSignal,
+    ) -> Result<HandedOver, DispatchError> {
+        let patience = self.elicitations.live_wait;
+        let until = self.ledger.env().now().plus(patience);
+        let mut told = None;
+        loop {
+            let question = match self.ledger.hand_over(permit, handle.clone()).await? {
+                HandedOver::Held(question) if is_live => question,
+                other @ (HandedOver::Sent(_) | HandedOver::Held(_) | HandedOver::GivenUp) => return Ok(other),
+            };
+            let is_late = self.ledger.env().now() >= until;
+            if is_late || stop.is_stopping() || self.is_to_end(permit.call()).await? {
+                let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
+                let refused = self.ledger.say_no(permit.call(), handle, &answer).await?;
+                if is_late {
+                    self.tell(CallProgress::Declined { call: Box::new(permit.call().clone()), waited: patience });
+                }
+                return Ok(HandedOver::Sent(refused));
+            }
+            if told.as_ref() != Some(&question.question_id) {
+                told = Some(question.question_id.clone());
+                self.tell(CallProgress::Asking { question: Box::new(question), patience });
+            }
+            let _waiting = self.waits.waiting();
+            tokio::select! {
+                () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
+                () = stop.stopping() => {}
             }
         }
     }

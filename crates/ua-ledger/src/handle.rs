@@ -9,14 +9,18 @@
 use serde_json::{Map, Value};
 use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
 use ua_store::{
-    AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord,
+    AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord, Seen,
+    StoreError,
 };
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Facts};
 use crate::error::LedgerError;
+use crate::events;
 use crate::ledger::Ledger;
 use crate::permit::Permit;
 use crate::question::Why;
+use crate::verdict::{HandingOver, handing_over};
+use crate::view::View;
 
 /// A running call that can be gone on with.
 #[derive(Debug)]
@@ -42,6 +46,17 @@ pub enum Elicited {
     Open(QuestionRecord),
 }
 
+/// What became of the answers to what a tool asked for.
+#[derive(Debug)]
+pub enum HandedOver {
+    /// It is stored that they leave, as they are here: hand them over.
+    Sent(Handle),
+    /// A person has to decide first.
+    Held(QuestionRecord),
+    /// They are not to leave, and its tool takes no other ones: nobody continues the call.
+    GivenUp,
+}
+
 impl Ledger {
     /// Stores what the permitted attempt goes on with.
     ///
@@ -52,9 +67,85 @@ impl Ledger {
     }
 
     async fn keep_for(&self, call: &CallRecord, handle: Handle) -> Result<AttemptRecord, LedgerError> {
-        let keep = KeepHandle { call_id: call.call_id.clone(), attempt: call.attempt, handle, at: self.env.now() };
-        let kept = self.store.keep_handle(&self.lease, keep).await;
+        let kept = self.store.keep_handle(&self.lease, self.keeping(call, handle, None)).await;
         kept.map_err(LedgerError::at("store what continues of", &call.call_id))
+    }
+
+    fn keeping(&self, call: &CallRecord, handle: Handle, seen: Option<Vec<Seen>>) -> KeepHandle {
+        KeepHandle { call_id: call.call_id.clone(), attempt: call.attempt, handle, seen, at: self.env.now() }
+    }
+
+    /// Stores that what the permitted attempt's tool asked for is about to be handed over: `handle` has every answer. That sends the call on,
+    /// so it is held to what a first send is: when another call may have had the effect since it was sent, a person is asked first.
+    ///
+    /// # Errors
+    /// [`LedgerError::Aborted`] when a person ended the run; those of the store.
+    pub async fn hand_over(&self, permit: &Permit, handle: Handle) -> Result<HandedOver, LedgerError> {
+        let call = permit.call();
+        let id = &call.call_id;
+        loop {
+            if !call.policy.class.has_effect() || is_refusal(&handle) {
+                // Whoever says no to a tool sends nothing.
+                self.close_elicitation(call).await?;
+                let sent = sent(handle);
+                self.keep_for(call, sent.clone()).await?;
+                return Ok(HandedOver::Sent(sent));
+            }
+            let destination = permit.destination().cloned();
+            let facts = Facts { scope: call.scope.clone(), destination, ..Facts::default() };
+            let mut view = View::of(self.store.call(id).await.map_err(LedgerError::at("read", id))?);
+            view.attempts = self.attempts(id).await?;
+            view.questions = self.questions_about(call).await?;
+            view.relations = self.relations(call, &facts).await?;
+            let rules = self.rules();
+            let (decided, closes) = handing_over(&view, &facts, &rules);
+            // Before it is stored that the answer leaves: of a call in doubt the word would mean that it did not happen.
+            for question in closes {
+                self.close(call, question).await?;
+            }
+            match decided {
+                HandingOver::Send => {
+                    let sent = sent(handle.clone());
+                    let keep = self.keeping(call, sent.clone(), Some(view.relations.seen()));
+                    match self.store.keep_handle(&self.lease, keep).await {
+                        Ok(_) => return Ok(HandedOver::Sent(sent)),
+                        Err(StoreError::ScopeTouched { .. }) => events::not_started(call),
+                        Err(source) => return Err(LedgerError::at("store what continues of", id)(source)),
+                    }
+                }
+                HandingOver::Hold(asked) => return Ok(HandedOver::Held(asked.clone())),
+                HandingOver::Ask(why) => return Ok(HandedOver::Held(self.ask(call, &why).await?)),
+                HandingOver::Abort => return Err(LedgerError::Aborted { call: id.clone() }),
+                HandingOver::Refuse if handle.input.as_ref().is_none_or(|input| input.requests.is_empty()) => {
+                    return Ok(HandedOver::GivenUp);
+                }
+                HandingOver::Refuse => {
+                    return self.say_no(call, handle, &ElicitAnswer::Decline).await.map(HandedOver::Sent);
+                }
+            }
+        }
+    }
+
+    /// Says no to everything that `handle` asks for, whatever was answered, and stores that this is about to be handed over.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn say_no(
+        &self,
+        call: &CallRecord,
+        mut handle: Handle,
+        answer: &ElicitAnswer,
+    ) -> Result<Handle, LedgerError> {
+        if let Some(input) = &mut handle.input {
+            let no = |request: &Value| answer.result(&request.get("params").cloned().unwrap_or_default());
+            input.answers = input.requests.iter().map(|(name, request)| (name.clone(), no(request))).collect();
+        }
+        // What was said is with the handle before the question that said it is closed.
+        self.keep_for(call, handle.clone()).await?;
+        self.close_elicitation(call).await?;
+        let sent = sent(handle);
+        self.keep_for(call, sent.clone()).await?;
+        Ok(sent)
     }
 
     /// Proof that the attempt of `continued` was committed as RUNNING, by this process or by one before; its handle; and when
@@ -166,13 +257,31 @@ impl Ledger {
         Ok(handle)
     }
 
-    /// What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
+    /// What a tool asked for is of no use any more once nobody knows whether the call it asked in happened, and neither is what was asked before
+    /// the answer was to be handed over.
     pub(crate) async fn close_elicitation(&self, call: &CallRecord) -> Result<(), LedgerError> {
-        match self.pending_question(call).await?.filter(|asked| asked.kind == QuestionKind::Elicitation) {
+        let is_of_it =
+            |asked: &QuestionRecord| matches!(asked.kind, QuestionKind::Elicitation | QuestionKind::NearDuplicate);
+        match self.pending_question(call).await?.filter(is_of_it) {
             Some(asked) => self.close(call, &asked).await,
             None => Ok(()),
         }
     }
+}
+
+/// The same handle with its answers about to leave.
+fn sent(mut handle: Handle) -> Handle {
+    if let Some(input) = &mut handle.input {
+        input.is_sent = true;
+    }
+    handle
+}
+
+/// Whether everything that was asked for was declined, so that its tool has nothing to do. Who was asked for nothing declines nothing.
+fn is_refusal(handle: &Handle) -> bool {
+    let says_yes = |answer: &Value| answer.get("action").and_then(Value::as_str) == Some("accept");
+    let answers = handle.input.as_ref().map(|input| &input.answers);
+    answers.is_some_and(|answers| !answers.is_empty() && !answers.values().any(says_yes))
 }
 
 fn is_live(handle: &Handle) -> bool {

@@ -88,7 +88,7 @@ pub use elsewhere::is_another_place;
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use give_answer::{MAX_ANSWER, NotTaken, give_answer};
-pub use handle::{CANCEL, Continued, Elicited, check_elicited};
+pub use handle::{CANCEL, Continued, Elicited, HandedOver, check_elicited};
 pub use interpret::interpret;
 pub use late::{
     LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies,

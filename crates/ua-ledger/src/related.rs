@@ -56,6 +56,24 @@ impl<'a> RelatedCalls<'a> {
         found
     }
 
+    /// Those of them that came to stand as they do after this one was sent: whoever sent it did not know of them. Another tree's call in the same
+    /// words is one of them here also where the effect is known by its content, for it has another key than the one that this call holds.
+    pub(crate) fn in_the_way_since(&self) -> Vec<Other<'a>> {
+        if !self.call.policy.class.has_effect() {
+            return Vec::new();
+        }
+        let once = self.config.no_duplicate_external_actions && reaches_others(self.call);
+        let same = self.relations.kin.same.iter().filter(|_| once).map(Other::from);
+        let mut found: Vec<Other<'a>> = Vec::new();
+        for other in self.in_the_way().into_iter().chain(same) {
+            let is_known = found.iter().any(|known| known.call.call_id == other.call.call_id);
+            if !is_known && self.moved_since(other.call) {
+                found.push(other);
+            }
+        }
+        found
+    }
+
     /// Calls of the family with the same scope. An effect that creates something is not wanted twice; one that replaces or changes
     /// something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
     fn rivals(&self) -> impl Iterator<Item = &'a Related> {

@@ -227,6 +227,18 @@ pub(crate) fn happened(call: &CallRecord, asked: &QuestionRecord) -> UnknownReso
     UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled }
 }
 
+pub(crate) use under_way::HandingOver;
+
+/// Whether what people answered to a tool may be handed over, for which `view` has the relations and all the questions of its call; and the
+/// questions that are closed before.
+pub(crate) fn handing_over<'v>(
+    view: &'v View,
+    facts: &'v Facts,
+    rules: &'v Rules<'v>,
+) -> (HandingOver<'v>, Vec<&'v QuestionRecord>) {
+    Case { call: &view.call, view, facts, rules, begins_until: None }.handing_over()
+}
+
 #[derive(Clone, Copy)]
 struct Case<'v> {
     call: &'v CallRecord,

@@ -306,7 +306,7 @@ impl Ledger {
     }
 
     /// What the call might repeat.
-    async fn relations(&self, call: &CallRecord, facts: &Facts) -> Result<Relations, LedgerError> {
+    pub(crate) async fn relations(&self, call: &CallRecord, facts: &Facts) -> Result<Relations, LedgerError> {
         let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
         let relations = relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?;
         self.after_late_answers(call, facts, relations).await

@@ -689,6 +689,12 @@ fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Re
 
 fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<Done, R::Error> {
     let call = leased_call(rows, lease, &keep.call_id)?;
+    if let Some(seen) = &keep.seen
+        && let Some(other) = rows.relations(&call, call.scope.as_ref())?.news(seen)
+    {
+        let (by, status) = (other.call_id.clone(), other.status);
+        return Err(StoreError::ScopeTouched { call: call.call_id, by, status }.into());
+    }
     let attempt = rules::handle_kept(&call, rows.current_attempt(&call)?, keep)?;
     rows.keep_handle(&attempt)?;
     Ok(Done::Attempt(attempt))

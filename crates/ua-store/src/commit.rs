@@ -288,6 +288,9 @@ pub struct KeepHandle {
     pub attempt: u32,
     /// The handle, in the place of the one before.
     pub handle: Handle,
+    /// Where an answer is about to be handed over, which sends the call on: the calls that this one might repeat, as they were when that was
+    /// decided. Any that is another one now, or stands elsewhere, refuses it. `None` does not look: nothing is sent.
+    pub seen: Option<Vec<Seen>>,
     /// When.
     pub at: Timestamp,
 }

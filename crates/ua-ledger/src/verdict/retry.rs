@@ -128,7 +128,7 @@ impl<'v> Case<'v> {
     }
 
     /// Whether a person let this call go out although they knew of the other one as it is now.
-    fn was_let_pass(&self, other: &Other<'_>) -> bool {
+    pub(super) fn was_let_pass(&self, other: &Other<'_>) -> bool {
         self.view.questions.iter().any(|asked| {
             let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
             asked.kind == QuestionKind::NearDuplicate

@@ -311,7 +311,11 @@ const ROWS: &[Row] = &[
         c.stand == S::RunningWithHandle && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
     row("let go", "a person says what came of it while the tool has it", |c| {
-        c.stand == S::RunningWithHandle && c.about != About::Elicitation && (c.is_skip() || c.is_happened())
+        let is_heard_later = c.obstacle != Obstacle::Elsewhere && c.about != About::Itself;
+        c.stand == S::RunningWithHandle
+            && c.about != About::Elicitation
+            && !is_heard_later
+            && (c.is_skip() || c.is_happened())
     }),
     row("go on", "the tool has it, and it goes there", |c| {
         c.stand == S::RunningWithHandle && c.obstacle != Obstacle::Elsewhere
@@ -1428,4 +1432,75 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         asked += u32::from(asks(&found));
     }
     assert!(given_up > 100 && asked > 100, "{given_up} given up, {asked} asked");
+}
+
+/// An answer to what a tool asked sends its call on, so it is held to what a send is: over every call beside it that moved before and since, and
+/// every word of a person.
+#[test]
+fn an_answer_goes_to_a_tool_as_a_call_goes_out() {
+    let config = LedgerConfig { no_duplicate_external_actions: true, ..LedgerConfig::default() };
+    let people = PeopleRules::default();
+    let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
+    let rules = Rules {
+        config: &config,
+        people: &people,
+        definitions: None,
+        is_held_to_definitions: true,
+        calls_of: CallsOf::Job,
+        lineage: &lineage,
+        epoch: 1,
+        time: Time::plain(samples::at(60)),
+    };
+    let of_it = |case: &Case| {
+        let is_about_it = case.said == PersonAnswer::NotAsked || case.about == About::NearDuplicate;
+        let is_plain = case.obstacle == Obstacle::None && !case.needs_approval;
+        case.stand == S::RunningWithHandle && case.policy == OnUnknown::Hold && is_about_it && is_plain
+    };
+    let mut found = BTreeSet::new();
+    for case in cases().into_iter().filter(of_it) {
+        for has_moved in [false, true] {
+            let facts = case.facts();
+            let mut view = case.view(&facts, &rules);
+            let Relations { rivals, doubts, kin, .. } = &mut view.relations;
+            for other in rivals.iter_mut().chain(doubts).chain(&mut kin.same).filter(|_| has_moved) {
+                other.newest.updated_at = samples::at(20);
+            }
+            // It is shown to whoever is asked, as it stands now.
+            let others: Vec<_> = view
+                .relations
+                .all()
+                .into_iter()
+                .map(|other| {
+                    let Related { newest, count } = other;
+                    json!({"call": newest.call_id, "status": newest.status, "in_doubt": newest.doubt.is_some(),
+                       "attempt": newest.attempt, "count": count})
+                })
+                .collect();
+            view.questions.iter_mut().for_each(|asked| asked.detail["others"] = json!(others));
+            let (decided, _) = super::handing_over(&view, &facts, &rules);
+            let decided = match decided {
+                super::HandingOver::Send => "send",
+                super::HandingOver::Hold(_) => "hold",
+                super::HandingOver::Ask(Why::Send { first: Reason::NearDuplicate(_), .. }) => "ask",
+                super::HandingOver::Ask(_) => "ask something else",
+                super::HandingOver::Refuse => "refuse",
+                super::HandingOver::Abort => "abort",
+            };
+            let is_beside = matches!(case.beside, Beside::Rival | Beside::Doubt | Beside::Kin | Beside::KinSince);
+            let stands = has_moved && is_beside && case.conflict != OnScopeConflict::Allow;
+            let wanted = match case.said {
+                PersonAnswer::Chose(Choice::Abort) => "abort",
+                PersonAnswer::Chose(Choice::Skip | Choice::Happened) => "refuse",
+                PersonAnswer::Chose(Choice::Execute | Choice::Continue) => "send",
+                PersonAnswer::Nothing if stands => "hold",
+                PersonAnswer::NotAsked | PersonAnswer::ToSomethingElse if stands => {
+                    if case.conflict == OnScopeConflict::Refuse { "refuse" } else { "ask" }
+                }
+                PersonAnswer::Nothing | PersonAnswer::NotAsked | PersonAnswer::ToSomethingElse => "send",
+            };
+            assert_eq!(decided, wanted, "{case:?}, moved: {has_moved}");
+            found.insert(wanted);
+        }
+    }
+    assert_eq!(found, BTreeSet::from(["send", "hold", "ask", "refuse", "abort"]));
 }

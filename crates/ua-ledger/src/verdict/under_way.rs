@@ -4,12 +4,29 @@
 //! otherwise. Only a person's word, or a policy that goes on in doubt, ends that.
 
 use serde_json::Value;
-use ua_core::OnUnknown;
+use ua_core::{OnScopeConflict, OnUnknown};
 use ua_store::{AttemptRecord, QuestionKind, QuestionRecord, QuestionStatus};
 
 use super::{Case, Decision, Verdict, Word, word};
 use crate::elsewhere::is_followed_elsewhere;
+use crate::question::{Reason, Why, shows};
+use crate::related::{Other, lets_pass};
 use crate::rules::Rules;
+
+/// What becomes of answers that are about to be handed over.
+#[derive(Debug)]
+pub(crate) enum HandingOver<'v> {
+    /// They go out, unless what was looked at is another thing by then.
+    Send,
+    /// A person was asked and has not answered.
+    Hold(&'v QuestionRecord),
+    /// A person has to be asked.
+    Ask(Why<'v>),
+    /// They do not go out: the tool is told no.
+    Refuse,
+    /// A person ended the run.
+    Abort,
+}
 
 impl<'v> Case<'v> {
     pub(super) fn under_way(&self, attempt: &'v AttemptRecord) -> Decision<'v> {
@@ -24,6 +41,12 @@ impl<'v> Case<'v> {
         };
         match (word(asked), elsewhere) {
             (Word::Abort, _) => Verdict::Aborted.into(),
+            // Asked before an answer is handed over, and heard there.
+            (Word::Happened(asked) | Word::No(asked) | Word::Yes(asked) | Word::Open(asked), None)
+                if asked.kind == QuestionKind::NearDuplicate =>
+            {
+                Verdict::GoOn(attempt).into()
+            }
             // Whoever says what came of it is heard wherever it would go now.
             (Word::Happened(asked) | Word::No(asked), _) => {
                 let_go(asked, "a person said what came of it while its tool still had it".to_owned())
@@ -39,6 +62,38 @@ impl<'v> Case<'v> {
             }
             (Word::None, Some(why)) => self.moved_away(attempt, elicited, why),
         }
+    }
+
+    /// What a tool is told goes out as the call itself does: not where another call may have had the effect since it was sent, unless a person was
+    /// asked about that one.
+    pub(super) fn handing_over(&self) -> (HandingOver<'v>, Vec<&'v QuestionRecord>) {
+        let asked = self.view.pending().filter(|asked| asked.kind == QuestionKind::NearDuplicate);
+        let others: Vec<_> = self.related().in_the_way_since();
+        let others: Vec<_> = others.into_iter().filter(|other| self.stands_in_the_way(other)).collect();
+        let is_news = |asked: &QuestionRecord| others.iter().any(|other| !shows(asked, other));
+        match word(asked) {
+            Word::Abort => (HandingOver::Abort, Vec::new()),
+            Word::No(_) | Word::Happened(_) => (HandingOver::Refuse, Vec::new()),
+            Word::Open(asked) if !others.is_empty() && !is_news(asked) => (HandingOver::Hold(asked), Vec::new()),
+            Word::Yes(_) | Word::Open(_) | Word::None if others.iter().all(|other| self.was_let_pass(other)) => {
+                (HandingOver::Send, asked.into_iter().collect())
+            }
+            Word::Yes(_) | Word::Open(_) | Word::None => {
+                if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse {
+                    return (HandingOver::Refuse, Vec::new());
+                }
+                let first = Reason::NearDuplicate(others);
+                let why = Why::Send { facts: self.facts, first, more: Vec::new(), changed: Vec::new(), earlier: None };
+                (HandingOver::Ask(why), asked.into_iter().collect())
+            }
+        }
+    }
+
+    /// What a policy allows in other words is made once in the same ones, where those say what the effect is.
+    fn stands_in_the_way(&self, other: &Other<'_>) -> bool {
+        let (call, other) = (self.call, other.call);
+        let says_what = call.policy.is_by_content() && !call.policy.kind_is_guessed;
+        !lets_pass(call) || (says_what && other.args_hash == call.args_hash && other.name.raw == call.name.raw)
     }
 
     /// Nobody was asked about a call that is followed elsewhere.

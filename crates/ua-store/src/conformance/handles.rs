@@ -17,7 +17,7 @@ fn sent() -> Handle {
 }
 
 fn keep(call: &str, attempt: u32, handle: Handle) -> KeepHandle {
-    KeepHandle { call_id: call_id(call), attempt, handle, at: at(6) }
+    KeepHandle { call_id: call_id(call), attempt, handle, seen: None, at: at(6) }
 }
 
 /// A handle is stored with the running attempt and replaced by the next one; an attempt that does not run takes none.

@@ -164,3 +164,43 @@ async fn a_cancelled_run_tells_the_tool_and_leaves_the_call_unknown() {
     assert_eq!(times(&scenario, "give up order"), 1, "{:?}", scenario.world.log());
     assert_eq!(scenario.world.count("order"), 0);
 }
+
+/// A call that waits for what its tool asked, and a fork that made it meanwhile: the answer goes to the tool only on the word of a person who knows
+/// of that, and who says no has the tool told so.
+#[tokio::test]
+async fn an_answer_is_not_handed_over_behind_a_fork_that_made_the_call() {
+    const ORDER: &str = r#"{"turns": [
+      {"tools": [{"name": "mcp__shop__order", "input": {"item": "mug"}}]},
+      {"text": "All done."}
+    ]}"#;
+    for (choice, orders) in [(Choice::Skip, 1), (Choice::Execute, 2)] {
+        let world =
+            World::new([(foreign_tool("shop", "order"), Honours::Nothing)]).unfinished("order", Unfinished::Asks);
+        let parent = Scenario::with(world, Env::simulated(23), ORDER, JOB, None);
+        assert_eq!(parent.resume().await.status, RunStatus::WaitingForHuman);
+        assert_eq!(answer(&parent).await, [QuestionKind::Elicitation]);
+        let fork = parent.forked("run_fork").await.unwrap();
+        for kind in [QuestionKind::NearDuplicate, QuestionKind::Elicitation] {
+            assert_eq!(fork.resume().await.status, RunStatus::WaitingForHuman, "{kind:?}");
+            assert_eq!(answer(&fork).await, [kind]);
+        }
+        assert_eq!(fork.resume().await.status, RunStatus::Succeeded);
+        assert_eq!(parent.world.count("order"), 1);
+        for _ in 0..2 {
+            assert_eq!(parent.resume().await.status, RunStatus::WaitingForHuman, "{choice:?}");
+            assert_eq!(parent.world.count("order"), 1, "{choice:?}");
+        }
+        let question = parent.questions().await.pop().unwrap();
+        assert_eq!((question.kind, question.status), (QuestionKind::NearDuplicate, QuestionStatus::Open));
+        let made = fork.calls().await.pop().unwrap();
+        let names = format!("Call {} of this job (succeeded, turn 1 of run run_fork)", made.call_id);
+        assert!(question.text.contains(&names), "{}", question.text);
+        parent.choose(&question, choice).await;
+        let ended = parent.resume().await;
+        assert_eq!(ended.status, RunStatus::Succeeded, "{choice:?}: {:?}", ended.status_detail);
+        assert_eq!(parent.world.count("order"), orders, "{choice:?}");
+        for run in [&parent, &fork] {
+            run.check_invariants("an answer behind a fork").await;
+        }
+    }
+}
