@@ -95,7 +95,7 @@ fn arrival(arrival: &ArrivalRecord) -> Value {
 pub fn rule_in_words(rule: &str) -> &'static str {
     match rule {
         "exact" => "the same request, sent again by the client's transport",
-        "unsettled" => "same call as before; its outcome is unknown",
+        "unsettled" => "same call as before, which had not ended or whose outcome was unknown",
         "owed" => "asked again: the result that had not been delivered was delivered",
         "repeat" => "asked again: the same result was returned, nothing was sent",
         "again" => "asked again under way, or right after a slow answer: it was made once",
@@ -124,6 +124,16 @@ mod tests {
 
     use super::*;
     use ua_evidence::testing::{Story, read_policy};
+
+    /// A call that is not settled may be in doubt, and may as well wait for a person or its turn, unsent.
+    #[test]
+    fn each_rule_is_told_in_words_that_hold_of_all_its_calls() {
+        let other = rule_in_words("of another version");
+        for rule in ["exact", "unsettled", "owed", "repeat", "again", "twin", "new"] {
+            assert_ne!(rule_in_words(rule), other, "{rule}");
+        }
+        assert!(rule_in_words("unsettled").contains("had not ended or whose outcome was unknown"));
+    }
 
     #[test]
     fn an_export_holds_every_row_and_can_be_read_back() {
