@@ -77,6 +77,7 @@ const fn of_person(outcome: PersonOutcome) -> Lane {
         PersonOutcome::PutsRight => {
             Lane::Not("the receivers here keep what they got; the simulation plays it, and `ua-e2e` the command")
         }
+        PersonOutcome::Deletes => Lane::Not("nothing is left to look at; the simulation plays it"),
     }
 }
 
@@ -347,7 +348,8 @@ async fn whatever_a_person_says_has_its_consequence_wherever_we_died() {
                 | PersonOutcome::Forks
                 | PersonOutcome::Accepts
                 | PersonOutcome::RaisesBudgets
-                | PersonOutcome::PutsRight => unreachable!("it is not played here: `of_person`"),
+                | PersonOutcome::PutsRight
+                | PersonOutcome::Deletes => unreachable!("it is not played here: `of_person`"),
             };
             if let Some(choice) = choice {
                 scenario.say(&question, choice, words).await;
