@@ -1,12 +1,12 @@
 //! What an attempt goes on with when a tool answered before it was done.
 
 use serde_json::json;
-use ua_core::{CallStatus, Handle, Input};
+use ua_core::{CallStatus, Handle, Input, Scope};
 
 use super::samples::{self, at, call_id};
 use super::{Scene, refused};
-use crate::commit::{AttemptEnd, KeepHandle, SettleAttempt};
-use crate::{LedgerStore, Store};
+use crate::commit::{AttemptEnd, KeepHandle, SettleAttempt, StartAttempt};
+use crate::{LedgerStore, Seen, Store, StoreError};
 
 fn task() -> Handle {
     Handle { task: Some("t-1".to_owned()), place: json!({"poll_ms": 5}), ..Handle::default() }
@@ -37,6 +37,24 @@ pub async fn a_handle_is_kept_while_its_attempt_runs(store: &dyn Store) {
     store.settle_attempt(&scene.lease, settle).await.unwrap();
     refused(store.keep_handle(&scene.lease, keep("call_1", 1, task())).await, "is not running");
     assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, Some(task()), "what it was stays");
+}
+
+/// What leaves with an answer is held to what was seen when that was decided, as a start is: what moved since refuses it, and changes nothing.
+pub async fn an_answer_does_not_leave_behind_news(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    let scope = Scope::new("email.send", "boss");
+    let start = |call: &str, key: &str| StartAttempt { scope: Some(scope.clone()), ..samples::start(call, 1, key) };
+    store.start_attempt(&scene.lease, start("call_1", "k1")).await.unwrap();
+    let seen = async || store.relations(&call_id("call_1"), Some(&scope)).await.unwrap().seen();
+    let before = seen().await;
+    let leaves = |seen: Vec<Seen>| KeepHandle { seen: Some(seen), ..keep("call_1", 1, sent()) };
+    store.start_attempt(&scene.lease, start("call_2", "k2")).await.unwrap();
+    let refused = store.keep_handle(&scene.lease, leaves(before)).await;
+    assert!(matches!(refused, Err(StoreError::ScopeTouched { .. })), "{refused:?}");
+    assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, None);
+    let kept = store.keep_handle(&scene.lease, leaves(seen().await)).await.unwrap();
+    assert_eq!(kept.handle, Some(sent()));
 }
 
 /// A call that can be gone on with stays `running`; one whose answers may have left us is lost like any other.
