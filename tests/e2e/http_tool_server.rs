@@ -7,8 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -21,6 +22,10 @@ enum Then {
     Refuse(u16),
     /// Does it, and something in front of it says that there is no such session.
     ServeAndDeny,
+    /// Hangs up without an answer.
+    HangUp,
+    /// Answers nothing, and stays on the line.
+    Keep,
 }
 
 /// A server with the effect `post_comment`, one connection per request.
@@ -39,6 +44,7 @@ impl Server {
         let (log, plans) = (Arc::clone(&posted), plans.to_vec());
         let has_sessions = plans.iter().any(|plan| matches!(plan, Then::ServeAndDeny));
         let serving = std::thread::spawn(move || {
+            let mut kept = Vec::new();
             let mut plans = plans.into_iter();
             let mut listener = Some(listener);
             while let Some(open) = &listener {
@@ -60,6 +66,14 @@ impl Server {
                         if let Then::Refuse(status) = plan {
                             write(&stream, status, "the token is out of date");
                             continue;
+                        }
+                        match plan {
+                            Then::HangUp => continue,
+                            Then::Keep => {
+                                kept.push(stream);
+                                continue;
+                            }
+                            Then::Serve | Then::AnswerAndLeave | Then::Refuse(_) | Then::ServeAndDeny => {}
                         }
                         log.lock().unwrap().push(request["params"]["arguments"].clone());
                         if matches!(plan, Then::ServeAndDeny) {
@@ -211,4 +225,86 @@ fn a_session_that_is_over_again_and_again_is_a_question() {
     assert_eq!((server.posted().len(), env.calls()), (3, vec!["post_comment unknown".to_owned()]));
     env.run(&["resume", "r"]).code(75);
     assert_eq!(server.posted().len(), 3, "nothing is sent without a person's word");
+}
+
+/// A server that cannot be ended may begin a call after its connection was lost, whatever became of the run meanwhile.
+#[test]
+fn what_a_server_may_still_begin_has_not_been_ruled_out_by_the_end_of_its_run_or_turn() {
+    for then in ["cancel", "abort", "a later turn"] {
+        let env = env();
+        let server = Server::start("127.0.0.1:0", &[Then::HangUp, Then::Keep]);
+        server.configure(&env);
+        let turns = json!([post("first"), post("second"), {"text": "Done."}]);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+        env.run(&["job", &job, "--run-id", "r"]).code(75);
+        let id = env.value("SELECT tool_call_id FROM tool_calls");
+        let said = |what| ["calls", "resolve", &id, "--as", what, "--reason", "It is not there", "--yes"];
+        let until_when = "may still begin at the other side until";
+        env.run(&said("not_happened")).refused(75, &[until_when]);
+        let question = env.value("SELECT question_id FROM questions");
+        let at_work = match then {
+            "cancel" => {
+                env.run(&["runs", "cancel", "r", "--yes"]).code(0);
+                None
+            }
+            "abort" => {
+                env.run(&["answer", &question, "abort"]).code(0);
+                None
+            }
+            _ => {
+                env.run(&["answer", &question, "skip"]).code(0);
+                let process = env.start(&["resume", "r"]);
+                until("the second comment to be under way", || {
+                    env.try_rows("SELECT status FROM tool_calls WHERE turn = 2") == ["running"]
+                });
+                Some(process)
+            }
+        };
+        env.run(&said("not_happened")).refused(75, &[until_when]);
+        let status = format!("SELECT status, correction_json IS NULL FROM tool_calls WHERE tool_call_id = '{id}'");
+        assert_eq!(env.rows(&status), ["unknown 1"], "nothing was changed: {then}");
+        // What is there is there, whatever may still begin.
+        env.run(&said("happened")).code(0);
+        if let Some(process) = at_work {
+            process.signal(Signal::KILL);
+            process.wait().killed();
+        }
+    }
+}
+
+/// Whoever looks while another run's lost call may still begin looks too early: a fork's call is not let out before that.
+#[test]
+fn a_fork_is_not_let_out_while_the_call_of_its_parent_may_still_begin() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::HangUp]);
+    server.configure(&env);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "a"]).code(75);
+    env.run(&["fork", "a", "--at-turn", "0", "--run-id", "b"]).code(75);
+    let question = env.value("SELECT question_id FROM questions WHERE run_id = 'b'");
+    env.run(&["answer", &question, "approve"]).refused(75, &["may still begin at the other side until"]);
+    env.run(&["resume", "b"]).code(75);
+    let state = format!("SELECT status FROM questions WHERE question_id = '{question}'");
+    assert_eq!((server.posted(), env.value(&state)), (vec![], "open".to_owned()));
+    // Once somebody knows what came of it there is nothing to wait for.
+    let id = env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'a'");
+    env.run(&["calls", "resolve", &id, "--as", "happened", "--reason", "It came late", "--yes"]).code(0);
+    env.run(&["answer", &question, "skip"]).code(0);
+}
+
+/// What is under way has not happened yet, and will: nobody lets a fork do it beside it.
+#[test]
+fn a_fork_is_not_let_out_while_the_call_of_its_parent_is_under_way() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::Keep]);
+    server.configure(&env);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Done."}]));
+    let parent = env.start(&["job", &job, "--run-id", "a"]);
+    until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    env.run(&["fork", "a", "--at-turn", "0", "--run-id", "b"]).code(75);
+    let question = env.value("SELECT question_id FROM questions WHERE run_id = 'b'");
+    env.run(&["answer", &question, "approve"]).refused(75, &["is under way"]);
+    assert_eq!(server.posted(), [json!(null); 0]);
+    parent.signal(Signal::KILL);
+    parent.wait().killed();
 }

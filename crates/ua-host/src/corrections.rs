@@ -6,9 +6,10 @@
 //! connected; there the same word is the answer to its question, which the broker alone acts on, so that the call is settled once.
 
 use crate::Database;
-use ua_core::{CallStatus, CorrectedTo, Trace, on_one_line};
+use ua_core::{CallStatus, CorrectedTo, RunId, Trace, on_one_line};
 use ua_dispatch::{Fence, ToolTransport};
 use ua_ledger::LateReplies as _;
+use ua_mcp::LockDir;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
 use ua_store::rules::was_answered_beside;
 use ua_store::{
@@ -52,7 +53,7 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
     }
     if call.name.is_task() {
         return Err(HostError::usage(format!("call {id} is a task: what it did is in the calls of its sub-agent"))
-            .hint(format!("`ua calls list --run {}` shows them", ua_core::RunId::of_task(id))));
+            .hint(format!("`ua calls list --run {}` shows them", RunId::of_task(id))));
     }
     if let Some(source) = &call.deduplicated_from {
         return Err(HostError::usage(format!("call {id} was never sent: it was answered by call {source}"))
@@ -114,6 +115,10 @@ pub async fn correct(
     let is_open = !run.status.is_terminal();
     let top = tree::top(store, &run.run_id).await?;
     let holder = if is_open { holder(host, store, call, &run, said.outcome).await? } else { Holder::PastIt };
+    if matches!(holder, Holder::PastIt) && may_be_under_way(call, said.outcome) {
+        // Whatever became of its run: what the call was sent to may still be at it.
+        over_at_the_other_side(host, store, call, &top).await?;
+    }
     let lock = match holder {
         Holder::Nobody(lock) => Some(lock),
         Holder::PastIt => None,
@@ -286,7 +291,26 @@ async fn holder(
         Err(error) => return Err(error.into()),
     };
     // Its owner may have settled it, or gone on to another turn, until a moment ago.
-    for run in [&call.run_id, &top] {
+    fenced(host, store, call, &top, outcome).await?;
+    Ok(Holder::Nobody(lock))
+}
+
+/// Whether the word is that something did not happen which may be under way.
+fn may_be_under_way(call: &CallRecord, outcome: CorrectedTo) -> bool {
+    outcome == CorrectedTo::NotHappened && matches!(call.status, CallStatus::Running | CallStatus::Unknown)
+}
+
+/// Ends what earlier processes left of the tool servers of the call, and refuses what the word may be too early for. Its caller holds the lock of
+/// the tree.
+async fn fenced(
+    host: &Host,
+    store: &Database,
+    call: &CallRecord,
+    top: &RunId,
+    outcome: CorrectedTo,
+) -> Result<(), HostError> {
+    let locks = host.home().locks();
+    for run in [&call.run_id, top] {
         let servers = servers::transport(host, Vec::new(), &locks, run.clone())?;
         if let Fence::Alive { detail } = servers.fence_earlier().await {
             return Err(HostError::waiting(format!(
@@ -298,7 +322,88 @@ async fn holder(
             still_begins(host, store, &*servers, call, outcome).await?;
         }
     }
-    Ok(Holder::Nobody(lock))
+    Ok(())
+}
+
+/// The same of a call that no owner is at any more, because its run has ended or is at a later turn. Servers of a living process are its own, and
+/// are not ended: while the one is there that the call was sent to, it may be at it.
+async fn over_at_the_other_side(
+    host: &Host,
+    store: &Database,
+    call: &CallRecord,
+    top: &RunId,
+) -> Result<(), HostError> {
+    let outcome = CorrectedTo::NotHappened;
+    let locks = host.home().locks();
+    let _lock = match RunLock::take(&locks, top, &owner_stamp(Trace::new(host.env()))) {
+        Ok(lock) => {
+            fenced(host, store, call, top, outcome).await?;
+            lock
+        }
+        Err(LockError::Held { .. }) => {
+            let servers = servers::transport(host, Vec::new(), &locks, call.run_id.clone())?;
+            still_begins(host, store, &*servers, call, outcome).await?;
+            return not_in_living_hands(host, store, call, top).await;
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(())
+}
+
+/// Refuses to let a call out while another one may still have its effect: whoever looked before has looked too early, and the other one comes
+/// behind it. What ended processes left of the servers of that one is ended first. `question` names the others.
+///
+/// # Errors
+/// Which of them it is, and from when on a look counts.
+pub(crate) async fn others_are_over(host: &Host, store: &Database, question: &QuestionRecord) -> Result<(), HostError> {
+    let others = question.detail["others"].as_array().into_iter().flatten();
+    let others = others.filter_map(|other| ua_core::CallId::parse(other["call"].as_str()?).ok());
+    for id in others.filter(|id| Some(id) != question.call_id.as_ref()) {
+        let other = store.call(&id).await.map_err(|e| HostError::store("read the other call", &e))?;
+        if !may_be_under_way(&other, CorrectedTo::NotHappened) {
+            continue;
+        }
+        let top = tree::top(store, &other.run_id).await?;
+        let is_driven = matches!(
+            RunLock::take(&host.home().locks(), &top, &owner_stamp(Trace::new(host.env()))),
+            Err(LockError::Held { .. })
+        );
+        if is_driven && other.status == CallStatus::Running {
+            return Err(HostError::waiting(format!(
+                "call {id} of run {} is under way, and will have this effect unless it fails",
+                other.run_id
+            ))
+            .hint("wait until it is over, look again, then answer; the other answers are taken at once"));
+        }
+        let attempts = store.attempts(&id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+        if let Some(until) = ua_ledger::absent_from(&other, &attempts, host.env().now()) {
+            return Err(may_still_begin(&other, until));
+        }
+        over_at_the_other_side(host, store, &other, &top).await?;
+    }
+    Ok(())
+}
+
+/// Refuses the word while the very process is there that the call was sent to.
+async fn not_in_living_hands(host: &Host, store: &Database, call: &CallRecord, top: &RunId) -> Result<(), HostError> {
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+    let Some(generation) = attempts.last().and_then(|last| last.server_generation.as_deref()) else { return Ok(()) };
+    for run in [&call.run_id, top] {
+        let locks = LockDir::new(&host.home().locks(), run.clone(), host.env().clone())
+            .map_err(|e| HostError::usage(format!("the folder of locks cannot be told: {e}")))?;
+        let server = &call.name.server;
+        if locks.orphans().iter().any(|(of, left)| of == server && left == generation) {
+            return Err(HostError::waiting(format!(
+                "the tool server `{}` that call {} was sent to is still running, and may still do it",
+                on_one_line(server),
+                call.call_id
+            ))
+            .hint(format!(
+                "wait until the process that drives the run has ended, or end the run with `ua runs cancel {top}`; then run the command again"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses the word that a call did not happen while a server that nobody can end may still begin it.
@@ -309,7 +414,7 @@ async fn still_begins(
     call: &CallRecord,
     outcome: CorrectedTo,
 ) -> Result<(), HostError> {
-    if outcome != CorrectedTo::NotHappened || !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
+    if !may_be_under_way(call, outcome) {
         return Ok(());
     }
     let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
@@ -338,7 +443,7 @@ fn may_still_begin(call: &CallRecord, until: ua_core::Timestamp) -> HostError {
 }
 
 /// What a person does about a call that was never sent itself, whose like is in effects.log.
-async fn not_sent_itself(store: &Database, run: &ua_core::RunId) -> Result<String, HostError> {
+async fn not_sent_itself(store: &Database, run: &RunId) -> Result<String, HostError> {
     let top = tree::top(store, run).await?;
     let ended = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?.status.is_terminal();
     let asks = if ended {

@@ -387,6 +387,9 @@ pub async fn answer(
     let is_gateway = ua_store::is_gateway(&run);
     crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
     let choice = answer.choice;
+    if choice == Choice::Execute && question.status == QuestionStatus::Open {
+        corrections::others_are_over(host, store, question).await?;
+    }
     // A gateway answers its client's calls by itself, and its sessions have no process that drives them.
     let may_be_driven = |run: &RunRecord| ua_store::is_gateway(run) || ua_runner::may_be_driven(run);
     let by = host.settings().user();
