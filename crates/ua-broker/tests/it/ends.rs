@@ -1,6 +1,8 @@
 //! How what is started by a bridge ends: asked by a signal, and when the client goes while its tool asks for something.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -142,4 +144,33 @@ fn a_tool_that_asks_a_client_that_goes_is_told_so() {
         next.done();
         world.check();
     }
+}
+
+/// A broker that ends takes one connection in the moment in which it closes them all. Whoever asked it finds the next one, or that there is
+/// none: not that one is there which does not answer.
+#[test]
+fn a_broker_that_ends_while_it_is_asked_is_looked_for_again() {
+    let ask = |after: Option<&'static str>| {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (path, answer) = (socket.clone(), after);
+        let broker = std::thread::spawn(move || {
+            let (ending, _) = listener.accept().unwrap();
+            if answer.is_none() {
+                fs::remove_file(&path).unwrap();
+            }
+            drop(ending);
+            let Some(answer) = answer else { return };
+            let (mut next, _) = listener.accept().unwrap();
+            BufReader::new(&next).read_line(&mut String::new()).unwrap();
+            next.write_all(answer.as_bytes()).unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let told = runtime.block_on(ua_broker::ask_broker(&socket, false)).unwrap();
+        broker.join().unwrap();
+        told
+    };
+    assert_eq!(ask(None), None);
+    assert_eq!(ask(Some(r#"{"is_ending":true}"#)), Some(json!({"is_ending": true})));
 }
