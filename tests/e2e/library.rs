@@ -112,4 +112,13 @@ fn a_program_has_tools_of_its_own_and_of_a_server_that_dies_in_an_effect() {
     assert_eq!(said.trim(), "complete: \"Posted.\"", "{program:?}");
     let comments = env.comments();
     assert!(comments.len() == 1 && comments[0].contains("It rains."), "{comments:?}");
+    // What the program was as the helper of that server ended there, and was no second copy of it in the run's folder.
+    assert!(!env.root().join("state/workspaces/weather/state").exists());
+    let folder = tempfile::tempdir().unwrap();
+    for word in ["__shim", "__toolserver"] {
+        let mut helper = Command::new(env!("CARGO_BIN_EXE_ua-e2e-sdk-servers"));
+        let helper = helper.current_dir(&folder).args([word, "--nonsense"]).output().unwrap();
+        assert!(!helper.status.success() && helper.stdout.is_empty(), "{word}: {helper:?}");
+        assert!(fs::read_dir(&folder).unwrap().next().is_none(), "{word}: the program ran behind it");
+    }
 }

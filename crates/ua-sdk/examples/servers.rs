@@ -8,28 +8,13 @@
 //! argument it answers itself, and goes on.
 #![expect(clippy::print_stdout, reason = "what the example shows is what it prints")]
 
-use std::process::ExitCode;
-
 use ua_sdk::Choice;
 use ua_sdk::prelude::*;
 
-fn main() -> ExitCode {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
     // This program is the helper that its servers are started below.
-    if let Some(code) = ua_sdk::helper() {
-        return code;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime.map_err(|why| why.to_string()).and_then(|it| it.block_on(run()).map_err(|why| why.to_string()));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            println!("{why}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<(), Error> {
+    ua_sdk::helper();
     let mut args = std::env::args().skip(1);
     let file = args.next().unwrap_or_else(|| "servers.json".to_owned());
     let happened = args.next().is_some_and(|word| word == "happened");

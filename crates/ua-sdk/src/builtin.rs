@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 
 use ua_core::{ToolNamespace, chain};
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
@@ -16,19 +15,19 @@ pub(crate) const WORD: &str = "__toolserver";
 /// Its name, by which the shipped policy knows its tools.
 pub(crate) const NAME: &str = "ua";
 
-/// Serves until the one who started it closes its input.
-pub(crate) fn serve(args: impl Iterator<Item = OsString>) -> ExitCode {
+/// Serves until the one who started it closes its input. Whether it served.
+pub(crate) fn serve(args: impl Iterator<Item = OsString>) -> bool {
     let ended = ua_toolserver::Settings::from_arguments(args).and_then(|settings| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| format!("no runtime: {why}"))?;
         runtime.block_on(ua_toolserver::serve(settings)).map_err(|error| chain(&error))
     });
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => true,
         Err(why) => {
             // The program shows the last lines of this stream when a server does not start. Nobody may be left to read it.
             let _unread = writeln!(std::io::stderr(), "built-in tool server: {why}");
-            ExitCode::FAILURE
+            false
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, RunId, chain};
+use ua_core::{FailureClass, InvalidId, PriceError, RunId, chain};
 use ua_llm::LlmError;
 use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome};
 use ua_store::{Forgotten, StoreError};
@@ -36,6 +36,9 @@ pub enum Error {
     /// The step's policies cannot be read.
     #[error("cannot read the step's policies: {}", chain(.0))]
     Policy(#[from] PolicyError),
+    /// A table of prices cannot be read.
+    #[error("cannot read the prices: {}", chain(.0))]
+    Prices(#[from] PriceError),
     /// The model cannot be asked as it is set up.
     #[error("cannot set up the model: {0}")]
     Model(String),
@@ -190,6 +193,7 @@ impl Error {
             Self::Step(_)
             | Self::Id { .. }
             | Self::Policy(_)
+            | Self::Prices(_)
             | Self::NoSuchRun { .. }
             | Self::AnotherDefinition { .. }
             | Self::Result { .. }

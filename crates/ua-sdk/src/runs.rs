@@ -163,8 +163,22 @@ impl Runs {
         }
     }
 
+    /// Makes the schema of this version in a database on a PostgreSQL server, or brings an older one up to date; one that is there already stays as it is.
+    /// Once for a database, as a role that may make schemas; who only runs steps needs less: [`Runs::on_server`]. The program `ua` has it as
+    /// `ua db migrate`.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the server cannot be reached or does not let this role; when its schema is of a newer version; when workers of an older
+    /// one still work there.
+    #[cfg(feature = "postgres")]
+    pub async fn migrate_server(url: &str) -> Result<(), Error> {
+        let config = ua_store_postgres::PostgresConfig::from_url(url);
+        let config = config.map_err(Error::store("make the schema"))?;
+        ua_store_postgres::migrate(&config).await.map(drop).map_err(Error::store("make the schema"))
+    }
+
     /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
-    /// version already (`ua db migrate`, or `ua_store_postgres::migrate`), and a run stays with the folder that took it first. On the runtime of the caller.
+    /// version already ([`Runs::migrate_server`]), and a run stays with the folder that took it first. On the runtime of the caller.
     ///
     /// # Errors
     /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot.
@@ -173,6 +187,7 @@ impl Runs {
         use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
         let folder = made(folder.as_ref())?;
         let mut config = PostgresConfig::from_url(url).map_err(Error::store("open the runs"))?;
+        config.migrated_by = "`Runs::migrate_server`";
         let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());
         config.place = Some(place.map_err(|source| Error::Folder { path: folder.clone(), source })?);
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
@@ -446,15 +461,19 @@ impl Runs {
 
     /// The runs that have not ended and that nobody drives, newest first: run their steps again to resume them. One whose status is `Running` was
     /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`](crate::Outcome) said. On a server database
-    /// it has those, too, that stay with another folder, whose drivers are not seen from here.
+    /// it has those, too, that stay with another folder, whose drivers are not seen from here. A step drives only the runs that were begun with it, so
+    /// keep what tells them apart in their ids.
     ///
     /// # Errors
     /// [`Error::Store`].
     ///
     /// ```
-    /// # use ua_sdk::prelude::*;
+    /// # use ua_sdk::{RunStatus, prelude::*};
     /// # async fn resume(runs: &Runs, step: &Step) -> Result<(), Error> {
     /// for run in runs.unfinished().await? {
+    ///     if run.status != RunStatus::Running || !run.run_id.as_str().starts_with("invoices-") {
+    ///         continue; // stopped on purpose, waits for a person, or is of another step
+    ///     }
     ///     println!("{}: {}", run.run_id, runs.run(step, run.run_id.as_str()).await?);
     /// }
     /// # Ok(())
@@ -608,7 +627,7 @@ impl Runs {
     /// it may be another process. A run that nobody has begun is not waited for.
     ///
     /// # Errors
-    /// [`Error::Id`], [`Error::Store`].
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
     pub async fn wait(&self, id: &str) -> Result<RunRecord, Error> {
         loop {
             // In this order: whoever drives a run writes how it ended before letting go of it.

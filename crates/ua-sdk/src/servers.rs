@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,29 +23,40 @@ const PASSED_ON: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
 
 /// Makes this program the helper that its tool servers are started below, which ends them when the program is gone. To be called first in
-/// `main`, before a runtime starts a thread; `main` returns the code if there is one. Without this, the program `ua` has to be in `PATH`.
+/// `main`. Where this process was started as that helper, it does the helper's work and ends here: nothing of the program behind it runs.
+/// Without this, the program `ua` has to be in `PATH`.
 ///
 /// ```no_run
-/// fn main() -> std::process::ExitCode {
-///     if let Some(code) = ua_sdk::helper() {
-///         return code;
-///     }
+/// #[tokio::main]
+/// async fn main() -> Result<(), ua_sdk::Error> {
+///     ua_sdk::helper();
 ///     // … the program …
-///     std::process::ExitCode::SUCCESS
+///     Ok(())
 /// }
 /// ```
-pub fn helper() -> Option<ExitCode> {
+pub fn helper() {
     let mut args = std::env::args_os().skip(1);
     let first = args.next();
     if first.as_ref().is_some_and(|first| first == SHIM) {
-        return Some(ExitCode::from(u8::try_from(run_shim(args)).unwrap_or(1)));
+        end(run_shim(args));
     }
     #[cfg(feature = "toolserver")]
     if first.as_ref().is_some_and(|first| first == crate::builtin::WORD) {
-        return Some(crate::builtin::serve(args));
+        // On a thread of its own: `main` may be in a runtime already, and in one no other can be waited for.
+        let args: Vec<_> = args.collect();
+        let served = std::thread::spawn(move || crate::builtin::serve(args.into_iter()));
+        end(i32::from(!served.join().unwrap_or(false)));
     }
     IS_HELPER.store(true, Ordering::SeqCst);
-    None
+}
+
+/// Ends this process, which is a helper and not the program.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a code that is handed back can be dropped without a word, and then the helper would run as a second copy of the program"
+)]
+fn end(code: i32) -> ! {
+    std::process::exit(code)
 }
 
 /// The program's own file, where it is its own helper.

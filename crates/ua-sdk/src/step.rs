@@ -213,8 +213,21 @@ impl Step {
         self
     }
 
-    /// What tokens cost: `PriceTable::parse(name, "[providers.anthropic.\"MODEL\"] …")`, as in a price file. This alone counts for `max_cost`; a price
-    /// among the facts of a model does not.
+    /// What tokens cost, as in a price file. This alone counts for `max_cost`; a price among the facts of a model does not.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # fn priced(step: Step) -> Result<Step, Error> {
+    /// const PRICES: &str = r#"
+    /// [providers.anthropic."claude-sonnet-*"]
+    /// input = 3.00    # dollars per million tokens
+    /// output = 15.00
+    /// "#;
+    /// let prices = ua_sdk::PriceTable::parse("prices.toml", PRICES)?;
+    /// # Ok(step.prices(prices))
+    /// # }
+    /// # priced(Step::new("priced")).unwrap();
+    /// ```
     pub fn prices(mut self, prices: PriceTable) -> Self {
         self.prices = prices;
         self

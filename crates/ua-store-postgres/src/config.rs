@@ -31,6 +31,9 @@ pub struct PostgresConfig {
     /// Whether each row that the store keeps is read as well after every write, and compared. For tests: it takes a flight more.
     #[doc(hidden)]
     pub compares: bool,
+    /// What makes the schema, for whoever meets a database without it.
+    #[doc(hidden)]
+    pub migrated_by: &'static str,
 }
 
 /// A folder of workspaces and locks, on one machine. A lineage is driven where these are: the place that takes a run of it first.
@@ -128,6 +131,7 @@ impl PostgresConfig {
             lock_wait: Duration::from_secs(10),
             place: None,
             compares: false,
+            migrated_by: "`ua db migrate`",
         })
     }
 

@@ -130,7 +130,7 @@ fn may_not_use(role: &str) -> StoreError {
 }
 
 /// Refuses a database that this program does not know how to write.
-pub(crate) fn check(db: &Db) -> Result<(), DbError> {
+pub(crate) fn check(db: &Db, migrated_by: &str) -> Result<(), DbError> {
     let facts = "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), \
                  coalesce(has_schema_privilege(to_regnamespace('ua')::oid, 'USAGE'), true), quote_ident(current_user)";
     let facts = db.row(facts, params![], |row| {
@@ -153,7 +153,8 @@ pub(crate) fn check(db: &Db) -> Result<(), DbError> {
     let there = db.row(there, params![], |row| Ok((row.try_get::<_, bool>(0)?, row.try_get::<_, bool>(1)?)))?;
     let (has_schema, may_read) = there.unwrap_or_default();
     if !has_schema {
-        return Err(refused("the database does not have this program's schema; `ua db migrate` creates it").into());
+        let why = format!("the database does not have this program's schema; {migrated_by} creates it");
+        return Err(refused(why).into());
     }
     if !may_read {
         return Err(may_not_use(&role).into());
@@ -165,7 +166,7 @@ pub(crate) fn check(db: &Db) -> Result<(), DbError> {
     }
     if version < newest() {
         let why = format!(
-            "the database has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
+            "the database has schema {version}, older than this program's {}; {migrated_by} brings it up to date",
             newest()
         );
         return Err(refused(why).into());

@@ -121,10 +121,12 @@ impl PostgresStore {
 
     /// Refuses a database that this program does not know how to write, or that is somebody else's.
     async fn check(&self) -> Result<(), StoreError> {
-        let checked = self
-            .is_checked
-            .get_or_try_init(|| async { self.begun(Purpose::Read, schema::check).await?.map_err(DbError::into_store) });
-        checked.await.copied()
+        self.is_checked.get_or_try_init(|| self.check_schema()).await.copied()
+    }
+
+    async fn check_schema(&self) -> Result<(), StoreError> {
+        let by = self.config.migrated_by;
+        self.begun(Purpose::Read, move |db| schema::check(db, by)).await?.map_err(DbError::into_store)
     }
 
     /// Reads from one snapshot.
@@ -343,7 +345,7 @@ impl PostgresStore {
         let done = self.begun(purpose, work).await?;
         if done.as_ref().is_err_and(DbError::may_be_of_the_schema) {
             // It says what the matter is, if it is that.
-            self.begun(Purpose::Read, schema::check).await?.map_err(DbError::into_store)?;
+            self.check_schema().await?;
         }
         Ok(done)
     }

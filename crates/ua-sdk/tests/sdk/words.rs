@@ -252,12 +252,9 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-runner/src/granular/error.rs", "beside the word of the library"),
         ("ua-runner/src/machine/request.rs", "chosen by the audience"),
         ("ua-runner/src/pin.rs", "chosen by the audience"),
+        ("ua-store-postgres/src/config.rs", "what the command line says; `Runs::on_server` names its own word"),
         (
             "ua-store-postgres/src/filling.rs",
-            "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
-        ),
-        (
-            "ua-store-postgres/src/schema.rs",
             "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
         ),
         ("ua-store-sqlite/src/departure.rs", "a database is moved by `ua db copy` alone"),
