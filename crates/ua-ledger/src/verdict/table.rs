@@ -875,11 +875,11 @@ impl Case {
             people: &people,
             definitions,
             is_held_to_definitions: true,
+            calls_of: CallsOf::Job,
             lineage: &lineage,
             epoch: 1,
             time: Time::plain(now),
         };
-            calls_of: CallsOf::Job,
         let mut facts = self.facts();
         let mut view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
         change(&mut view, &mut facts);
