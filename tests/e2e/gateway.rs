@@ -507,6 +507,8 @@ wait "$pid" || true
     env.run_by_bash(CLIENT).code(0);
     let stands = || env.run(&["gateway", "status", "--json"]).code(0).json();
     ua_e2e::until("the broker ends", || stands()["broker"].is_null());
+    // What it closes then is written over whatever is put in its place.
+    ua_e2e::until("its database is closed", || !env.root().join("runtime_state.db-wal").exists());
     assert_eq!((&stands()["trouble"], &stands()["last_error"]), (&Value::Null, &Value::Null));
     env.run(&["gateway", "status"]).code(0).shows(&["no broker is running; it starts with the first client"]);
 

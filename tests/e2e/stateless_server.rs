@@ -234,6 +234,28 @@ fn an_answer_whose_receipt_was_lost_is_not_handed_over_again() {
     assert_eq!(server.state().calls.len(), 2);
 }
 
+/// A copy of before the answer has the question open, and nothing of what was delivered. That it was answered is in `effects.log`.
+#[test]
+fn an_answer_that_was_delivered_behind_a_copy_of_the_database_is_not_asked_for_again() {
+    let env = env();
+    let server = Server::start(0);
+    server.configure(&env);
+    let (job, copy) = (job(&env, "order", &json!({"text": "Ordered."})), env.arg("copy.db"));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    env.run(&["db", "backup", &copy]).code(0);
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "accept", "--values", r#"{"size": "small"}"#])
+        .code(0);
+    env.run_killed_at("after:tool.go_on:order", &["resume", "r"]);
+    assert_eq!(server.state().ordered.len(), 1);
+    env.run(&["db", "restore", &copy]).code(0);
+    env.run(&["resume", "r"]).code(74);
+    env.run(&["db", "accept", "r"]).code(0);
+    env.run(&["resume", "r"]).code(75).shows(&["Did `order` happen?", "a person answered what its tool asked for"]);
+    assert_eq!(server.state().ordered.len(), 1);
+    assert_eq!(server.state().calls.len(), 2);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
 #[test]
 fn a_task_is_asked_for_until_it_is_done_however_often_the_process_dies() {
     let env = env();

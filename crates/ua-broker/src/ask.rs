@@ -734,8 +734,8 @@ impl Connection {
 
     async fn words_beside(&self, call: &CallId) -> Result<Option<String>, StoreError> {
         let store = &self.broker.store;
-        let run = store.call(call).await?.run_id;
-        let questions = store.questions_of(QuestionsOf::Run(run)).await?;
+        let record = store.call(call).await?;
+        let questions = store.questions_of(QuestionsOf::Run(record.run_id)).await?;
         let of_call = questions.into_iter().filter(|question| question.call_id.as_ref() == Some(call));
         let Some((kind, answer)) = of_call.filter_map(|one| Some((one.kind, one.answer?))).last() else {
             return Ok(None);
@@ -743,7 +743,7 @@ impl Connection {
         // What a tool asked for is its answer, and what was declined has the words in its place.
         let is_said = kind == QuestionKind::Elicitation
             || answer.choice == Choice::Abort
-            || (answer.choice == Choice::Skip && kind != QuestionKind::UnknownOutcome);
+            || (answer.choice == Choice::Skip && kind != QuestionKind::UnknownOutcome && record.attempt == 0);
         let words = answer.text.map(|words| words.trim().to_owned());
         Ok(words.filter(|words| !is_said && !words.is_empty()))
     }

@@ -94,6 +94,7 @@ pub fn unreadable_result(result: &Value) -> Option<&'static str> {
     let says_failed = ["isError", "is_error"].iter().any(|field| fields.get(*field) == Some(&Value::Bool(true)));
     match fields.get("content").filter(|content| !content.is_null()) {
         Some(content) if content.is_array() => None,
+        Some(_) if says_failed => None,
         Some(_) => Some("the content of its result is no list"),
         None if has("structuredContent") || has("toolResult") || says_failed => None,
         None => Some("its result has no content"),

@@ -163,10 +163,12 @@ impl Dispatcher {
             }
             let answers = handle.input.as_ref().is_some_and(|input| !input.is_sent);
             if answers {
+                let before = handle.clone();
                 handle = match self.hand_over(&permit, handle, is_live, stop).await? {
                     HandedOver::Sent(handle) => handle,
                     HandedOver::Held(question) => return Ok(LongCallOutcome::Held(Box::new(question))),
                     HandedOver::GivenUp => {
+                        self.transport.give_up(&permit, &before).await;
                         let why = "it was not continued, for another call may have had its effect since it was sent";
                         return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why: why.to_owned() }));
                     }
@@ -237,19 +239,25 @@ impl Dispatcher {
         let until = self.ledger.env().now().plus(patience);
         let mut told = None;
         loop {
-            let question = match self.ledger.hand_over(permit, handle.clone()).await? {
-                HandedOver::Held(question) if is_live => question,
-                other @ (HandedOver::Sent(_) | HandedOver::Held(_) | HandedOver::GivenUp) => return Ok(other),
+            // First, so that nothing leaves behind the word that the run is to end.
+            let is_to_end = is_live && self.is_to_end(permit.call()).await?;
+            let held = if is_to_end {
+                None
+            } else {
+                match self.ledger.hand_over(permit, handle.clone()).await? {
+                    HandedOver::Held(question) if is_live => Some(question),
+                    other @ (HandedOver::Sent(_) | HandedOver::Held(_) | HandedOver::GivenUp) => return Ok(other),
+                }
             };
-            let is_late = self.ledger.env().now() >= until;
-            if is_late || stop.is_stopping() || self.is_to_end(permit.call()).await? {
+            let is_late = !is_to_end && self.ledger.env().now() >= until;
+            let Some(question) = held.filter(|_| !is_late && !stop.is_stopping()) else {
                 let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
                 let refused = self.ledger.say_no(permit.call(), handle, &answer).await?;
                 if is_late {
                     self.tell(CallProgress::Declined { call: Box::new(permit.call().clone()), waited: patience });
                 }
                 return Ok(HandedOver::Sent(refused));
-            }
+            };
             if told.as_ref() != Some(&question.question_id) {
                 told = Some(question.question_id.clone());
                 self.tell(CallProgress::Asking { question: Box::new(question), patience });

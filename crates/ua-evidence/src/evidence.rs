@@ -785,7 +785,9 @@ mod tests {
         for text in [&terminal, &program] {
             assert!(text.contains(&of_its_run) && text.contains("answer that run's question about it"), "{text}");
         }
-        assert!(terminal.contains(&format!("`ua calls resolve {second} --as happened")) && !program.contains("`ua "));
+        assert!(
+            terminal.contains(&format!("ua calls resolve {second} --as happened")) && !program.contains("ua calls")
+        );
     }
 
     /// A failure that may have happened, behind which the same was done under its key, is no second effect: nobody could record it as one.

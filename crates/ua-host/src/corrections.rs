@@ -379,7 +379,13 @@ pub(crate) async fn others_are_over(host: &Host, store: &Database, question: &Qu
         if let Some(until) = ua_ledger::absent_from(&other, &attempts, host.env().now()) {
             return Err(may_still_begin(&other, until));
         }
-        over_at_the_other_side(host, store, &other, &top).await?;
+        if is_driven {
+            // A living process ends what it sent a call to before it writes that the call is lost. What is at another machine may still begin it.
+            let servers = servers::transport(host, Vec::new(), &host.home().locks(), other.run_id.clone())?;
+            still_begins(host, store, &*servers, &other, CorrectedTo::NotHappened).await?;
+        } else {
+            over_at_the_other_side(host, store, &other, &top).await?;
+        }
     }
     Ok(())
 }

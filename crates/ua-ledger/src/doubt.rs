@@ -7,8 +7,8 @@
 
 use ua_core::{Env, RunId};
 use ua_store::{
-    CallRecord, Choice, LedgerStore, QuestionRecord, QuestionStatus, RunStore, Store, StoreError, UnknownResolution,
-    is_left_open,
+    CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store, StoreError,
+    UnknownResolution, is_left_open,
 };
 
 use crate::error::LedgerError;
@@ -49,7 +49,10 @@ fn late_answer<'a>(
     questions: &'a [QuestionRecord],
 ) -> Option<(&'a QuestionRecord, UnknownResolution)> {
     let is_about = |question: &&QuestionRecord| {
-        question.call_id.as_ref() == Some(&call.call_id) && question.status == QuestionStatus::Answered
+        // Who let it run, or what was answered to its tool be delivered, said nothing of what became of it.
+        question.call_id.as_ref() == Some(&call.call_id)
+            && question.status == QuestionStatus::Answered
+            && question.kind != QuestionKind::NearDuplicate
     };
     let question = questions.iter().find(is_about)?;
     let answer = question.answer.as_ref()?;

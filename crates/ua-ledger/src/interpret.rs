@@ -290,7 +290,9 @@ pub(crate) fn result_text(result: &Value) -> String {
             Some(said.as_str().map_or_else(|| said.to_string(), str::to_owned))
         };
         let structured = result.get("structuredContent").map(Value::to_string);
-        return structured.or_else(first_revision).unwrap_or_default();
+        // Of one that says that it failed.
+        let plain = || result.get("content").and_then(Value::as_str).map(str::to_owned);
+        return structured.or_else(first_revision).or_else(plain).unwrap_or_default();
     };
     let parts: Vec<String> = blocks
         .iter()

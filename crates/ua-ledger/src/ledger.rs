@@ -528,7 +528,7 @@ impl Ledger {
         let questions = questions.map_err(LedgerError::at("read what was said about", &first.call_id))?;
         let about = |question: &QuestionRecord| {
             let call = calls.iter().find(|call| question.call_id.as_ref() == Some(&call.call_id))?;
-            Some(format!("About `{}`: {}", call.name.tool, words_beside(question)?))
+            Some(format!("About `{}`: {}", call.name.tool, words_beside(call, question)?))
         };
         Ok(questions.iter().filter_map(about).collect())
     }

@@ -268,13 +268,15 @@ pub(crate) fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
 }
 
 /// The words beside the answer to a question about a call, where the result of the call does not say them.
-pub(crate) fn words_beside(question: &QuestionRecord) -> Option<&str> {
+pub(crate) fn words_beside<'q>(call: &CallRecord, question: &'q QuestionRecord) -> Option<&'q str> {
     let answer = question.answer.as_ref()?;
     // What a tool or the model asked for is its answer, what was declined has the words in its place, and behind an abort nobody reads any more.
     let is_said = match (question.kind, answer.choice) {
         (QuestionKind::AskUser | QuestionKind::Elicitation, _)
-        | (QuestionKind::Approval | QuestionKind::AmbiguousRecipient | QuestionKind::NearDuplicate, Choice::Skip)
+        | (QuestionKind::Approval | QuestionKind::AmbiguousRecipient, Choice::Skip)
         | (_, Choice::Abort) => true,
+        // A call that was sent has what its tool says for its result: its tool was told no.
+        (QuestionKind::NearDuplicate, Choice::Skip) => call.attempt == 0,
         (
             QuestionKind::Approval
             | QuestionKind::AmbiguousRecipient

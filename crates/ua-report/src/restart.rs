@@ -87,7 +87,8 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
     let is_session = ua_store::is_gateway(run);
     // A client's session has no turns.
-    let turns = if is_session { String::new() } else { format!(", after {}", ua_core::counted(run.turn_index, "turn")) };
+    let turns =
+        if is_session { String::new() } else { format!(", after {}", ua_core::counted(run.turn_index, "turn")) };
     page.item(&format!("changed: {}{turns}", run.updated_at));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
     for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{CallId, CallStatus, FailureClass, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, FailureClass, QuestionId, RunId, Timestamp};
 use ua_ledger::{Lineage, key_in_own_place};
 use ua_store::{
-    CallRecord, Forgotten, LedgerStore as _, Lost, MadeBy, RecallCall, RunRecord, Store, StoreError, recall_lost,
-    recall_of, rules,
+    CallRecord, DELIVERED, Forgotten, LedgerStore as _, Lost, MadeBy, QuestionKind, RecallCall, RunRecord,
+    RunStore as _, Store, StoreError, recall_lost, recall_of, rules,
 };
 
 /// Proof that the database was compared with what is known beside it, and lacks nothing about the family of one run but what a person accepted; or
@@ -62,7 +62,46 @@ pub(crate) async fn recall(store: &dyn Store, run: &RunId, only: Option<&RunId>)
     // What was accepted, and the database that was put back once more lacks again.
     forgotten.extend(store.lost(run).await?.into_iter().map(|lost| lost.known));
     forgotten.retain(|known| only.is_none_or(|only| known.run_id == only.as_str()));
+    forgotten.extend(delivered(store, &forgotten).await?);
     recall_among(store, &forgotten, only.is_some()).await
+}
+
+/// The attempts that wait, by the database, for what a person has said since to a question of their tool. That it was said is in the log, and whoever
+/// drove the run next delivered it: the tool may have done then what it asked for, and the log has no line of that before the call's end.
+async fn delivered(store: &dyn Store, forgotten: &[Forgotten]) -> Result<Vec<Forgotten>, StoreError> {
+    let mut delivered = Vec::new();
+    for said in forgotten.iter().filter(|known| known.word.is_some()) {
+        let Some(id) = said.question_id.as_deref().and_then(|id| QuestionId::parse(id).ok()) else { continue };
+        let question = match store.question(&id).await {
+            Ok(question) => question,
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(call) = question.call_id.filter(|_| question.kind == QuestionKind::Elicitation) else { continue };
+        let call = store.call(&call).await?;
+        let has_its_end = |known: &Forgotten| {
+            known.tool_call_id.as_deref() == Some(call.call_id.as_str())
+                && known.attempt == call.attempt
+                && known.has_ended()
+        };
+        if call.status != CallStatus::Running || forgotten.iter().any(has_its_end) {
+            continue;
+        }
+        let started_at = store.attempts(&call.call_id).await?.pop().map(|attempt| attempt.started_at.to_string());
+        delivered.push(Forgotten {
+            at: said.at.clone(),
+            first_at: started_at,
+            is_from_its_start: true,
+            run_id: call.run_id.to_string(),
+            tool_call_id: Some(call.call_id.to_string()),
+            attempt: call.attempt,
+            tool: call.name.raw.clone(),
+            idempotency_key: call.idempotency_key.as_ref().map(ToString::to_string),
+            status: DELIVERED.to_owned(),
+            ..Forgotten::default()
+        });
+    }
+    Ok(delivered)
 }
 
 async fn recall_among(store: &dyn Store, forgotten: &[Forgotten], is_to_end: bool) -> Result<(), StoreError> {

@@ -23,7 +23,7 @@ const PASSED_ON: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
 
 /// Makes this program the helper that its tool servers are started below, which ends them when the program is gone. To be called first in
-/// `main`. Where this process was started as that helper, it does the helper's work and ends here: nothing of the program behind it runs.
+/// `main`. Where this process was started as that helper, it does the helper's work and ends here: nothing else of the program runs.
 /// Without this, the program `ua` has to be in `PATH`.
 ///
 /// ```no_run

@@ -13,6 +13,9 @@ use crate::rules::{is_recalled, made_by};
 /// What a person said of a run that they deleted.
 pub const DELETED: &str = "delete";
 
+/// The status of an attempt of which no more is known than that a person answered what its tool had asked for: that may have been delivered.
+pub const DELIVERED: &str = "delivered";
+
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {

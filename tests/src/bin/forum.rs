@@ -31,8 +31,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut takes: Option<String> = None;
     let mut ask: Option<String> = None;
     let mut print: Option<String> = None;
-    let mut form =
-        r#"{"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}"#.to_owned();
+    let mut form = r#"{"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}"#.to_owned();
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {

@@ -32,11 +32,7 @@ pub(crate) fn print(
     }
     let run = &records.run;
     let has = |status| records.questions.iter().any(|question| question.status == status);
-    let around = AroundRun {
-        is_driven: true,
-        is_answered: !has(QuestionStatus::Open),
-        ..AroundRun::default()
-    };
+    let around = AroundRun { is_driven: true, is_answered: !has(QuestionStatus::Open), ..AroundRun::default() };
     write_out(text(next_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 

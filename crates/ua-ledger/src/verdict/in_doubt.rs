@@ -2,7 +2,9 @@
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
 use ua_store::rules::{said_beside, was_answered_beside};
-use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
+use ua_store::{
+    CallRecord, Choice, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution,
+};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
 use crate::admission::SincePlanned;
@@ -30,12 +32,18 @@ impl<'v> Case<'v> {
         if self.call.resolution == Some(Resolution::Skipped) {
             return Verdict::Settled.into();
         }
-        // What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
-        let (asked, closes) = match self.view.pending() {
-            Some(asked) if asked.kind == QuestionKind::Elicitation => (None, vec![asked]),
-            // It tells of another place than the call would go to now: where it went, perhaps, so that nobody has to answer.
-            Some(asked) if asked.answer.is_none() && !Rules::showed_place_of(self.facts, asked) => (None, vec![asked]),
-            asked => (asked, Vec::new()),
+        let pending = self.view.questions.iter().filter(|question| question.status != QuestionStatus::Closed);
+        let (mut closes, rest): (Vec<_>, Vec<_>) = pending.partition(|question| self.is_of_what_was_sent(question));
+        let asked = rest.into_iter().next();
+        // It tells of another place than the call would go to now: where it went, perhaps, so that nobody has to answer.
+        let is_elsewhere =
+            |asked: &&QuestionRecord| asked.answer.is_none() && !Rules::showed_place_of(self.facts, asked);
+        let asked = match asked {
+            Some(asked) if is_elsewhere(&asked) => {
+                closes.push(asked);
+                None
+            }
+            asked => asked,
         };
         let resolve =
             |asked, resolution| Verdict::Resolve { resolution: Box::new(resolution), asked: Some(asked), replay: None };
@@ -68,6 +76,17 @@ impl<'v> Case<'v> {
             (Word::Open(_) | Word::None, Known::Probed(said), None) => return self.by_probe(said, asked, closes),
         };
         Decision { verdict, closes }
+    }
+
+    /// Whether a question is of no use any more once nobody knows whether the call happened: what its tool asked for; and whether what was answered to
+    /// that may be delivered, which was asked while the call was under way. Who lets it be delivered says nothing of what became of the call since.
+    fn is_of_what_was_sent(&self, question: &QuestionRecord) -> bool {
+        let since = self.view.last_attempt().map(|attempt| attempt.started_at);
+        let lets_go = |choice: Choice| matches!(choice, Choice::Execute | Choice::Continue);
+        let is_about_it = question.kind == QuestionKind::NearDuplicate
+            && since.is_some_and(|since| question.created_at >= since)
+            && question.answer.as_ref().is_none_or(|answer| lets_go(answer.choice));
+        is_about_it || question.kind == QuestionKind::Elicitation
     }
 
     fn can_be_looked_up(&self) -> bool {
@@ -371,4 +390,3 @@ impl<'v> Case<'v> {
         self.rules.time.may_be_over(first, ttl).then(|| "the other side may have forgotten its key".to_owned())
     }
 }
-

@@ -325,7 +325,8 @@ impl Assembler {
             self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
             return Err(response.error.unwrap_or_default().into_fault());
         }
-        let why = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref()).unwrap_or_default();
+        let why =
+            response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref()).unwrap_or_default();
         if event == COMPLETED && NO_END.contains(&status.as_str()) && why.is_empty() {
             self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
             return Err(Fault::Nonsense(format!("the response ends while it says that it is {status}")));

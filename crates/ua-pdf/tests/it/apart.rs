@@ -67,10 +67,10 @@ fn what_a_layout_says_without_end_is_not_kept() {
         let process = LayoutProcess::new(PathBuf::from("/bin/sh"), ["-c".into(), script.into()]);
         Layout::Apart(process).render("text", &options()).unwrap_err().to_string()
     };
-    let endless = says("exec tr '\\0' x </dev/zero");
+    let endless = says("read -r _; exec tr '\\0' x </dev/zero");
     assert!(endless.contains("a line of more than 32 MiB"), "{endless}");
     let done = r#"{"done":{"bytes":99999999999,"pages":1,"title":null,"images":0,"missing_glyphs":[],"warnings":[]}}"#;
-    let huge = says(&format!("printf '%s\\n' '{done}'; exec tr '\\0' x </dev/zero"));
+    let huge = says(&format!("read -r _; printf '%s\\n' '{done}'; exec tr '\\0' x </dev/zero"));
     assert!(huge.contains("99999999999 bytes"), "{huge}");
 }
 

@@ -20,16 +20,16 @@ use ua_dispatch::StopSignal;
 const LARGEST: u64 = 2 << 30;
 /// As much of a workspace is artifacts, in bytes.
 const MOST: u64 = 16 << 30;
-/// The most that one look at a workspace reads of files that nobody read before, in bytes: a quarter of a minute.
-const MOST_READ: u64 = 4 << 30;
+/// The most that one look at a workspace reads of files that nobody read before, in bytes.
+const MOST_READ: u64 = MOST;
 /// The same behind each turn, where a file that is only touched is new each time.
 const MOST_READ_OF_TURN: u64 = 512 << 20;
 /// The same once the run is to stop.
 const MOST_READ_AT_STOP: u64 = 32 << 20;
 /// As many files are artifacts. Each is kept in memory, in markers and in pages.
-pub(crate) const MOST_FILES: usize = 10_000;
+pub(crate) const MOST_FILES: usize = 50_000;
 /// So many digests are kept; nobody knows which files of before are still there.
-const MOST_KNOWN: usize = 8 * MOST_FILES;
+const MOST_KNOWN: usize = 3 * MOST_FILES;
 /// A file that was changed so recently, in seconds, may be changed again without another time: it is read again.
 const SETTLED_SECONDS: i64 = 2;
 
@@ -178,7 +178,7 @@ impl Digests {
             };
             tracing::warn!(
                 "too large, too deep or too many to be recorded as results (2 GiB a file, 16 GiB, 64 folders deep and {MOST_FILES} files in \
-                 all, of which 4 GiB are read at once): {first}{more}"
+                 all): {first}{more}"
             );
         }
     }
@@ -330,6 +330,6 @@ mod tests {
             }
         }
         let told = workspace.digests.told.lock().unwrap().clone();
-        assert_eq!((told.first.as_deref(), told.count), (Some("a/b/009997"), 53));
+        assert_eq!((told.first.as_deref(), told.count), (Some("a/b/049997"), 53));
     }
 }

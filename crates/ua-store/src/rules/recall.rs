@@ -10,6 +10,7 @@ use super::conflict;
 use crate::Durability;
 use crate::commit::{AttemptEnd, MadeBy, RecallCall, RecalledAttempt, StartAttempt};
 use crate::error::StoreError;
+use crate::forgotten::DELIVERED;
 use crate::record::{AttemptRecord, CallRecord};
 
 /// How the detail of a recalled attempt begins.
@@ -147,6 +148,9 @@ pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
     let said = noted_of(attempt)?;
     Some(match said.strip_suffix(AFTER_ANSWER) {
         Some(last) => format!("it was answered, and is noted as {last} since"),
+        None if said == DELIVERED => {
+            "a person answered what its tool asked for, which may have been delivered".to_owned()
+        }
         None => format!("it ended as {said}"),
     })
 }
