@@ -508,7 +508,14 @@ wait "$pid" || true
     let stands = || env.run(&["gateway", "status", "--json"]).code(0).json();
     ua_e2e::until("the broker ends", || stands()["broker"].is_null());
     // What it closes then is written over whatever is put in its place.
-    ua_e2e::until("its database is closed", || !env.root().join("runtime_state.db-wal").exists());
+    let root = env.root().display().to_string();
+    let is_there = |process: &std::fs::DirEntry| {
+        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains(&root)
+    };
+    ua_e2e::until("its process ends", || {
+        !std::fs::read_dir("/proc").unwrap().flatten().any(|process| is_there(&process))
+    });
     assert_eq!((&stands()["trouble"], &stands()["last_error"]), (&Value::Null, &Value::Null));
     env.run(&["gateway", "status"]).code(0).shows(&["no broker is running; it starts with the first client"]);
 

@@ -737,7 +737,7 @@ impl Connection {
         let record = store.call(call).await?;
         let questions = store.questions_of(QuestionsOf::Run(record.run_id)).await?;
         let of_call = questions.into_iter().filter(|question| question.call_id.as_ref() == Some(call));
-        let Some((kind, answer)) = of_call.filter_map(|one| Some((one.kind, one.answer?))).last() else {
+        let Some((kind, answer)) = of_call.rev().find_map(|one| Some((one.kind, one.answer?))) else {
             return Ok(None);
         };
         // What a tool asked for is its answer, and what was declined has the words in its place.

@@ -79,7 +79,7 @@ impl Rule {
         let (selector, settings) = (serde_json::to_value(&self.selector), serde_json::to_value(&self.settings));
         let fields = [selector, settings].into_iter().flatten().filter_map(|part| match part {
             Value::Object(fields) => Some(fields),
-            _ => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
         });
         let said = fields.flatten().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
             let text = match (name.as_str(), &value) {

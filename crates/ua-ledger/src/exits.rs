@@ -229,7 +229,9 @@ impl Written {
             stands.learn(text);
             stands.learn(&percent_decoded(text));
         });
-        asked_for(&call.arguments).iter().for_each(|address| stands.insert(address));
+        for address in &asked_for(&call.arguments) {
+            stands.insert(address);
+        }
         for address in &stands.0 {
             self.addresses.entry(without_scheme(address).to_lowercase()).or_default().note(call);
         }
@@ -318,7 +320,9 @@ impl Ledger {
             let written = self.family_calls(&call.run_id).await.map_err(failed())?;
             {
                 let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-                written.iter().for_each(|other| heard.written.note(other));
+                for other in &written {
+                    heard.written.note(other);
+                }
             }
             for other in &answered {
                 self.hear(other).await.map_err(failed())?;

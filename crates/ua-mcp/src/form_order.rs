@@ -34,7 +34,9 @@ impl<'de> DeserializeSeed<'de> for Forms<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.0 {
             Value::Object(_) | Value::Array(_) => deserializer.deserialize_any(self),
-            _ => IgnoredAny::deserialize(deserializer).map(drop),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                IgnoredAny::deserialize(deserializer).map(drop)
+            }
         }
     }
 }

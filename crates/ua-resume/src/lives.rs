@@ -85,7 +85,13 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
     if let Some(last) = found.last_mut().filter(|last| standing.is_left() && last.end == LifeEnd::Open) {
         (last.end, last.ended_by) = match standing {
             Standing::Interrupted(by) => (LifeEnd::Interrupted, Some(*by)),
-            _ => (LifeEnd::Killed, None),
+            Standing::Stored(..)
+            | Standing::Ending
+            | Standing::Elsewhere(_)
+            | Standing::Crashed
+            | Standing::Answered
+            | Standing::NotQueued
+            | Standing::IdleSession => (LifeEnd::Killed, None),
         };
     }
     found
@@ -133,12 +139,11 @@ pub fn end_of(process: &ProcessSpan) -> LifeEnd {
 /// One whose times are stored.
 fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
     let run = &records.run;
-    let (last_seen_at, end) = match process.left_at {
-        Some(at) => (at, end_of(process)),
-        None => {
-            let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
-            (seen.unwrap_or(process.taken_at), LifeEnd::Open)
-        }
+    let (last_seen_at, end) = if let Some(at) = process.left_at {
+        (at, end_of(process))
+    } else {
+        let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
+        (seen.unwrap_or(process.taken_at), LifeEnd::Open)
     };
     Life {
         epoch: process.epoch,

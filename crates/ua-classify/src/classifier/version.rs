@@ -80,7 +80,9 @@ impl Classifier {
         }
         for (part, _, names) in self.lists() {
             let words = parts.entry(part.to_owned()).or_default();
-            names.into_iter().for_each(|name| words.list(name));
+            for name in names {
+                words.list(name);
+            }
         }
         for (server, pack) in &self.packs.chosen {
             let words = parts.entry(format!("the pack of `{server}`")).or_default();

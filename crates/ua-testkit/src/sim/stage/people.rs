@@ -196,7 +196,7 @@ impl Stage {
                 std::fs::remove_dir_all(self.workspace(top)).or_else(gone_already)?;
             }
             Err(StoreError::Conflict { .. }) if !is_over && !force => {
-                self.say("it is refused: the run is not finished")
+                self.say("it is refused: the run is not finished");
             }
             Err(error) => return Err(error.into()),
         }
