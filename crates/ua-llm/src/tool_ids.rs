@@ -201,7 +201,7 @@ mod tests {
     /// A reply of nothing but tool uses of one id: each number is tried once.
     #[test]
     fn s23_tool_uses_of_one_id_are_told_apart_in_one_pass() {
-        let mut reply = reply(&["a"; 2_000]);
+        let mut reply = reply(&vec!["a"; 2_000]);
         let tries = std::cell::Cell::new(0_u32);
         tell_tool_uses_apart(&mut reply, |_| {
             tries.set(tries.get() + 1);

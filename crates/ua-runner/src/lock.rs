@@ -327,7 +327,7 @@ mod tests {
         std::mem::forget(lock);
         let next = RunLock::take(dir.path(), &run, &owner).unwrap();
         assert!(RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);
-        assert_eq!(next.after_those_before(owner.clone()).ended_before, [first.clone()]);
+        assert_eq!(next.after_those_before(owner.clone()).ended_before, std::slice::from_ref(&first));
         // It may have been refused before it took the run: that is not the end of what was known.
         drop(next);
         assert!(!RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);

@@ -417,7 +417,8 @@ fn page_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
     let world = world(stage)?;
     let site = Site::open_with(|request| {
         if request.contains("/wide") {
-            format!("<p {}>wide</p>", (0..1_000_000).map(|n| format!("a{n}=1 ")).collect::<String>())
+            let attributes: Vec<String> = (0..1_000_000).map(|n| format!("a{n}=1")).collect();
+            format!("<p {}>wide</p>", attributes.join(" "))
         } else if request.contains("/deep") {
             format!("{}deep", "<div>".repeat(300_000))
         } else {
@@ -429,7 +430,7 @@ fn page_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
     let objective = format!("Read {}.", urls.join(" and "));
     job(&world, &json!({"objective": objective, "tools": {"builtin": true}}), &[crawl])?;
     let job = ["job", "job.json", "--run-id", "r", "--allow-private-addresses"];
-    let (ended, told) = within(&world, &job, Duration::from_secs(60))?;
+    let (ended, told) = within(&world, &job, Duration::from_mins(1))?;
     let read = world.run(&["calls", "list", "--run", "r", "--json"])?.must(0)?;
     let calls: serde_json::Value = serde_json::from_str(&read.out)?;
     let id = calls[0]["tool_call_id"].as_str().unwrap_or_default().to_owned();

@@ -1491,12 +1491,14 @@ fn an_answer_goes_to_a_tool_as_a_call_goes_out() {
             let wanted = match case.said {
                 PersonAnswer::Chose(Choice::Abort) => "abort",
                 PersonAnswer::Chose(Choice::Skip | Choice::Happened) => "refuse",
-                PersonAnswer::Chose(Choice::Execute | Choice::Continue) => "send",
                 PersonAnswer::Nothing if stands => "hold",
                 PersonAnswer::NotAsked | PersonAnswer::ToSomethingElse if stands => {
                     if case.conflict == OnScopeConflict::Refuse { "refuse" } else { "ask" }
                 }
-                PersonAnswer::Nothing | PersonAnswer::NotAsked | PersonAnswer::ToSomethingElse => "send",
+                PersonAnswer::Chose(Choice::Execute | Choice::Continue)
+                | PersonAnswer::Nothing
+                | PersonAnswer::NotAsked
+                | PersonAnswer::ToSomethingElse => "send",
             };
             assert_eq!(decided, wanted, "{case:?}, moved: {has_moved}");
             found.insert(wanted);

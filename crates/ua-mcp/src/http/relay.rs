@@ -464,7 +464,9 @@ mod tests {
         for code in [-32020, -32022] {
             match relayed(Some("2026-07-28"), "400 Bad Request", code).await {
                 Relayed::Status { status: 400, body, of_session: false, .. } => assert_eq!(body, "as it says"),
-                other => panic!("{code}: {other:?}"),
+                other @ (Relayed::Answer(_) | Relayed::Status { .. } | Relayed::NotSent(_) | Relayed::Lost(_)) => {
+                    panic!("{code}: {other:?}")
+                }
             }
         }
         let newer = Some("2026-07-28");
@@ -477,7 +479,9 @@ mod tests {
         ] {
             match relayed(version, status, code).await {
                 Relayed::Answer(answer) => assert_eq!(answer["error"]["code"], code),
-                other => panic!("{version:?} {status} {code}: {other:?}"),
+                other @ (Relayed::Status { .. } | Relayed::NotSent(_) | Relayed::Lost(_)) => {
+                    panic!("{version:?} {status} {code}: {other:?}")
+                }
             }
         }
     }
