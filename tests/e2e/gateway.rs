@@ -507,7 +507,7 @@ wait "$pid" || true
     env.run_by_bash(CLIENT).code(0);
     let stands = || env.run(&["gateway", "status", "--json"]).code(0).json();
     ua_e2e::until("the broker ends", || stands()["broker"].is_null());
-    // What it closes then is written over whatever is put in its place.
+    // What it closes then may be written into what is put in its place.
     let root = env.root().display().to_string();
     let is_there = |process: &std::fs::DirEntry| {
         let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -522,14 +522,14 @@ wait "$pid" || true
     let database = env.root().join("runtime_state.db");
     let kept = std::fs::read(&database).unwrap();
     for (is_there, words) in [(true, "not a database"), (false, "runtime_state.db")] {
+        // What its log has would be read instead of what is broken.
+        for name in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm"] {
+            let _not_there = std::fs::remove_file(env.root().join(name));
+        }
         if is_there {
             let mut broken = kept.clone();
             broken[..100].fill(b'x');
             std::fs::write(&database, broken).unwrap();
-        } else {
-            for name in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm"] {
-                let _not_there = std::fs::remove_file(env.root().join(name));
-            }
         }
         let told = env.run_by_bash(GREETS).code(0).stdout;
         assert!(told.contains("the gateway does not run") && told.contains(words), "{told}");

@@ -147,8 +147,16 @@ fn s9_what_others_may_change_is_neither_trusted_nor_started() {
             env.run(&["job", &job]).refused(2, &["cannot trust", "belongs to another user"]);
             owned_by(0);
         }
+        let script = env.path("work/tools/server.sh");
+        std::os::unix::fs::chown(&script, None, Some(54_321)).unwrap();
+        with_mode("work/tools/server.sh", 0o664, &|| {
+            env.run(&["job", &job]).refused(2, &["cannot trust", "other users can change it"]);
+        });
+        std::os::unix::fs::chown(&script, None, Some(rustix::process::getegid().as_raw())).unwrap();
     }
     assert!(!env.path("started").exists(), "a program was started");
+    // Who is in a group shares what it may change.
+    with_mode("work/tools", 0o775, &|| drop(env.run_bare(&["trust"]).code(0).shows(&["nothing new"])));
     // In a folder like /tmp nobody replaces what is another's.
     with_mode("work/tools", 0o1777, &|| drop(env.run_bare(&["trust"]).code(0).shows(&["nothing new"])));
     env.run(&["job", &job]);

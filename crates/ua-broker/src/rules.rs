@@ -325,8 +325,8 @@ impl Seen {
         }
     }
 
-    /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only the family that asked means the same one,
-    /// as long as it did not go on from it; and what another session heard is not its own answer.
+    /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only a family that asked for it means the same
+    /// one, also where it was joined with the request of another, as long as it did not go on from it; and what another session heard is not its own answer.
     fn is_owed(&self, asked: &Asked<'_>) -> bool {
         let is_had = |arrival: &SeenArrival| arrival.is_acknowledged && (asked.is_declared || arrival.is_family);
         self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_had)
@@ -352,7 +352,7 @@ impl Seen {
     }
 
     fn is_meant(&self, asked: &Asked<'_>) -> bool {
-        let is_meant = asked.is_declared || (self.is_family && !self.is_left_behind);
+        let is_meant = asked.is_declared || (self.is_known_to_family() && !self.is_left_behind);
         is_meant && self.live == Live::No && asked.at.since(self.asked_at) <= OWED_FOR
     }
 }

@@ -348,6 +348,8 @@ async fn want_once(socket: &Path, line: &str) -> io::Result<Option<Value>> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    // A process in another namespace has no number here, and 0 is none to send a signal to.
+    let process = process.filter(|process| *process > 0);
     let mut answer = String::new();
     let asked = async {
         stream.write_all(line.as_bytes()).await?;

@@ -22,7 +22,7 @@ use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
-use crate::settings::{Settings, open_to_others};
+use crate::settings::{Settings, open_to_strangers};
 use crate::text::plain;
 
 use covered::{Covered, covered};
@@ -302,7 +302,7 @@ fn of_others<'a>(files: impl Iterator<Item = &'a Path>) -> Option<(PathBuf, &'st
         let named = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         ways.extend([real, named].iter().flat_map(|path| path.ancestors()).map(Path::to_path_buf));
     }
-    ways.into_iter().find_map(|path| open_to_others(&path).map(|(why, _)| (path, why)))
+    ways.into_iter().find_map(|path| open_to_strangers(&path).map(|(why, _)| (path, why)))
 }
 
 /// What every checkout has that version control made, in its first folder.

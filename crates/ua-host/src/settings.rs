@@ -385,17 +385,29 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
 /// Why others than this user and root may change a file, or what a folder has under a name, and the command that ends it; `None` where nobody else
 /// may, or nothing is there.
 pub(crate) fn open_to_others(path: &Path) -> Option<(&'static str, &'static str)> {
+    // Where every user has a group of their own, of the same number, nobody else is in it.
+    open_beyond(path, |group| group == rustix::process::geteuid().as_raw())
+}
+
+/// The same of what a project and this machine have for more than one: who is in a group with others (a team's checkout, `/opt/homebrew`) shares
+/// what the group may change.
+pub(crate) fn open_to_strangers(path: &Path) -> Option<(&'static str, &'static str)> {
+    let own = rustix::process::getegid().as_raw();
+    let others = rustix::process::getgroups().unwrap_or_default();
+    open_beyond(path, |group| group == own || others.iter().any(|other| other.as_raw() == group))
+}
+
+fn open_beyond(path: &Path, is_ours: impl Fn(u32) -> bool) -> Option<(&'static str, &'static str)> {
     let meta = std::fs::metadata(path).ok()?;
     if is_foreign(path) {
         return Some(("it belongs to another user", "chown \"$USER\""));
     }
-    // Where every user has a group of their own, of the same number, nobody else is in it.
-    let is_own_group = meta.gid() == rustix::process::geteuid().as_raw();
     // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
     let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
     // In a folder like /tmp nobody replaces what is another's.
     let is_kept = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    let is_open = !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
+    let is_open =
+        !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_ours(meta.gid())));
     is_open.then_some(("other users can change it", "chmod go-w"))
 }
 

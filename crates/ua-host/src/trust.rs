@@ -24,7 +24,7 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::review::ServerReview;
-use crate::settings::{Settings, open_to_others};
+use crate::settings::{Settings, open_to_strangers};
 
 pub use record::{Entry, Trusted};
 
@@ -62,13 +62,13 @@ pub fn untrusted(
     let trusted = Trusted::read(settings)?;
     let path = canonical(&file.path);
     let base = path.parent().unwrap_or(Path::new("/"));
-    if let Some((why, mend)) = open_to_others(&path) {
+    if let Some((why, mend)) = open_to_strangers(&path) {
         return Err(of_others(file, None, &path, why, mend));
     }
     let seen: Vec<_> = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach)).collect();
     for review in &seen {
         if let Some((path, why)) = &review.of_others {
-            let mend = open_to_others(path).map_or("chmod go-w", |(_, mend)| mend);
+            let mend = open_to_strangers(path).map_or("chmod go-w", |(_, mend)| mend);
             return Err(of_others(file, Some(&review.server), path, why, mend));
         }
     }

@@ -61,6 +61,13 @@ fn elsewhere(mut call: Seen) -> Seen {
     Seen { is_family: false, is_of_client: false, ..call }
 }
 
+/// One of another family, for which this one asked as well.
+fn joined(mut call: Seen, is_acknowledged: bool) -> Seen {
+    let own = SeenArrival { arrival: "own".into(), client_call: None, is_acknowledged, ..call.arrivals[0].clone() };
+    call.arrivals.push(SeenArrival { is_family: true, is_of_client: true, arrived_at: at(50), ..own });
+    call
+}
+
 fn other_server(call: Seen) -> Seen {
     let mut call = call;
     call.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
@@ -270,6 +277,13 @@ fn each_rule_has_its_rows() {
             vec![heard_elsewhere(c(Succeeded))],
             hand_out(Rule::Owed),
         ),
+        (
+            "… of another family, that this one asked for as well and was told to ask for again",
+            append("b"),
+            vec![joined(elsewhere(c(Succeeded)), false)],
+            hand_out(Rule::Owed),
+        ),
+        ("… and whose receipt it has had", append("b"), vec![joined(elsewhere(c(Succeeded)), true)], Ruling::New),
         ("… of another family", append("b"), vec![elsewhere(c(Succeeded))], Ruling::New),
         (
             "after a week nobody means that one",
