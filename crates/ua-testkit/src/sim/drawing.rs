@@ -367,13 +367,14 @@ fn weight_of(outcome: ToolOutcome, after_a_loss: bool) -> usize {
             | Refusal::TooLarge
             | Refusal::UnsupportedMedia
             | Refusal::NoSuchMethod,
-        ) => then(1, 3),
+        ) => then(2, 5),
         ToolOutcome::ReportedWithoutEffect => then(2, 8),
         ToolOutcome::LostBefore
         | ToolOutcome::ReportedWithEffect
         | ToolOutcome::AnsweredTwice
         | ToolOutcome::ServerDied => 2,
-        ToolOutcome::BusyForLong | ToolOutcome::GoesOnInATask | ToolOutcome::AsksFirst => 1,
+        ToolOutcome::BusyForLong | ToolOutcome::AsksFirst => 1,
+        ToolOutcome::GoesOnInATask => 3,
     }
 }
 
