@@ -119,6 +119,50 @@ fn a_submitted_job_is_run_by_a_worker() {
     });
 }
 
+/// A key that another job has, or none by mistake: nothing is queued, and nobody is told that it was.
+#[test]
+fn a_job_is_not_queued_under_the_key_of_another_one_and_is_told_so() {
+    on_both("fleet_keys", |env, _| {
+        let job = comment_job(env);
+        let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "other"}}]});
+        let other = env.named_job("other", &json!({"tools": {"builtin": false}}), &json!([post, {"text": "Posted."}]));
+        for key in ["", " ", "\t"] {
+            env.run(&["submit", &job, "--job-key", key]).refused(2, &["--job-key", "`job_key` is empty"]);
+        }
+        env.run(&["submit", &job, "--database-url", ""]).code(2).says(&["--database-url"]);
+        env.run(&["submit", &job, "--job-key", "a\u{7}"]).refused(2, &["control character"]);
+        assert_eq!(rows(env, &["queue", "list"]), Vec::<Value>::new());
+        env.run(&["submit", &job, "--run-id", "r", "--job-key", "k"]).code(0);
+        let refused = ["\"k\"", "run r", "made of another job", "nothing was queued"];
+        env.run(&["submit", &other, "--job-key", "k"]).refused(2, &refused);
+        env.run(&["worker", "--until-empty"]).code(0);
+        env.run(&["submit", &other, "--job-key", "k"]).refused(2, &refused);
+        // Its own job is done under it.
+        env.run(&["submit", &job, "--job-key", "k"]).code(0);
+        assert_eq!(env.comments().len(), 1);
+    });
+}
+
+/// What ended without success is not done: whoever submits it again learns that nothing is queued by the exit code, however it was named.
+#[test]
+fn a_run_that_ended_without_success_is_not_said_to_be_queued() {
+    on_both("fleet_ended", |env, _| {
+        let job = comment_job(env);
+        env.run(&["submit", &job, "--run-id", "r", "--job-key", "k"]).code(0);
+        env.run(&["runs", "cancel", "r"]).code(0);
+        let words = ["run r", "already ended (cancelled)", "nothing was queued", "ua fork r"];
+        for again in [
+            &["submit", &job, "--job-key", "k"][..],
+            &["submit", &job, "--job-key", "k", "--again"],
+            &["submit", &job, "--job-key", "k", "--run-id", "r"],
+            &["submit", "--run", "r"],
+        ] {
+            env.run(again).refused(2, &words);
+        }
+        assert_eq!((state(env, "r"), env.comments().len()), ("none".to_owned(), 0));
+    });
+}
+
 /// Killed between an effect and its receipt. Another worker has the run within a look, asks, and gives its slot away; the answer brings the run back.
 #[test]
 fn a_run_for_later_is_shown_and_left_for_later_with_a_word() {
@@ -314,6 +358,25 @@ fn a_worker_says_how_it_is() {
     env.run(&["queue", "remove", "r"]).refused(2, &["a worker is running r", "ua runs cancel r"]);
     open_the_gate(&env);
     until("the run", || status(&env, "r") == "succeeded");
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+}
+
+/// Whatever asks whether it is ready sees that it takes nothing more, also while its only slot is taken.
+#[test]
+fn a_worker_that_is_drained_by_a_command_is_not_ready() {
+    let env = env().with_forum();
+    env.run(&["submit", &gated(&env, "post_comment"), "--run-id", "r"]).code(0);
+    let worker = env.start(&["worker", "--listen", "127.0.0.1:0", "--name", "first", "--concurrency", "1"]);
+    let address = address_of(&worker);
+    until("the effect", || !env.comments().is_empty());
+    assert!(asked(&address, "/readyz").contains("200 OK"));
+    env.run(&["workers", "drain", "first"]).code(0);
+    until("it is not ready", || asked(&address, "/readyz").contains("draining"));
+    assert!(asked(&address, "/readyz").contains("503") && asked(&address, "/healthz").contains("200 OK"));
+    open_the_gate(&env);
+    until("the run", || status(&env, "r") == "succeeded");
+    assert!(asked(&address, "/readyz").contains("503"), "it takes nothing more once its slot is free, too");
     worker.signal(Signal::TERM);
     worker.wait().code(0);
 }

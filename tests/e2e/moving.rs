@@ -130,8 +130,10 @@ impl World {
         listed.stdout.contains("\"run_id\":\"r\"") || listed.stdout.contains("\"run_id\": \"r\"")
     }
 
+    /// Asked from another root: this one is refused with a server while the file has its runs.
     fn is_on_server(&self, url: &str) -> bool {
-        let listed = self.env.run(&["runs", "list", "--json", "--database-url", url]);
+        let looker = self.env.arg("looker");
+        let listed = self.env.run(&["runs", "list", "--json", "--root", &looker, "--database-url", url]);
         listed.stdout.contains("\"run_id\":\"r\"") || listed.stdout.contains("\"run_id\": \"r\"")
     }
 }
@@ -288,4 +290,43 @@ fn a_moved_database_is_not_begun_beside_its_server() {
     for command in [&["submit", &job, "--new"][..], &["runs", "list"], &["resume", "r"]] {
         world.env.run(command).refused(74, &said);
     }
+}
+
+/// Whoever names a server and forgets the move is told, whatever is asked for: nothing that the file knows is done again, and what waits there is
+/// not taken for done.
+#[test]
+fn a_server_is_not_used_where_the_file_has_the_runs() {
+    let Some(mut world) = World::new("not_moved") else { return };
+    let (_, url) = world.begin();
+    let job = comment_job(&world.env);
+    let with_url = |words: &[&str]| world.env.run(&[words, &["--database-url", &url]].concat());
+    world.env.run(&["submit", &job, "--new", "--run-id", "waiting"]).code(0);
+    assert_eq!(world.env.comments().len(), 1);
+    let said =
+        ["are in the file", "runtime_state.db", "`ua db copy`", "--database-url", "--root", "nothing was changed"];
+    for command in [
+        &["job", &job, "--run-id", "r"][..],
+        &["job", &job, "--new"],
+        &["job", "--check", &job],
+        &["submit", &job, "--new"],
+        &["resume", "waiting"],
+        &["worker", "--until-empty"],
+        &["queue", "list"],
+        &["runs", "list"],
+        &["status"],
+    ] {
+        with_url(command).refused(2, &said);
+    }
+    assert_eq!(world.env.comments().len(), 1);
+    assert!(!world.env.root().join("locks/root_id").exists(), "the root belongs to no server");
+    // What looks at the server alone tells of it, and where they are they can be used.
+    with_url(&["db", "migrate"]).code(0);
+    with_url(&["db", "check"]).says(&["are in the file"]);
+    with_url(&["doctor"]).shows(&["are in the file"]);
+    assert!(world.is_in_file());
+    with_url(&["db", "copy"]).code(0);
+    with_url(&["job", &job, "--run-id", "r"]).code(0);
+    assert_eq!(world.env.comments().len(), 1);
+    with_url(&["worker", "--until-empty"]).code(0);
+    assert_eq!(world.env.comments().len(), 2);
 }

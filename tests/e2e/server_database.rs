@@ -353,3 +353,26 @@ fn a_gateway_survives_a_server_that_crashes() {
     });
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2);
 }
+
+/// A broker that its database refuses ends with the code for databases, and so does whoever starts it: by that a bridge tells its client in seconds.
+#[test]
+fn a_gateway_whose_database_has_no_schema_ends_with_the_code_for_databases() {
+    let Some((env, _)) = on_server("gateway_bare", false) else { return };
+    let told = ["the gateway's broker cannot start", "does not have this program's schema", "ua db migrate"];
+    env.run(&["gateway", "start"]).refused(74, &told);
+}
+
+/// Which requests are the same call is told apart by one broker: a second root is told whose gateway the database has, and what to do.
+#[test]
+fn a_second_gateway_on_a_database_is_refused_with_what_to_do() {
+    let Some((env, _)) = on_server("gateways", false) else { return };
+    env.run(&["db", "migrate"]).code(0);
+    env.run_by_bash(crate::gateway::CLIENT).code(0);
+    let first = std::fs::read_to_string(env.root().join("locks/root_id")).unwrap();
+    let (other, forget) = (env.arg("other"), format!("workers forget {}", first.trim()));
+    let told = ["the database has the gateway of", "a database of its own", forget.as_str()];
+    env.run(&["gateway", "start", "--root", &other]).refused(74, &told);
+    // The one that has it is not in its own way.
+    env.run(&["gateway", "start"]).code(0);
+    env.run(&["gateway", "stop"]).code(0);
+}

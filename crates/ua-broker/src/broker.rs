@@ -139,16 +139,28 @@ impl Way {
 
 /// The gateway itself could not do something. Whether a call was sent before that it does not say: see `Unanswerable`.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Broken(String);
+#[error("{why}")]
+pub struct Broken {
+    why: String,
+    is_of_store: bool,
+}
 
 impl Broken {
     pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self(why.into())
+        Self { why: why.into(), is_of_store: false }
     }
 
     pub(crate) fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
-        move |error| Self(format!("{doing}: {error}"))
+        move |error| Self::of_store(format!("{doing}: {error}"))
+    }
+
+    pub(crate) fn of_store(why: String) -> Self {
+        Self { why, is_of_store: true }
+    }
+
+    /// Whether the database is why. Whoever starts a broker says so by how it ends.
+    pub fn is_of_store(&self) -> bool {
+        self.is_of_store
     }
 }
 

@@ -37,6 +37,7 @@ use crate::broker::{Broken, Broker};
 use crate::carrier::Carrier;
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
+use crate::peers::Ends;
 use crate::posted::AGAIN_WITHIN;
 use crate::sync::lock;
 
@@ -49,6 +50,8 @@ const HEADER_MISMATCH: i64 = -32020;
 /// What its client would have to be able to do is not declared.
 const MISSING_CAPABILITY: i64 = -32021;
 const INVALID_REQUEST: i64 = -32600;
+/// What is told to whom this user is not at the other end.
+const NOT_OURS: &str = "only programs of the user whose gateway this is are served, as long as they are there";
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -133,7 +136,12 @@ impl Front {
         self.kept.forget_old(now);
     }
 
-    async fn pass(self: &Arc<Self>, request: hyper::Request<Arriving>, carrier: &Arc<Carrier>) -> Response<Body> {
+    async fn pass(
+        self: &Arc<Self>,
+        request: hyper::Request<Arriving>,
+        ends: Ends,
+        carrier: &Arc<Carrier>,
+    ) -> Response<Body> {
         let headers = request.headers();
         if !is_of_this_machine(headers) {
             return refusal(StatusCode::FORBIDDEN, "only programs of this machine are served, under its own name");
@@ -151,7 +159,8 @@ impl Front {
             return refusal(StatusCode::NOT_FOUND, "there is no such tool server; they are at /s/NAME/mcp");
         }
         match *request.method() {
-            Method::POST => self.post(&who, server, request, carrier).await,
+            Method::POST => self.post(&who, server, request, ends, carrier).await,
+            _ if !ends.caller().is_ours() => refusal(StatusCode::FORBIDDEN, NOT_OURS),
             Method::GET => self.get(&who, request.headers(), carrier),
             Method::DELETE => match self.session_of(&who, request.headers()) {
                 Ok(session) => {
@@ -221,6 +230,7 @@ impl Front {
         who: &str,
         server: &str,
         request: hyper::Request<Arriving>,
+        ends: Ends,
         carrier: &Arc<Carrier>,
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
@@ -229,6 +239,10 @@ impl Front {
             Ok(bytes) => bytes,
             Err(refused) => return refused,
         };
+        // All of it is here: whoever wrote it still has to be.
+        if !ends.caller().is_ours() {
+            return refusal(StatusCode::FORBIDDEN, NOT_OURS);
+        }
         let incoming = match incoming::read(&bytes) {
             Read::One(Judged::Taken(incoming)) => incoming,
             Read::One(Judged::Refused(refused)) => return as_json(StatusCode::BAD_REQUEST, &refused.as_message()),

@@ -2,13 +2,18 @@
 //!
 //! The kernel says it of a socket file (`SO_PEERCRED`), and of this machine's own TCP in `/proc/net/tcp` and `tcp6`. A token says who was given it;
 //! whoever took the address before the broker did has collected tokens, so one that comes from another user of this machine lets nobody in.
-//! A socket that no process has any more is nobody's: whoever sends and closes at once is not served. Where the kernel has no such tables, or the
-//! other end is on another machine, nobody is refused by it.
+//! A socket that no process has any more is nobody's: whoever sends and closes at once is not served, whichever of this machine's addresses that
+//! came from. It is listened on the loopback alone, so the other end of a connection is always here, and what is not in the tables is gone. Where
+//! the kernel has no such tables nobody is served: a token alone does not say who sent it.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Root may do all that this user may.
 const ROOT: u32 = 0;
+
+/// The kernel's tables.
+const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 /// How the kernel writes that a socket listens.
 const LISTENS: &str = "0A";
@@ -23,37 +28,59 @@ pub(crate) fn is_ours(user: u32) -> bool {
 pub(crate) enum Caller {
     /// A process of this user.
     Of(u32),
-    /// No process of this machine has that end any more.
+    /// No process has that end any more.
     Gone,
-    /// The kernel does not say it, or it is another machine.
+    /// The kernel does not say it of anybody.
     Untold,
 }
 
 impl Caller {
-    /// Whether what comes from there may be served.
-    pub(crate) fn may_be_ours(self) -> bool {
+    /// Whether what comes from there is served.
+    pub(crate) fn is_ours(self) -> bool {
         match self {
             Self::Of(user) => is_ours(user),
-            Self::Gone => false,
-            Self::Untold => true,
+            Self::Gone | Self::Untold => false,
         }
     }
 }
 
-/// Who is at `peer`, connected to `own`.
-pub(crate) fn caller_at(peer: SocketAddr, own: SocketAddr) -> Caller {
-    let tables = tables();
-    let user = tables.iter().find_map(|table| {
-        sockets(table)
-            .find(|socket| socket.local == plain(peer) && socket.remote == plain(own))
-            .map(|socket| socket.user)
-    });
-    let is_here = peer.ip().to_canonical().is_loopback() || plain(peer).ip() == plain(own).ip();
-    match user {
-        Some(user) => Caller::Of(user),
-        None if is_here && tables.iter().any(|table| !table.is_empty()) => Caller::Gone,
-        None => Caller::Untold,
+/// The two ends of a connection to an address of the loopback.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) own: SocketAddr,
+}
+
+impl Ends {
+    /// Who is at the other end now. A table that changes while it is read may lack a line, so whoever is not in it is looked for once more.
+    pub(crate) fn caller(self) -> Caller {
+        match self.caller_by(read) {
+            Caller::Gone => self.caller_by(read),
+            told @ (Caller::Of(_) | Caller::Untold) => told,
+        }
     }
+
+    /// The second table is read for those who are not in the first: each takes some milliseconds.
+    fn caller_by(self, read: impl Fn(&str) -> io::Result<String>) -> Caller {
+        for path in TABLES {
+            let table = match read(path) {
+                Ok(table) => table,
+                // A machine without IPv6 has no such sockets.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && path != TABLES[0] => continue,
+                Err(_) => return Caller::Untold,
+            };
+            let is_it = |socket: &Socket| socket.local == plain(self.peer) && socket.remote == plain(self.own);
+            if let Some(socket) = sockets(&table).find(is_it) {
+                return Caller::Of(socket.user);
+            }
+        }
+        Caller::Gone
+    }
+}
+
+/// Whether the kernel says whose sockets are whose.
+pub(crate) fn are_told() -> bool {
+    read(TABLES[0]).is_ok()
 }
 
 /// The user whose process listens at `address`; `None` where the kernel does not say.
@@ -62,12 +89,13 @@ pub(crate) fn listener_at(address: SocketAddr) -> Option<u32> {
         let (there, wanted) = (socket.local, plain(address));
         socket.listens && there.port() == wanted.port() && (there.ip() == wanted.ip() || there.ip().is_unspecified())
     };
-    tables().iter().find_map(|table| sockets(table).find(is_there).map(|socket| socket.user))
+    let mut tables = TABLES.into_iter().filter_map(|path| read(path).ok());
+    tables.find_map(|table| sockets(&table).find(is_there).map(|socket| socket.user))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
-fn tables() -> [String; 2] {
-    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
+fn read(path: &str) -> io::Result<String> {
+    std::fs::read_to_string(path)
 }
 
 /// A line of such a table.
@@ -143,14 +171,33 @@ mod tests {
             let Ok(listener) = TcpListener::bind(any) else { continue };
             let address = listener.local_addr().unwrap();
             let client = TcpStream::connect(address).unwrap();
-            let there = client.local_addr().unwrap();
-            assert_eq!(caller_at(there, address), Caller::Of(own), "{any}");
+            let ends = Ends { peer: client.local_addr().unwrap(), own: address };
+            assert_eq!(ends.caller(), Caller::Of(own), "{any}");
             assert_eq!(listener_at(address), Some(own), "{any}");
             // What it has sent is still read behind this, and nobody is there who sent it.
             drop(client);
-            assert_eq!(caller_at(there, address), Caller::Gone, "{any}");
+            assert_eq!(ends.caller(), Caller::Gone, "{any}");
         }
-        let elsewhere = ["192.0.2.1:5000", "192.0.2.2:80"].map(|address| address.parse().unwrap());
-        assert_eq!(caller_at(elsewhere[0], elsewhere[1]), Caller::Untold);
+    }
+
+    /// Whoever connects to the loopback is here, by whichever address: one that sends and closes at once comes from the machine's own other one.
+    #[test]
+    fn who_is_not_in_the_tables_is_gone_and_where_there_are_none_nobody_is_served() {
+        let heading = "  sl  local_address rem_address   st\n";
+        let without_ipv6 = |path: &str| -> io::Result<String> {
+            if path == TABLES[0] { Ok(heading.to_owned()) } else { Err(io::ErrorKind::NotFound.into()) }
+        };
+        for peer in ["127.0.0.1:5000", "192.0.2.2:5000", "[2001:db8::1]:5000"] {
+            let ends = Ends { peer: peer.parse().unwrap(), own: "127.0.0.1:7433".parse().unwrap() };
+            for (told, wanted) in [
+                (ends.caller_by(|_| Ok(heading.to_owned())), Caller::Gone),
+                (ends.caller_by(without_ipv6), Caller::Gone),
+                (ends.caller_by(|_| Err(io::ErrorKind::NotFound.into())), Caller::Untold),
+                (ends.caller_by(|_| Err(io::ErrorKind::PermissionDenied.into())), Caller::Untold),
+            ] {
+                assert_eq!((told, told.is_ours()), (wanted, false), "{peer}");
+            }
+        }
+        assert!(Caller::Of(rustix::process::geteuid().as_raw()).is_ours());
     }
 }

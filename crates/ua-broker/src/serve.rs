@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -36,6 +37,9 @@ const POLL: Duration = Duration::from_millis(20);
 const LONGEST_ADDRESS: usize = 100;
 /// How long a broker may take to say how it stands, which takes it no time.
 const ANSWERS: Duration = Duration::from_secs(10);
+/// How many files the broker may have open, where its user may have as many: more than its clients need, and not so many that a program which it
+/// starts, and which closes each of them, is kept busy by that.
+const DESCRIPTORS: u64 = 8_192;
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +74,7 @@ impl BrokerLock {
 /// # Errors
 /// What the broker needs is not there: the store, or the socket.
 pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broken> {
+    raise_descriptors();
     let over_http = broker.config.http.is_some();
     let io = |doing: &'static str| move |error: io::Error| Broken::new(format!("{doing}: {error}"));
     for folder in broker.config.socket.parent().into_iter().chain([broker.config.logs.as_path()]) {
@@ -130,6 +135,17 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     let _gone = std::fs::remove_file(ending);
     drop(own.0);
     Ok(Served::Over)
+}
+
+/// Raises how many files may be open at once. Where that may not be, it stays as it is.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+    {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 /// The signals that ask the broker to end, as `ua gateway stop` does.

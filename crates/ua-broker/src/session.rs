@@ -444,12 +444,12 @@ pub(crate) const HOLDER: &str = "gw_";
 
 /// A session is not worked on while the database lacks what it sent.
 fn went_back(error: &PastError) -> Broken {
-    Broken::new(match error {
-        PastError::Forgotten { run, .. } => {
-            format!("{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {run}`")
-        }
-        PastError::Store(source) => format!("{error}: {source}"),
-    })
+    match error {
+        PastError::Forgotten { run, .. } => Broken::new(format!(
+            "{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {run}`"
+        )),
+        PastError::Store(source) => Broken::of_store(format!("{error}: {source}")),
+    }
 }
 
 #[cfg(test)]

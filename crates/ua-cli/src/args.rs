@@ -60,7 +60,8 @@ pub struct GlobalArgs {
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub trust_root: bool,
     /// The runtime database on a PostgreSQL server, instead of a file in the root: postgres://USER@HOST/DATABASE
-    #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
+    // An empty one is a variable that is not set; a file of this root would be used in silence.
+    #[arg(long, global = true, value_name = "URL", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = GLOBAL)]
     pub database_url: Option<String>,
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = GLOBAL)]

@@ -16,6 +16,15 @@ pub struct Artifact {
     pub sha256: Sha256,
 }
 
+/// A file that the job names and that is there, of which no digest is known: it is too large to be read, or too large to be read now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// Its path, relative to the workspace, with `/` between its parts.
+    pub path: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
 impl Artifact {
     /// The last part of its path.
     pub fn file_name(&self) -> &str {

@@ -3,13 +3,16 @@
 //! Spec: Durable Jobs v1 spec §6 (`stop_conditions`, `expected_outputs`); Durability Architecture, "Evidence Summary": never
 //! from model text; Context Storage & Durability §6: receipts count, not files that claim something was sent.
 //! Invariants: an effect counts once per call that succeeded by a settled receipt of its own; a failed, lost or deduplicated
-//! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
+//! call adds nothing; a file counts unless it is empty, by its digest where it could be read, and by its first bytes where those can show its media
+//! type. One that is there is never said to be missing.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use ua_core::{Audience, CallId, EvidenceLevel, Makes, PhaseSpec, RunId, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
-use crate::artifact::Artifact;
+use crate::artifact::{Artifact, Unread};
 use crate::call_line::{external_id, own_success};
 use crate::quote::{code, line};
 use crate::verdict::Verdict;
@@ -33,7 +36,7 @@ pub struct EvidenceRef {
     pub id: String,
     /// For a receipt, how well it is vouched for.
     pub level: Option<EvidenceLevel>,
-    /// For a file, the digest of its contents.
+    /// For a file, the digest of its contents; `None` where it is too large to be read.
     pub sha256: Option<Sha256>,
     /// For a receipt, the other side's name for what happened.
     pub external_id: Option<String>,
@@ -177,16 +180,18 @@ impl<'a> EvidenceScope<'a> {
     }
 }
 
-/// Judges the conditions in `scope` of the contract `spec`; the other arguments are those of [`evaluate`].
+/// Judges the conditions in `scope` of the contract `spec`; `unread` are files that are there besides the `artifacts`, and the other arguments are
+/// those of [`evaluate`].
 pub fn evaluate_scope(
     spec: &RunSpec,
     scope: EvidenceScope<'_>,
     calls: &[CallRecord],
     receipts: &[ReceiptRecord],
     artifacts: &[Artifact],
+    unread: &[Unread],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Evidence { calls, receipts, artifacts, media };
+    let found = Evidence { calls, receipts, artifacts, unread, media };
     let mut conditions = Vec::new();
     if let Some(phase) = scope.phase {
         conditions.extend(found.judge(&phase.stop_conditions, &phase.expected_outputs));
@@ -212,7 +217,7 @@ pub fn evaluate(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Evidence { calls, receipts, artifacts, media };
+    let found = Evidence { calls, receipts, artifacts, unread: &[], media };
     EvidenceReport::of(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
 }
 
@@ -221,10 +226,25 @@ struct Evidence<'a> {
     calls: &'a [CallRecord],
     receipts: &'a [ReceiptRecord],
     artifacts: &'a [Artifact],
+    unread: &'a [Unread],
     media: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl Evidence<'_> {
+/// A file that is there.
+#[derive(Clone, Copy)]
+struct There<'a> {
+    path: &'a str,
+    bytes: u64,
+    sha256: Option<Sha256>,
+}
+
+impl<'a> Evidence<'a> {
+    fn files(&self) -> impl Iterator<Item = There<'a>> + use<'a> {
+        let read = self.artifacts.iter();
+        let read = read.map(|file| There { path: &file.path, bytes: file.bytes, sha256: Some(file.sha256) });
+        read.chain(self.unread.iter().map(|file| There { path: &file.path, bytes: file.bytes, sha256: None }))
+    }
+
     /// The stop conditions, then the expected outputs.
     fn judge(&self, conditions: &[StopCondition], outputs: &[String]) -> Vec<ConditionResult> {
         let conditions = conditions.iter().map(|condition| match condition.expanded() {
@@ -232,7 +252,7 @@ impl Evidence<'_> {
                 effect_result(condition, &DeclaredEffect { effect, count, max }, self)
             }
             StopCondition::Artifact { artifact, media_type } => {
-                let found = self.artifacts.iter().find(|file| file.path == plain(&artifact));
+                let found = self.files().find(|file| file.path == plain(&artifact));
                 file_result(condition, found, &artifact, media_type.as_deref(), self.media)
             }
             StopCondition::Named(name) => ConditionResult {
@@ -252,7 +272,7 @@ impl Evidence<'_> {
         });
         let outputs = outputs.iter().map(|output| {
             let condition = StopCondition::Artifact { artifact: output.clone(), media_type: None };
-            file_result(&condition, expected(self.artifacts, output), output, None, self.media)
+            file_result(&condition, expected(self.files(), output), output, None, self.media)
         });
         conditions.chain(outputs).collect()
     }
@@ -507,27 +527,27 @@ fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord], calls
 
 fn file_result(
     condition: &StopCondition,
-    found: Option<&Artifact>,
+    found: Option<There<'_>>,
     wanted: &str,
     media_type: Option<&str>,
     media: &dyn Fn(&str) -> Option<String>,
 ) -> ConditionResult {
     let wrong_type =
-        found.and_then(|file| media_type.and_then(|wanted| type_mismatch(wanted, media(&file.path).as_deref())));
+        found.and_then(|file| media_type.and_then(|wanted| type_mismatch(wanted, media(file.path).as_deref())));
     let missing = match (found, wrong_type) {
         (None, _) => Some((format!("there is no file {} in the workspace", code(wanted, 200)), "create it")),
         (Some(file), _) if file.bytes == 0 => {
-            Some((format!("{} is there, but it is empty", code(&file.path, 200)), "create it again"))
+            Some((format!("{} is there, but it is empty", code(file.path, 200)), "create it again"))
         }
-        (Some(file), Some(why)) => Some((format!("{} is there, but {why}", code(&file.path, 200)), "create it again")),
+        (Some(file), Some(why)) => Some((format!("{} is there, but {why}", code(file.path, 200)), "create it again")),
         (Some(_), None) => None,
     };
     let (missing, to_do) = missing.unzip();
     let evidence = found.map(|file| EvidenceRef {
         kind: EvidenceKind::Artifact,
-        id: file.path.clone(),
+        id: file.path.to_owned(),
         level: None,
-        sha256: Some(file.sha256),
+        sha256: file.sha256,
         external_id: None,
     });
     ConditionResult {
@@ -572,14 +592,30 @@ fn plain(path: &str) -> &str {
 }
 
 /// The file an expected output means: a path, or a bare name found anywhere, work products first.
-fn expected<'a>(artifacts: &'a [Artifact], output: &str) -> Option<&'a Artifact> {
+fn expected<'a>(mut files: impl Iterator<Item = There<'a>>, output: &str) -> Option<There<'a>> {
     let output = plain(output);
     if output.contains('/') {
-        return artifacts.iter().find(|file| file.path == output);
+        return files.find(|file| file.path == output);
     }
-    artifacts.iter().filter(|file| file.file_name() == output).min_by_key(|file| {
-        (!file.path.starts_with("work_products/"), file.path.matches('/').count(), file.path.as_str())
-    })
+    let has_the_name = |file: &There<'_>| file.path.rsplit('/').next() == Some(output);
+    files.filter(has_the_name).min_by_key(|file| nearness(file.path))
+}
+
+/// Which of several files of one name is the one that is meant: the least, work products first.
+pub fn nearness(path: &str) -> (bool, usize, &str) {
+    (!path.starts_with("work_products/"), path.matches('/').count(), path)
+}
+
+/// The files that a job makes a condition of or expects, in any of its phases: paths, and bare names.
+pub fn named_files(spec: &RunSpec) -> BTreeSet<String> {
+    let phases = || spec.phases.iter();
+    let conditions = phases().flat_map(|phase| &phase.stop_conditions).chain(&spec.stop_conditions);
+    let of_conditions = conditions.filter_map(|condition| match condition.expanded() {
+        StopCondition::Artifact { artifact, .. } => Some(artifact),
+        StopCondition::Effect { .. } | StopCondition::Named(_) => None,
+    });
+    let outputs = phases().flat_map(|phase| &phase.expected_outputs).chain(&spec.artifacts.expected_outputs);
+    of_conditions.chain(outputs.cloned()).map(|name| plain(&name).to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -831,6 +867,26 @@ mod tests {
         );
     }
 
+    /// What is too large to be read is there all the same: nobody is told to make it.
+    #[test]
+    fn a_file_that_could_not_be_read_is_there() {
+        let job = r#"{"objective": "x", "stop_conditions": [{"artifact": "./out/film.mp4"}], "phases": [
+            {"name": "p", "instructions": "i", "expected_outputs": ["film.mp4"]}]}"#;
+        let spec = RunSpec::parse(job).unwrap();
+        let unread = |path: &str, bytes| Unread { path: path.to_owned(), bytes };
+        let judge = |unread: &[Unread]| {
+            let old = [file("old/more/film.mp4")];
+            evaluate_scope(&spec, EvidenceScope::at_end_of(&spec, "p"), &[], &[], &old, unread, &|_| None)
+        };
+        let report = judge(&[unread("out/film.mp4", 1)]);
+        assert!(report.all_met, "{report:?}");
+        for condition in &report.conditions {
+            assert_eq!((condition.evidence[0].id.as_str(), condition.evidence[0].sha256), ("out/film.mp4", None));
+        }
+        assert!(judge(&[unread("out/film.mp4", 0)]).missing_for_model().contains("but it is empty"));
+        assert_eq!(named_files(&spec), BTreeSet::from(["film.mp4", "out/film.mp4"].map(str::to_owned)));
+    }
+
     #[test]
     fn an_empty_file_is_none() {
         let job = r#"{"objective": "x", "artifacts": {"expected_outputs": ["report.html"]}}"#;
@@ -847,7 +903,7 @@ mod tests {
         let story = Story::new(job);
         let spec = story.records.run.spec.clone();
         let conditions = |phase: &str| {
-            let report = evaluate_scope(&spec, EvidenceScope::at_end_of(&spec, phase), &[], &[], &[], &|_| None);
+            let report = evaluate_scope(&spec, EvidenceScope::at_end_of(&spec, phase), &[], &[], &[], &[], &|_| None);
             let names = report.conditions.iter().map(|c| (c.phase.clone(), c.condition.clone())).collect::<Vec<_>>();
             (names, report.missing_for_model())
         };

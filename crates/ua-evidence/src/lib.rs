@@ -32,13 +32,13 @@ pub mod testing;
 mod unchecked;
 pub mod verdict;
 
-pub use artifact::{Artifact, ReadFirst};
+pub use artifact::{Artifact, ReadFirst, Unread};
 pub use call_line::CallLine;
 pub use citations::{fetched_sources, judge_citations, report_files};
 pub use corpus::{CorpusLine, CorpusState};
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, InDoubt, Undeclared, evaluate,
-    evaluate_scope, missing_in_short, said_by_persons, words_of_persons,
+    evaluate_scope, missing_in_short, named_files, nearness, said_by_persons, words_of_persons,
 };
 pub use lineage::evaluate_run;
 pub use unchecked::unchecked;

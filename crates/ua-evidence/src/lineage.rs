@@ -7,7 +7,7 @@ use ua_core::{CallPolicy, EffectKind, RunSpec, StopCondition};
 use ua_store::rules::UNDECLARED;
 use ua_store::{CallRecord, Choice, QuestionKind, ReceiptRecord, RunRecords};
 
-use crate::artifact::Artifact;
+use crate::artifact::{Artifact, Unread};
 use crate::evidence::{EvidenceReport, EvidenceScope, Undeclared, evaluate_scope};
 
 /// Judges the conditions in `scope` of a run over its own receipts and those that count with them: of the turns
@@ -17,6 +17,7 @@ pub fn evaluate_run(
     records: &RunRecords,
     scope: EvidenceScope<'_>,
     artifacts: &[Artifact],
+    unread: &[Unread],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
     let (mut calls, receipts) = counting(records);
@@ -29,7 +30,7 @@ pub fn evaluate_run(
             call.policy = policy.into();
         }
     }
-    evaluate_scope(&records.run.spec, scope, &calls, &receipts, artifacts, media)
+    evaluate_scope(&records.run.spec, scope, &calls, &receipts, artifacts, unread, media)
 }
 
 /// What people said calls were that nobody had declared: `happened`, where they were asked about it.
@@ -84,7 +85,7 @@ mod tests {
         let call = story.asks("", &[("mcp__post__deliver", json!({"to": "a"}), policy)])[0].clone();
         story.starts(&call);
         story.succeeds(&call, "delivered", None);
-        let judge = |records: &RunRecords| evaluate_run(records, EvidenceScope::of(records), &[], &|_| None);
+        let judge = |records: &RunRecords| evaluate_run(records, EvidenceScope::of(records), &[], &[], &|_| None);
         let report = judge(&story.records);
         assert!(report.needs_a_person() && !report.all_met);
         let asked = report.undeclared();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     fn met(records: &RunRecords) -> bool {
-        evaluate_run(records, EvidenceScope::of(records), &[], &|_| None).all_met
+        evaluate_run(records, EvidenceScope::of(records), &[], &[], &|_| None).all_met
     }
 
     const ONCE: &str = r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#;
@@ -151,7 +152,7 @@ mod tests {
         twin.call_id = ua_core::CallId::parse("call_twin").unwrap();
         twin.deduplicated_from = Some(records.lineage.elsewhere[0].call_id.clone());
         records.calls.push(twin);
-        let report = evaluate_run(&records, EvidenceScope::of(&records), &[], &|_| None);
+        let report = evaluate_run(&records, EvidenceScope::of(&records), &[], &[], &|_| None);
         assert_eq!((report.all_met, report.conditions[0].found), (true, 1));
     }
 

@@ -94,6 +94,21 @@ impl Database {
         }
     }
 
+    /// The other place that has the gateway of this database, if one has. A file is in the folder of its gateway.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn gateway_elsewhere(&self) -> Result<Option<OtherPlace>, StoreError> {
+        match self {
+            Self::File(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => {
+                let found = store.gateway_elsewhere().await?;
+                Ok(found.map(|place| OtherPlace { id: place.id, shown: place.shown }))
+            }
+        }
+    }
+
     /// Where the lineages of runs are driven. A file is used from where it lies, so whoever reads it is there, whatever the machine is called now:
     /// the same folder in a new container is the same place.
     ///

@@ -28,8 +28,9 @@ use ua_core::{Env, Timestamp};
 use ua_files::Folder;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
-use ua_store::{QuestionRecord, RunRecord};
+use ua_store::{QuestionRecord, RunRecord, StoreError};
 
+use crate::database::Database;
 use crate::error::{HostError, Kind};
 use crate::home::Home;
 use crate::host::Host;
@@ -397,6 +398,7 @@ async fn serve_alone(
 ) -> Result<Served, HostError> {
     let Said { config: said, classifier, entries } = Said::read(host, root)?;
     let store = home.open()?;
+    is_free_of_others(&store).await?;
     fault::forget(root);
     let config = BrokerConfig {
         socket: root.join(SOCKET),
@@ -423,9 +425,26 @@ async fn serve_alone(
     let broker =
         Broker::new(config, Arc::new(store), Arc::new(classifier), host.redactor().clone(), host.env().clone());
     tokio::select! {
-        served = ua_broker::serve(broker, lock) => served.map_err(|error| HostError::failed(error.to_string())),
+        served = ua_broker::serve(broker, lock) => served.map_err(|error| {
+            // By the code with which this ends a bridge knows how soon its client is told.
+            HostError::new(if error.is_of_store() { Kind::Storage } else { Kind::Failed }, error.to_string())
+        }),
         never = keep_log_short(root, host.env()) => match never {},
     }
+}
+
+/// Refuses a database that the gateway of another root has: which requests are the same call is told apart by one broker alone, so two would send
+/// it twice.
+async fn is_free_of_others(store: &Database) -> Result<(), HostError> {
+    let failed = |error: StoreError| HostError::store("look whose gateway has the database", &error);
+    let Some(other) = store.gateway_elsewhere().await.map_err(failed)? else { return Ok(()) };
+    let why =
+        format!("the database has the gateway of {}, and a second one beside it could send a call twice", other.shown);
+    Err(HostError::storage(why).hint(format!(
+        "start this one with a database of its own (UA_DATABASE_URL, or none for a file in its folder), or use that one; if that one is gone for \
+         good, `ua workers forget {}`",
+        other.id
+    )))
 }
 
 /// Keeps the log of this broker within its bound for as long as it is waited for. What a person has it written to otherwise is theirs.

@@ -54,6 +54,8 @@ pub struct JobRequest {
     pub job_key: Option<String>,
     /// It is stored for a worker, and not driven here: messages name `ua submit`.
     pub for_queue: bool,
+    /// It is an instant of a schedule, which made the key: the run that has the key is the one that is meant, whatever the job says by now.
+    pub is_instant: bool,
     /// Do it in iterations, as the job says and these.
     pub iterations: Option<Iterations>,
     /// How to start it.
@@ -237,10 +239,14 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.
         Fate::Done(done) if request.new && request.job_key.is_none() => return Err(new_of_a_done_key(&done)),
         Fate::Done(done) => {
+            refuse_key_of_another(request, &done, &spec)?;
             let changed = ua_resume::job_changes(&done.spec, &spec).into_iter().map(|change| change.field).collect();
             return Ok(Found::Done(store, done, changed));
         }
-        Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
+        Fate::Taken(earlier) => {
+            refuse_key_of_another(request, &earlier, &spec)?;
+            return Ok(Found::Taken(store, earlier));
+        }
         Fate::AtWork(_) | Fate::Elsewhere(..) | Fate::Queued(..) | Fate::InDoubt(..) => {
             return Err(refused_for(host, &store, request, &launch, &foretold).await?);
         }
@@ -315,7 +321,10 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         // Another process was faster.
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
             match holder(&store, key.as_deref()).await? {
-                Some(holder) => Ok(Found::Taken(store, holder)),
+                Some(holder) => {
+                    refuse_key_of_another(request, &holder, &spec)?;
+                    Ok(Found::Taken(store, holder))
+                }
                 // It was told to begin the run of the same name: what there is of that now is what there was a moment later.
                 None => match store.run(&name).await {
                     Ok(existing) => {
@@ -370,7 +379,11 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     };
     let mut spec = in_iterations(spec, request.iterations.as_ref())?;
     if let Some(key) = &request.job_key {
-        spec.job_key = Some(key.clone());
+        spec = spec.under_key(key).map_err(|error| {
+            HostError::usage(format!("cannot use --job-key: {error}")).hint(
+                "name what is to be done once, for example report-2026-11, or leave --job-key out; nothing was queued",
+            )
+        })?;
     }
     let launch = match &request.configured {
         Some(configured) => Launch::of(host.settings(), &request.file, &spec, configured.clone())?,
@@ -506,6 +519,29 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
         ));
     }
     Ok(())
+}
+
+/// Refuses to queue a job under the key of a run of another one: it would be taken for queued, or for done, and nobody would do it. `ua job`
+/// shows the run of a key, and says what changed.
+fn refuse_key_of_another(request: &JobRequest, holder: &RunRecord, spec: &RunSpec) -> Result<(), HostError> {
+    if !request.for_queue || request.is_instant {
+        return Ok(());
+    }
+    let (id, key) = (&holder.run_id, holder.job_key.as_deref().unwrap_or_default());
+    let how = match input_files::differing(&holder.spec, spec).filter(|files| !files.is_empty()) {
+        Some(files) => format!("started with other files: {}", line(&files.join(", "), 400)),
+        None if *holder.spec != *spec => "made of another job".to_owned(),
+        None => return Ok(()),
+    };
+    Err(HostError::usage(format!("the job key {key:?} is that of run {id}, which was {how}"))
+        .hint(format!(
+            "a key names one job: give this one another key, or `ua submit --again` once that run succeeded to do the job as it is now under \
+             this key; `ua runs show {id}` shows that run; nothing was queued"
+        ))
+        .field("kind", "job_key_of_another")
+        .field("job_key", key)
+        .field("run_id", id)
+        .field("status", holder.status))
 }
 
 /// The refusal of a job whose key is that of a run that did not succeed.

@@ -2,7 +2,7 @@
 
 use crate::summary::{CompletionSummary, SideEffect};
 use ua_evidence::quote::{code, line, quoted, stored_name};
-use ua_evidence::{ConditionResult, EvidenceRef};
+use ua_evidence::{ConditionResult, EvidenceKind, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
 use ua_resume::{status_detail, status_words};
@@ -199,6 +199,8 @@ fn evidence_words(evidence: &EvidenceRef) -> String {
     if let Some(digest) = &evidence.sha256 {
         words.push_str(", sha256 ");
         words.push_str(&digest.to_hex());
+    } else if evidence.kind == EvidenceKind::Artifact {
+        words.push_str(", too large to be read for its digest");
     }
     words
 }

@@ -53,7 +53,7 @@ pub(crate) fn judge(
     if !records.run.spec.constraints.must_cite_sources {
         return Ok(None);
     }
-    let artifacts = workspace.artifacts()?;
+    let artifacts = workspace.artifacts_of(&records.run.spec)?;
     let files = ua_evidence::report_files(&records.run.spec, &artifacts);
     let texts: Vec<(&Artifact, String)> = files.into_iter().map(|file| (file, read(workspace, &file.path))).collect();
     let words = newest_answer(records);

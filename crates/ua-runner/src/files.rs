@@ -164,7 +164,7 @@ pub(crate) fn write_conclusion_with(
     if !workspace.path("trace.jsonl").exists() && !workspace.path("run.log").exists() {
         write_logs(workspace, records)?;
     }
-    let artifacts = workspace.artifacts()?;
+    let artifacts = workspace.artifacts_of(&records.run.spec)?;
     let evidence = judge(workspace, records, &artifacts, replies)?;
     write_session_summary(workspace, records, Some(&evidence))?;
     let summary = CompletionSummary::new(records, &evidence, &artifacts).naming(workspace.commands());
@@ -204,7 +204,7 @@ pub fn write_corrected(workspace: &Workspace, records: &RunRecords) -> Result<()
             })
         })
         .collect();
-    let packet = ResumePacket::new(records, &decisions, &workspace.artifacts()?);
+    let packet = ResumePacket::new(records, &decisions, &workspace.artifacts_of(&records.run.spec)?);
     write_packet(workspace, &records.run.run_id, &packet)
 }
 
@@ -227,7 +227,8 @@ fn judge(
     replies: &BTreeMap<CallId, RawReply>,
 ) -> Result<EvidenceReport, WorkspaceError> {
     let media = |path: &str| workspace.media_type(path);
-    let evidence = ua_evidence::evaluate_run(records, EvidenceScope::of(records), artifacts, &media);
+    let unread = workspace.unread(&records.run.spec, artifacts);
+    let evidence = ua_evidence::evaluate_run(records, EvidenceScope::of(records), artifacts, &unread, &media);
     Ok(match crate::citations::judge(workspace, records, replies)? {
         Some(citations) => evidence.with(citations),
         None => evidence,

@@ -75,6 +75,8 @@ pub enum FileFate {
     Changed,
     /// It was recorded and is gone.
     Gone,
+    /// It was recorded and is there, and nobody can read it, or it is too large to be compared.
+    Unread,
     /// It was not recorded up to the fork point: it came later, or before files were recorded.
     Unrecorded,
 }
@@ -86,6 +88,7 @@ impl FileFate {
             Self::Copied => None,
             Self::Changed => Some("changed since it was recorded"),
             Self::Gone => Some("not there any more"),
+            Self::Unread => Some("there, but it cannot be read, or is too large for that"),
             Self::Unrecorded => Some("not recorded up to this turn"),
         }
     }
@@ -349,7 +352,8 @@ const OF_EACH_RUN: &str = "transcript.md";
 
 fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFile> {
     recorded.remove(OF_EACH_RUN);
-    let there = Workspace::open(workspace).and_then(|workspace| workspace.artifacts()).unwrap_or_default();
+    let workspace = Workspace::open(workspace).ok();
+    let there = workspace.as_ref().and_then(|workspace| workspace.artifacts().ok()).unwrap_or_default();
     let mut files: Vec<ForkFile> = there
         .iter()
         .filter(|file| file.path != OF_EACH_RUN && !recorded.contains_key(&file.path))
@@ -357,15 +361,27 @@ fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFi
         .collect();
     for (path, sha256) in recorded {
         let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
-        let fate = match there.iter().find(|file| file.path == path).filter(|_| is_inside) {
+        // By itself: what a look at everything leaves out is there all the same.
+        let known = there.iter().find(|file| file.path == path).map(|file| Ok(Some((file.bytes, file.sha256))));
+        let fate = match workspace.as_ref().filter(|_| is_inside) {
             None => FileFate::Gone,
-            Some(file) if file.sha256 == sha256 => FileFate::Copied,
-            Some(_) => FileFate::Changed,
+            Some(workspace) => match known.unwrap_or_else(|| workspace.digest_alone(&path)) {
+                Ok(Some((_, now))) if now == sha256 => FileFate::Copied,
+                Ok(Some(_)) => FileFate::Changed,
+                Err(error) if is_another(&error) => FileFate::Gone,
+                Ok(None) | Err(_) => FileFate::Unread,
+            },
         };
         files.push(ForkFile { path, sha256: Some(sha256), fate });
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
+}
+
+/// Whether what was recorded as a file is none now: it went, or a link, a pipe or a folder is in its place.
+fn is_another(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::NotFound | E::InvalidInput | E::NotADirectory | E::IsADirectory)
 }
 
 /// Copies a file if its content has this digest; says whether it had. What is copied is on stable storage then.
@@ -374,9 +390,11 @@ fn copy(from: &Workspace, to: &Workspace, path: &str, sha256: Option<Sha256>) ->
     let mut source = match from.folder().open_file(path) {
         Ok(source) => source,
         Err(error) => {
-            use io::ErrorKind as E;
-            let is_another = matches!(error.kind(), E::NotFound | E::InvalidInput | E::NotADirectory | E::IsADirectory);
-            return if is_another { Ok(false) } else { Err(WorkspaceError::at("read", &from.path(path))(error)) };
+            return if is_another(&error) {
+                Ok(false)
+            } else {
+                Err(WorkspaceError::at("read", &from.path(path))(error))
+            };
         }
     };
     let place = to.path(path);
@@ -409,6 +427,32 @@ mod tests {
 
     use super::*;
     use crate::workspace::digest_file;
+
+    /// A look at everything leaves out what is too much; what was recorded is asked for by itself, and not said to be gone.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test makes the files that are looked at")]
+    fn what_was_recorded_is_found_however_much_lies_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        workspace.make_folder("a").unwrap();
+        for number in 0..crate::workspace::digests::MOST_FILES {
+            fs::File::create(workspace.path(&format!("a/{number:06}"))).unwrap();
+        }
+        workspace.make_folder("site").unwrap();
+        workspace.replace("site/index.html", "x").unwrap();
+        workspace.replace("site/other.html", "x").unwrap();
+        fs::File::create(workspace.path("site/large.bin")).unwrap().set_len((2 << 30) + 1).unwrap();
+        let recorded = [
+            ("site/index.html", "x", FileFate::Copied),
+            ("site/other.html", "y", FileFate::Changed),
+            ("site/large.bin", "l", FileFate::Unread),
+            ("site/gone.html", "g", FileFate::Gone),
+        ];
+        let files = fates(workspace.root(), recorded.map(|(path, was, _)| (path.to_owned(), sha256(was))).into());
+        for (path, _, fate) in recorded {
+            assert_eq!(files.iter().find(|file| file.path == path).unwrap().fate, fate, "{path}");
+        }
+    }
 
     #[test]
     fn only_what_is_still_as_recorded_is_copied() {

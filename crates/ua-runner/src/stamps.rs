@@ -58,7 +58,7 @@ impl Workspace {
     }
 
     /// Visits every file that tools made, as long as it is gone on with; false if it was not.
-    fn each_file(&self, mut visit: impl FnMut(&Path, String) -> bool) -> bool {
+    pub(crate) fn each_file(&self, mut visit: impl FnMut(&Path, String) -> bool) -> bool {
         let (mut folders, mut looked_at) = (vec![self.root().to_path_buf()], 0);
         while let Some(folder) = folders.pop().filter(|_| looked_at < MOST_LOOKED) {
             let mut entries = Vec::new();

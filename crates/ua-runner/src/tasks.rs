@@ -40,7 +40,7 @@ pub fn task_output(
     child: &RunRecords,
 ) -> Result<(String, SubAgentOutput), WorkspaceError> {
     let folder = task_folder(call);
-    let own = workspace.task(call)?.map_or_else(|| Ok(Vec::new()), |task| task.artifacts())?;
+    let own = workspace.task(call)?.map_or_else(|| Ok(Vec::new()), |task| task.artifacts_of(&child.run.spec))?;
     let artifacts = own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
     Ok((format!("{folder}/{OUTPUT_FILE}"), SubAgentOutput::new(call, child, artifacts)))
 }

@@ -5,13 +5,14 @@
 
 pub(crate) mod digests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ua_core::{CallId, INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
-use ua_evidence::Artifact;
+use ua_core::{CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, TASK_FOLDER};
+use ua_evidence::{Artifact, Unread};
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
 
@@ -246,6 +247,52 @@ impl Workspace {
         Ok(found.artifacts)
     }
 
+    /// The same, and what the job names of the rest, each file of which is looked at by itself: however many lie beside it, it is what the run is for.
+    pub fn artifacts_of(&self, spec: &RunSpec) -> Result<Vec<Artifact>, WorkspaceError> {
+        let mut artifacts = self.artifacts()?;
+        for path in self.named_besides(spec, &artifacts) {
+            if let Ok(Some((bytes, sha256))) = self.digest_alone(&path) {
+                artifacts.push(Artifact { path, bytes, sha256 });
+            }
+        }
+        artifacts.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(artifacts)
+    }
+
+    /// The files that the job names and that are there, and of which no digest is among `artifacts`.
+    pub fn unread(&self, spec: &RunSpec, artifacts: &[Artifact]) -> Vec<Unread> {
+        let size =
+            |path: &str| self.folder.open_file(path).and_then(|file| file.metadata()).ok().map(|meta| meta.len());
+        let named = self.named_besides(spec, artifacts).into_iter();
+        named.filter_map(|path| Some(Unread { bytes: size(&path)?, path })).collect()
+    }
+
+    /// The length and digest of the file at `path`, whatever lies beside it; `None` where it is too large, or would take too long now.
+    pub(crate) fn digest_alone(&self, path: &str) -> io::Result<Option<(u64, Sha256)>> {
+        self.digests.of(self.folder.open_file(path)?, &mut Look::whole())
+    }
+
+    /// Where the files may be that the job names and that are not among `artifacts`. A bare name is looked for everywhere, by names alone.
+    fn named_besides(&self, spec: &RunSpec, artifacts: &[Artifact]) -> BTreeSet<String> {
+        let names = ua_evidence::named_files(spec);
+        let bare: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.contains('/')).collect();
+        let mut nearest: BTreeMap<String, String> = BTreeMap::new();
+        if !bare.is_empty() {
+            self.each_file(|_, path| {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                let is_nearer = |other: &String| ua_evidence::nearness(&path) < ua_evidence::nearness(other);
+                if bare.contains(name) && nearest.get(name).is_none_or(is_nearer) {
+                    nearest.insert(name.to_owned(), path);
+                }
+                true
+            });
+        }
+        let of_bare = bare.iter().map(|name| format!("{}/{name}", FOLDERS[0])).chain(nearest.into_values());
+        let mut paths: BTreeSet<String> = of_bare.chain(names.iter().cloned()).collect();
+        paths.retain(|path| is_of_tools(path) && !artifacts.iter().any(|file| file.path == *path));
+        paths
+    }
+
     fn collect(&self, folder: &Folder, above: &str, found: &mut Found) -> Result<(), WorkspaceError> {
         let entries = folder.entries().map_err(WorkspaceError::at("read", folder.path()))?;
         let named = |(entry, kind): (std::ffi::OsString, Kind)| {
@@ -392,6 +439,12 @@ pub(crate) fn is_own(name: &str) -> bool {
         || name.starts_with("job_completion_")
         || name.starts_with('.')
         || Path::new(name).extension().is_some_and(|extension| extension == "tmp")
+}
+
+/// Whether what a job names by `path` could be a file of a tool: neither it nor a folder above it is the runner's own, or elsewhere.
+fn is_of_tools(path: &str) -> bool {
+    let mut above = path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]);
+    Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) && !above.any(is_own)
 }
 
 /// What became something else since the folder was listed, or went, is as if it had never been there.

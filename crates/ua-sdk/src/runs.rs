@@ -181,11 +181,21 @@ impl Runs {
     /// version already ([`Runs::migrate_server`]), and a run stays with the folder that took it first. On the runtime of the caller.
     ///
     /// # Errors
-    /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot.
+    /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot; [`Error::Refused`] when the folder's own database
+    /// ([`Runs::open`]) has runs that were not moved to a server: what they did would be done again there.
     #[cfg(feature = "postgres")]
     pub async fn on_server(url: &str, folder: impl AsRef<Path>) -> Result<Self, Error> {
         use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
         let folder = made(folder.as_ref())?;
+        #[cfg(feature = "sqlite")]
+        if ua_store_sqlite::keeps_runs(&folder.join(DATABASE)) {
+            return Err(Error::Refused(format!(
+                "the runs of {} are in its own database, {DATABASE}, of which the server knows nothing: what they did would be done again there; \
+                 `ua db copy` moves them to an empty database on a server, `Runs::open` uses them where they are, and another folder has other \
+                 runs; nothing was changed",
+                folder.display()
+            )));
+        }
         let mut config = PostgresConfig::from_url(url).map_err(Error::store("open the runs"))?;
         config.migrated_by = "`Runs::migrate_server`";
         let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());

@@ -20,6 +20,8 @@ pub(crate) enum Shared {
     Blobs,
     /// Workers and the queue.
     Fleet,
+    /// Whose the gateway of the database is.
+    Gateway,
     /// What one process does at a time of all that use the database ([`OnlyOne`](crate::OnlyOne)).
     OnlyOne,
 }
@@ -33,6 +35,7 @@ impl Shared {
             Self::Blobs => 0x7561_0003,
             Self::Fleet => 0x7561_0004,
             Self::OnlyOne => 0x7561_0005,
+            Self::Gateway => 0x7561_0006,
         }
     }
 }

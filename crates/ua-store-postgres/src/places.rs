@@ -13,6 +13,7 @@ use crate::column::Columns;
 use crate::config::Place;
 use crate::db::Db;
 use crate::error::DbError;
+use crate::locks::Shared;
 use crate::store::PostgresStore;
 use crate::value::{Value, named, params};
 
@@ -60,6 +61,16 @@ impl PostgresStore {
         .await
     }
 
+    /// The other place that has the gateway of this database: sessions of clients are driven there that have not ended.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub async fn gateway_elsewhere(&self) -> Result<Option<Place>, StoreError> {
+        let Some(here) = self.place().map(|place| place.id.clone()) else { return Ok(None) };
+        self.read(move |db| db.other_gateway(&here)).await
+    }
+
     /// Where the lineages of runs are driven: here (`None`), or where else. A run of a lineage that no place has is not named.
     ///
     /// # Errors
@@ -91,6 +102,11 @@ const HOLDERS: &str = "SELECT p.place, min(p.place_shown), count(*) FROM runs r 
 const TAKEN_IN: &str = "SELECT r.run_id FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \
     WHERE p.place = $1 AND r.status = 'running' ORDER BY r.run_id";
 
+/// Another place in which sessions of the gateway are driven that have not ended: that of the newest.
+const OTHER_GATEWAY: &str = "SELECT p.place, p.place_shown FROM gateway_sessions s JOIN runs r ON r.run_id = s.run_id \
+    JOIN lineage_places p ON p.root_run_id = r.root_run_id \
+    WHERE p.place <> $1 AND r.status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY s.opened_at DESC LIMIT 1";
+
 /// The place of the lineage of a run.
 const OF_RUN: &str = "SELECT p.place, p.place_shown FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = $1";
 
@@ -109,6 +125,7 @@ impl Db {
                                SELECT root_run_id, :place, :shown FROM runs WHERE run_id = :run ON CONFLICT (root_run_id) DO NOTHING";
                     self.execute(sql, named! { ":place": place.id, ":shown": place.shown, ":run": run.as_str() });
                     self.is_here(place, OF_RUN, "runs", run.as_str())?;
+                    self.has_the_gateway(place, run)?;
                 }
                 Change::Fork(fork) => {
                     let parent = fork.run.parent_run_id.as_ref().map_or("", RunId::as_str);
@@ -156,6 +173,33 @@ impl Db {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a session of the gateway beside those of another place. Which requests are the same call is told apart in the memory of one broker,
+    /// so a database has the gateway of one place. Each that takes a session says first where it is: of two that do so at once, the later one sees
+    /// the other here.
+    fn has_the_gateway(&self, place: &Place, run: &RunId) -> Result<(), DbError> {
+        let sql = "SELECT 1 FROM gateway_sessions WHERE run_id = $1";
+        if self.row(sql, params![run.as_str()], |_| Ok(()))?.is_none() {
+            return Ok(());
+        }
+        self.serialise(Shared::Gateway, "");
+        match self.other_gateway(&place.id)? {
+            Some(other) => Err(StoreError::Conflict {
+                row: RowRef::new("runs", run.as_str()),
+                why: format!(
+                    "the database has the gateway of {}; use that one, give this one a database of its own, or, if that one is gone for good, \
+                     `ua workers forget {}`",
+                    other.shown, other.id
+                ),
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
+
+    fn other_gateway(&self, here: &str) -> Result<Option<Place>, DbError> {
+        self.row(OTHER_GATEWAY, params![here], |row| Ok(Place { id: row.try_get(0)?, shown: row.try_get(1)? }))
     }
 
     fn is_here(&self, place: &Place, sql: &str, table: &'static str, key: &str) -> Result<(), DbError> {

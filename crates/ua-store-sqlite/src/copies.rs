@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
 
+use crate::departure::Standing;
 use crate::maintenance::uuid_of;
+use crate::open::holds_nothing;
 use crate::source::Source;
 
 /// Where another copy of a database is.
@@ -53,6 +55,20 @@ pub fn holds_run(path: &Path, run: &RunId, created_at: Timestamp) -> bool {
         Some(Timestamp::parse(&stored) == Some(created_at))
     };
     path.is_file() && holds() == Some(true)
+}
+
+/// Whether runs are kept in the file at `path` and nowhere else, as far as anybody can tell: one that was given to a server keeps none, nor does a
+/// copy of one that was, and one that cannot be read may keep some.
+pub fn keeps_runs(path: &Path) -> bool {
+    let has_some = || {
+        let sql = "SELECT EXISTS (SELECT 1 FROM runs)";
+        Source::of(path).connect().ok()?.query_row(sql, [], |row| row.get::<_, bool>(0)).ok()
+    };
+    let was_given = || {
+        matches!(Standing::of(path), Ok(Standing::Leaving(_) | Standing::Left(_)))
+            || left_of(path).any(|left| is_copy(path, &left))
+    };
+    path.is_file() && !holds_nothing(path) && has_some() != Some(false) && !was_given()
 }
 
 /// Whether two files are databases of one identity.

@@ -45,6 +45,7 @@ mod mirror;
 mod open;
 mod override_rows;
 mod places;
+mod pointers;
 mod port;
 mod pragma;
 mod readers;
@@ -63,7 +64,7 @@ mod writer;
 
 pub use beside::{adopt_beside, foreign_beside};
 pub use config::SqliteConfig;
-pub use copies::{AnotherCopy, another_copy, holds_run, is_copy, is_one, left_of};
+pub use copies::{AnotherCopy, another_copy, holds_run, is_copy, is_one, keeps_runs, left_of};
 pub use cut_off::{CutOff, cut_off_restore};
 pub use departure::{Copying, Departure, Standing, UnderWay};
 pub use filesystem::{Suitability, filesystem_of};

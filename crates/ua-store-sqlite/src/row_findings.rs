@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, ToSql};
 
 use crate::column::Columns;
 use crate::error::DbError;
-use crate::{fleet_rows, gateway_rows, ledger_rows, override_rows, run_rows, schema};
+use crate::{fleet_rows, gateway_rows, ledger_rows, override_rows, pointers, run_rows, schema};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -31,6 +31,7 @@ pub(crate) fn findings(connection: &Connection) -> DbResult<Vec<String>> {
     for &(table, sql, read) in READERS {
         unreadable(connection, (table, sql), read, &mut found)?;
     }
+    pointers::findings(connection, &mut found)?;
     Ok(found)
 }
 
@@ -90,7 +91,7 @@ fn refused_by_schema(
 }
 
 /// What a row is found by: its first column.
-fn key(row: &Row<'_>) -> String {
+pub(crate) fn key(row: &Row<'_>) -> String {
     match row.get_ref(0) {
         Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).chars().take(80).collect(),
         Ok(ValueRef::Integer(number)) => number.to_string(),
@@ -98,7 +99,7 @@ fn key(row: &Row<'_>) -> String {
     }
 }
 
-fn more_than(most: usize, count: usize, table: &str, found: &mut Vec<String>) {
+pub(crate) fn more_than(most: usize, count: usize, table: &str, found: &mut Vec<String>) {
     if count > most {
         found.push(format!("{table}: {} more rows like these", count - most));
     }

@@ -2,13 +2,17 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, geteuid, getrlimit, prlimit};
 use serde_json::{Value, json};
 use ua_core::CallStatus;
 use ua_store::Choice;
 
 use crate::eras::signed;
-use crate::world::{GatewayWorld, kill, mail, notice, text, told, until};
+use crate::world::{GatewayWorld, cell, kill, mail, notice, text, told, until};
 
 /// What came back for one request, a message each.
 pub(crate) struct Said {
@@ -672,4 +676,65 @@ fn an_address_that_another_program_has_stops_no_client_of_a_bridge_and_is_said_p
     assert_eq!((served, world.status().unwrap()["http_taken"].clone()), (format!("http://{address}"), Value::Null));
     let client = HttpClient { address, token: world.token("codex"), session: None, keeps_open: false }.greet();
     assert_eq!(client.call(1, "append_line", &json!({"text": "b"})).status, 200);
+}
+
+/// The soft limit of open files that a process has.
+fn open_files(pid: u32) -> u64 {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    line.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+/// As many connections as one client opens, and says nothing on: a client of a bridge has its tool server all the same.
+#[test]
+fn connections_that_stay_open_leave_room_for_clients_of_bridges() {
+    let world = GatewayWorld::new();
+    let address = world.over_http();
+    let broker = Pid::from_raw(i32::try_from(world.broker_pid()).unwrap());
+    let most = getrlimit(Resource::Nofile).maximum;
+    prlimit(broker, Resource::Nofile, Rlimit { current: Some(256), maximum: most }).unwrap();
+    let open: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let said = read(open.last().unwrap().try_clone().unwrap());
+    assert_eq!(said.status, 503, "the last one is closed");
+    let mut client = world.client().greet();
+    let answer = client.result("append_line", &json!({"text": "a"}));
+    assert_eq!((text(&answer).as_str(), world.effects().len()), ("done, 1 so far", 1));
+    drop(open);
+    until("room over HTTP", || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        // One that is closed is told why before.
+        stream.read(&mut [0]).is_err().then_some(())
+    });
+    let client = HttpClient::new(&world, "codex").greet();
+    assert_eq!(client.call(1, "append_line", &json!({"text": "b"})).status, 200);
+}
+
+/// The usual limit of open files is raised at the start, as far as the user may.
+#[test]
+fn a_broker_may_have_more_files_open_than_a_shell_lets_it() {
+    let world = GatewayWorld::new();
+    std::fs::write(world.path("over_http"), "").unwrap();
+    let start = format!("ulimit -S -n 256 && exec '{}' start '{}' 0", cell().display(), world.folder.path().display());
+    assert!(Command::new("sh").args(["-c", &start]).status().unwrap().success());
+    let wanted = getrlimit(Resource::Nofile).maximum.map_or(8_192, |most| most.min(8_192));
+    assert_eq!(open_files(world.broker_pid()), wanted);
+}
+
+/// Another user of this machine connects and says nothing: it is told why and closed at once, and not after the time that a request may take.
+/// Only root can be somebody else, so for others this is the kernel's table in `peers`.
+#[test]
+fn a_connection_of_another_user_is_closed_at_once() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let world = GatewayWorld::new();
+    let address = world.over_http();
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3");
+    let nobody =
+        Command::new("timeout").args(["10", "bash", "-c", &connect]).current_dir("/").uid(65_534).output().unwrap();
+    let told = String::from_utf8_lossy(&nobody.stdout).into_owned();
+    assert!(told.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{told} {}", String::from_utf8_lossy(&nobody.stderr));
+    assert!(nobody.status.success(), "it was closed before its time was over");
 }

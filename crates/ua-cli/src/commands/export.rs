@@ -175,7 +175,7 @@ impl ExportData {
     /// Takes the digests of the workspace's files, and what the stop conditions come to over them.
     fn look_at_files(&mut self) -> Result<(), HostError> {
         let Some(workspace) = &self.workspace else { return Ok(()) };
-        let artifacts = workspace.artifacts()?;
+        let artifacts = workspace.artifacts_of(&self.records.run.spec)?;
         let evidence = ua_runner::evidence_of(workspace, &self.records, &artifacts)?;
         (self.artifacts, self.evidence) = (Some(artifacts), Some(evidence));
         Ok(())

@@ -42,8 +42,9 @@ Examples:
   jq '.inputs.month = \"11\"' report.json | ua submit -
   ua submit --run run_019                              queue a run that is already stored
 
-Exit code 0 means that the run is stored and queued. A worker (`ua worker`) on this or another machine runs it. While a run \
-of the same job is queued or not finished, nothing is queued (exit code 75) unless --new or --run-id says so."
+Exit code 0 means that the run is stored and queued, or that the run of its job_key has succeeded. A worker (`ua worker`) on \
+this or another machine runs it. While a run of the same job is queued or not finished, nothing is queued (exit code 75) unless \
+--new or --run-id says so. A key or a name of a run of another job, or of a run that ended without success, is refused (2)."
 )]
 pub struct SubmitArgs {
     /// The job file; `-` reads the job from standard input
@@ -73,7 +74,7 @@ pub struct SubmitArgs {
     /// Runs of different keys take turns, however many of each are waiting
     #[arg(long, value_name = "KEY")]
     pub fair_key: Option<String>,
-    /// A name for this execution: there is one run for a key, even if it is submitted twice
+    /// A name for this execution, not empty: there is one run for a key, even if it is submitted twice
     #[arg(long, value_name = "KEY")]
     pub job_key: Option<String>,
     /// Run the job once more although the run of its job_key succeeded
@@ -248,6 +249,7 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
             again: args.again,
             new: args.new,
             for_queue: true,
+            is_instant: false,
             iterations: None,
             launch: args.launch.options(),
             configured: None,

@@ -129,6 +129,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         text,
         run_id,
         job_key: None,
+        is_instant: false,
         again: args.again,
         new: args.new,
         for_queue: false,

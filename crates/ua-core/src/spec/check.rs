@@ -4,6 +4,18 @@ use super::{ModelChoice, RunSpec, SpecError, StopCondition};
 use crate::mail::MailAddress;
 use crate::subagents::Subagents;
 
+/// Whether this can be the key of a job, whoever gives it.
+fn check_job_key(key: &str) -> Result<(), SpecError> {
+    let why = if key.trim().is_empty() {
+        "is empty"
+    } else if key.contains(char::is_control) {
+        "has a control character, which nobody can type"
+    } else {
+        return Ok(());
+    };
+    Err(SpecError::Invalid { field: "job_key".to_owned(), why: why.to_owned() })
+}
+
 /// What is wrong with a job.
 #[derive(Default)]
 struct Flaws(Vec<SpecError>);
@@ -46,12 +58,7 @@ impl RunSpec {
         if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
             flaws.add(field, why);
         }
-        flaws.add_if(self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()), "job_key", "is empty");
-        flaws.add_if(
-            self.job_key.as_ref().is_some_and(|key| key.contains(char::is_control)),
-            "job_key",
-            "has a control character, which nobody can type",
-        );
+        flaws.take(self.job_key.as_deref().map_or(Ok(()), check_job_key));
         for (index, entry) in self.constraints.allowed_domains.iter().enumerate().filter(|(_, entry)| !is_host(entry)) {
             flaws.add(
                 format!("constraints.allowed_domains[{index}]"),
@@ -82,6 +89,15 @@ impl RunSpec {
         );
         self.check_budgets(&mut flaws);
         flaws.all()
+    }
+
+    /// The same job under this key.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] when it is no key. An empty one would be the key of every job that is given it by mistake.
+    pub fn under_key(self, key: &str) -> Result<Self, SpecError> {
+        check_job_key(key)?;
+        Ok(Self { job_key: Some(key.to_owned()), ..self })
     }
 
     /// Every budget that ends a run where it begins; what a run does about failures may be nothing.
@@ -275,6 +291,7 @@ mod tests {
                 "`budgets.max_wallclock_minutes` is 0: the run could do nothing",
             ),
             (r#"{"job_key": "a\u0000"}"#, "`job_key` has a control character, which nobody can type"),
+            (r#"{"job_key": " "}"#, "`job_key` is empty"),
             (
                 r#"{"constraints": {"allowed_domains": ["example.com", "http://x y"]}}"#,
                 "`constraints.allowed_domains[1]` is \"http://x y\", and no host: write a host or the end of one, for example example.com",

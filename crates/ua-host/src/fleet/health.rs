@@ -24,7 +24,10 @@ pub(super) struct State {
     pub(super) turned_at: Timestamp,
     /// Until when it counts as alive, by its own clock.
     pub(super) lease_until: Timestamp,
+    /// It ends, and takes nothing more.
     pub(super) is_draining: bool,
+    /// Its row says that it takes nothing more (`ua workers drain`), as it was last read.
+    pub(super) is_told_to_drain: bool,
     /// Its last look at the database failed, so it cannot take runs.
     pub(super) is_cut_off: bool,
     pub(super) slots: u32,
@@ -55,6 +58,7 @@ impl Health {
             turned_at: env.now(),
             lease_until: env.now(),
             is_draining: false,
+            is_told_to_drain: false,
             is_cut_off: false,
             slots,
             running: 0,
@@ -119,7 +123,7 @@ impl Health {
         };
         match path {
             "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop is hung")),
-            "/readyz" if state.is_draining => judged(Some("draining")),
+            "/readyz" if state.is_draining || state.is_told_to_drain => judged(Some("draining")),
             "/readyz" if state.is_cut_off => judged(Some("the database does not answer; no run is taken")),
             "/readyz" => {
                 judged((state.lease_until <= now).then_some("the database does not accept the worker's renewals"))
@@ -180,6 +184,11 @@ mod tests {
         health.state().is_cut_off = true;
         assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
         health.state().is_cut_off = false;
+        assert_eq!(status("/readyz"), "200");
+        // By its row, which a worker that is taken for dead has anew.
+        health.state().is_told_to_drain = true;
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().is_told_to_drain = false;
         assert_eq!(status("/readyz"), "200");
         health.state().is_draining = true;
         assert_eq!((status("/readyz"), status("/other")), ("503".to_owned(), "404".to_owned()));

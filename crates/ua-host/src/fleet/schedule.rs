@@ -72,6 +72,7 @@ impl ScheduledJob {
                 // Each instant has a run of its own, whatever became of the others.
                 new: true,
                 for_queue: true,
+                is_instant: true,
                 configured: self.configured.clone(),
                 ..JobRequest::default()
             },

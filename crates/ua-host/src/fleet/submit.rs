@@ -79,7 +79,7 @@ pub struct Submitted {
 ///
 /// # Errors
 /// The job cannot be stored; or, unless another run is asked for on purpose ([`JobRequest::new`], a name), a run of the same job is in the
-/// queue, at work or unfinished.
+/// queue, at work or unfinished; or the run of its key or name ended without success, or was made of another job.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
     let (store, run, beginning) = job::stored(host, people, &submission.job).await?;
@@ -111,7 +111,7 @@ async fn queue_up(
             .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
     }
     if run.status.is_terminal() {
-        return Ok(Submitted { run, entry: None, was_queued: false, warning: None });
+        return ended(run, schedule);
     }
     let was_queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?.is_some();
     let change = FleetChange::Enqueue { run: run.run_id.clone(), options, at: host.env().now() };
@@ -128,10 +128,25 @@ async fn queue_up(
         Err(ua_store::StoreError::Conflict { .. }) => {
             let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
             debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
-            Ok(Submitted { run, entry: None, was_queued: false, warning: None })
+            ended(run, schedule)
         }
         Err(error) => Err(HostError::store("queue the run", &error)),
     }
+}
+
+/// What comes of a run that has ended before it could be queued. Whoever submits it wants it done: one that did not succeed is not. An instant
+/// of a schedule has had its run, whatever became of that.
+fn ended(run: RunRecord, schedule: Option<&str>) -> Result<Submitted, HostError> {
+    if run.status == RunStatus::Succeeded || schedule.is_some() {
+        return Ok(Submitted { run, entry: None, was_queued: false, warning: None });
+    }
+    let id = &run.run_id;
+    let under = run.job_key.as_deref().map_or_else(String::new, |key| format!(" under the job key {key:?}"));
+    Err(HostError::usage(format!("run {id}{under} has already ended ({}); nothing was queued", run.status))
+        .hint(format!("`ua fork {id}` continues from its last turn, `ua runs show {id}` shows it"))
+        .field("kind", "run_ended")
+        .field("run_id", id)
+        .field("status", run.status))
 }
 
 /// Takes a run out of the queue that has ended by other hands than a worker's: nothing of it waits any more. A worker that has it gives it back

@@ -18,6 +18,7 @@ use ua_store::{
     WorkerRecord, fleet::LEASE,
 };
 
+use super::begun_in::replaced;
 use super::due::{CaughtUp, Timetable};
 use super::fits::fits;
 use super::health::Health;
@@ -130,7 +131,10 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         refusals: Refusals::default(),
         onlooker: options.onlooker.clone(),
     };
-    worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
+    worker.register().await.map_err(|error| match error {
+        StoreError::Conflict { .. } => name_is_held(&error),
+        error => HostError::store("register the worker", &error),
+    })?;
     if let Some(address) = options.listen {
         let bound = worker.health.listen(address).await?;
         worker.say(&format!("listening on http://{bound}"));
@@ -147,6 +151,14 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         home::close(store);
     }
     Ok(left)
+}
+
+/// The refusal of a name that a worker of another root has. One that is gone has it until its lease ends, so to try again is right.
+fn name_is_held(error: &StoreError) -> HostError {
+    HostError::waiting(format!("cannot register the worker: {}", chain(error))).hint(format!(
+        "choose another --name; if that worker is gone, start this one again once its lease has ended, {} s after its last sign of life",
+        LEASE.as_secs()
+    ))
 }
 
 #[derive(Clone)]
@@ -271,7 +283,15 @@ impl Worker {
             }
             Err(error) => return Err(error),
         }
+        // A worker whose slots are all taken claims nothing, and so reads its row nowhere else.
+        self.note_drain(&self.store.fleet_state(0).await?.workers);
         Ok(())
+    }
+
+    /// Notes whether its row says that it takes nothing more.
+    fn note_drain(&self, workers: &[WorkerRecord]) {
+        let own = workers.iter().find(|worker| worker.worker == self.record.worker);
+        self.health.state().is_told_to_drain = own.is_some_and(|own| own.is_draining);
     }
 
     async fn until_stopped(&self, until_empty: bool) -> LeftBehind {
@@ -384,7 +404,11 @@ impl Worker {
                 (QueueState::Ready, None) => match self.store.elsewhere(&entry.run_id).await.ok()? {
                     // It is offered there alone, as long as nobody says that the place is gone.
                     Some(place) => {
-                        let why = format!("it was begun in {}, and only a worker there takes it", place.shown);
+                        let why = if place.shown == self.record.place_shown {
+                            replaced(&place)
+                        } else {
+                            format!("it was begun in {}, and only a worker there takes it", place.shown)
+                        };
                         left.misfits.insert(entry.run_id.clone(), why);
                     }
                     None => return None,
@@ -431,6 +455,7 @@ impl Worker {
 
     async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
         let state = self.store.fleet_state(0).await?;
+        self.note_drain(&state.workers);
         let dead = state.workers.iter().filter(|other| self.is_dead(other)).map(|other| other.worker.clone()).collect();
         let (worker, holds) = (&self.record.worker, self.holds.all());
         let claim = |dead, at| FleetChange::Claim { worker: worker.clone(), holds: holds.clone(), most, dead, at };

@@ -87,8 +87,10 @@ pub async fn trouble(host: &Host, root: &Path) -> Option<HostError> {
         Ok(store) => {
             // Its head may be sound where its pages are not.
             let read = store.sessions_of(SessionsOf::Newest(1)).await;
+            let is_free = super::is_free_of_others(&store).await;
             crate::home::close(store);
-            read.err().map(|error| HostError::store("read the gateway's database", &error))
+            let unread = read.err().map(|error| HostError::store("read the gateway's database", &error));
+            unread.or(is_free.err())
         }
         Err(wrong) => Some(wrong),
     }

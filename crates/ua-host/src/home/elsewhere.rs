@@ -1,13 +1,18 @@
 //! Whether the database of a root is on a server.
 //!
 //! Whoever forgets the URL of the server is not given another database beside it in silence: the runs and the queue of that one know nothing
-//! of what this one sends. What a move leaves under another name says so, and so does the name that a root has for a server.
+//! of what this one sends. What a move leaves under another name says so, and so does the name that a root has for a server. Nor is a server
+//! used where the file still has the runs: it would do again what they did, and nobody would do what waits there.
 
 use std::fs;
 use std::path::Path;
 
+#[cfg(feature = "postgres")]
+use ua_store_sqlite::keeps_runs;
 use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 
+#[cfg(feature = "postgres")]
+use super::DATABASE;
 use super::Home;
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
@@ -40,6 +45,29 @@ impl Home {
             self.root.display()
         ))
         .hint(format!("{NAME_IT}; for a database in a file, {}; nothing was changed", self.another_root()))
+    }
+
+    /// The refusal of a server where the runs of this root are in its file: `ua db copy` would have moved them.
+    #[cfg(feature = "postgres")]
+    pub fn only_in_a_file(&self) -> Option<HostError> {
+        self.server()?;
+        let own = self.root.join(DATABASE);
+        let file = [&self.database, &own].into_iter().find(|file| keeps_runs(file))?;
+        // What is moved is the one that the variable names.
+        let how = if *file == self.database { "" } else { " without UA_RUNTIME_DB_PATH" };
+        Some(
+            HostError::usage(format!(
+                "the runs of {} are in the file {}, and a server is named, which knows nothing of them: what they did would be done again, and \
+                 what waits there would not be done",
+                self.root.display(),
+                file.display()
+            ))
+            .hint(format!(
+                "`ua db copy`{how} moves them to the server, while its database is empty; to use them where they are, leave the server's URL out \
+                 (--database-url, UA_DATABASE_URL, or database_url of config.toml); for other runs, {}; nothing was changed",
+                self.another_root()
+            )),
+        )
     }
 
     /// Whether a line about an effect lies beside the database.

@@ -43,7 +43,7 @@ impl Home {
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
-            self.refuse_half_moved()?;
+            self.refuse_what_is_in_a_file()?;
             self.make()?;
             return served(server, Some(self.place()?));
         }
@@ -121,6 +121,10 @@ impl Home {
         if let Some(link) = self.foreign_link() {
             return Err(link);
         }
+        #[cfg(feature = "postgres")]
+        if self.server.is_some() {
+            self.refuse_what_is_in_a_file()?;
+        }
         if !self.is_on_a_server() {
             self.refuse_what_is_on_a_server()?;
             if self.was_used() && holds_nothing(&self.database) {
@@ -168,8 +172,14 @@ impl Home {
         refuse_others(&self.database).map_err(|error| self.cannot_open(&error))
     }
 
-    /// Refuses a server to which the database of this root may not have arrived: what a run did that is in the file, one that begins there
-    /// would do again.
+    /// Refuses a server where the runs of this root are in its file, or to which its database may not have arrived: what a run did that is in the
+    /// file, one that begins there would do again.
+    #[cfg(feature = "postgres")]
+    fn refuse_what_is_in_a_file(&self) -> Result<(), HostError> {
+        self.refuse_half_moved()?;
+        self.only_in_a_file().map_or(Ok(()), Err)
+    }
+
     #[cfg(feature = "postgres")]
     fn refuse_half_moved(&self) -> Result<(), HostError> {
         if !self.database.is_file() {
@@ -327,7 +337,7 @@ impl Home {
         self.believe()?;
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
-            self.refuse_half_moved()?;
+            self.refuse_what_is_in_a_file()?;
             return served(server, Place::known(&self.root, &self.locks()));
         }
         self.file().map(Database::File)

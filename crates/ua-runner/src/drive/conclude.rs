@@ -88,7 +88,7 @@ impl Driver<'_> {
         Ok(self
             .ports
             .workspace
-            .artifacts()?
+            .artifacts_of(&self.run.spec)?
             .into_iter()
             .map(|a| ArtifactRef { path: a.path, sha256: a.sha256 })
             .collect())
@@ -97,7 +97,7 @@ impl Driver<'_> {
     /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between. The run is read anew for it: people,
     /// forks and the runs beside it do not wait for a resume.
     pub(super) async fn finish_replay(&mut self, note: bool) -> Result<Event, RunError> {
-        let artifacts = self.ports.workspace.artifacts()?;
+        let artifacts = self.ports.workspace.artifacts_of(&self.run.spec)?;
         let refs = artifacts.iter().map(|a| ArtifactRef { path: a.path.clone(), sha256: a.sha256 }).collect();
         self.checkpoint(CheckpointKind::PostReplay, None, refs).await?;
         let records = load_standing(self.ports).await?;
@@ -207,9 +207,11 @@ impl Driver<'_> {
     }
 
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
-        let artifacts = self.ports.workspace.artifacts()?;
-        let media = |path: &str| self.ports.workspace.media_type(path);
-        Ok(ua_evidence::evaluate_run(records, self.evidence_scope(), &artifacts, &media))
+        let workspace = &self.ports.workspace;
+        let artifacts = workspace.artifacts_of(&records.run.spec)?;
+        let unread = workspace.unread(&records.run.spec, &artifacts);
+        let media = |path: &str| workspace.media_type(path);
+        Ok(ua_evidence::evaluate_run(records, self.evidence_scope(), &artifacts, &unread, &media))
     }
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.
@@ -317,7 +319,7 @@ impl Driver<'_> {
 
     fn write_last_packet(&self, records: &RunRecords) -> Result<(), WorkspaceError> {
         let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(records, flight)).collect();
-        let packet = ResumePacket::new(records, &decisions, &self.ports.workspace.artifacts()?);
+        let packet = ResumePacket::new(records, &decisions, &self.ports.workspace.artifacts_of(&records.run.spec)?);
         write_packet(&self.ports.workspace, &records.run.run_id, &packet)
     }
 
@@ -337,8 +339,10 @@ impl Driver<'_> {
 
     /// The artifact a person looks for first, of those that the job expects or makes a condition of: a PDF, else a page, else the first.
     pub(super) fn main_artifact(&self) -> Result<Option<String>, RunError> {
-        let artifacts = self.ports.workspace.artifacts()?;
         let spec = &self.run.spec;
+        let artifacts = self.ports.workspace.artifacts_of(spec)?;
+        let unread = self.ports.workspace.unread(spec, &artifacts);
+        let paths = artifacts.into_iter().map(|file| file.path).chain(unread.into_iter().map(|file| file.path));
         let expected =
             || spec.phases.iter().flat_map(|phase| &phase.expected_outputs).chain(&spec.artifacts.expected_outputs);
         let conditions = || spec.phases.iter().flat_map(|phase| &phase.stop_conditions).chain(&spec.stop_conditions);
@@ -357,8 +361,7 @@ impl Driver<'_> {
             Some("html") => 1,
             Some(_) | None => 2,
         };
-        let mut named: Vec<String> =
-            artifacts.into_iter().map(|a| a.path).filter(|path| is_expected(path) && path != "transcript.md").collect();
+        let mut named: Vec<String> = paths.filter(|path| is_expected(path) && path != "transcript.md").collect();
         named.sort_by_key(|path| rank(path));
         Ok(named.into_iter().next())
     }

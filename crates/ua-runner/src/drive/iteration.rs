@@ -35,7 +35,7 @@ impl Driver<'_> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         let report = self.evidence_with_citations(&records).await?;
         let workspace = &self.ports.workspace;
-        let packet = ResumePacket::new(&records, &[], &workspace.artifacts()?);
+        let packet = ResumePacket::new(&records, &[], &workspace.artifacts_of(&records.run.spec)?);
         let handoff = Handoff::new(&records, number, &packet, &report, evidence_ledgers(workspace));
         workspace.replace(HANDOFF, pretty(&handoff))?;
         files::note("the resume packet", write_packet(workspace, &self.run.run_id, &packet));

@@ -3,7 +3,8 @@
 //! A program of a model makes a file of terabytes in an instant (a sparse one takes no room), and a run that reads it could neither go on nor
 //! end. So a file above [`LARGEST`], and what comes behind [`MOST`] of all, in the order of names, is no artifact; nor is what would be read in
 //! one look beyond what a look may ([`Look`]), until a later one. Once the run is to stop, hardly anything is read any more. Names cost, too: what
-//! comes behind [`MOST_FILES`] is counted, and neither opened nor kept. All of it stays where it is.
+//! comes behind [`MOST_FILES`] is counted, and neither opened nor kept. All of it stays where it is. What a job names is looked at by itself, and is
+//! there however much lies beside it ([`Workspace::artifacts_of`](super::Workspace::artifacts_of)).
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -277,6 +278,59 @@ mod tests {
         for found in [workspace.artifacts().unwrap(), workspace.changed_files(&mut seen)] {
             let names: Vec<String> = found.into_iter().map(|one| one.path).collect();
             assert_eq!(names, ["work_products/z.md"]);
+        }
+    }
+
+    /// What a job names is what a run is for: it is there however much lies beside it, and also where nobody can read all of it now.
+    #[test]
+    fn what_a_job_names_is_found_however_much_lies_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        workspace.make_folder("app").unwrap();
+        for number in 0..MOST_FILES + 50 {
+            File::create(workspace.path(&format!("app/{number:06}"))).unwrap();
+        }
+        for folder in ["site/deep", "zoo", "logs"] {
+            workspace.make_folder(folder).unwrap();
+        }
+        for name in ["site/index.html", "site/deep/page.html", "zoo/page.html", "logs/own.txt"] {
+            workspace.replace(name, "x").unwrap();
+        }
+        for (name, bytes) in [("zoo/one.mp4", LARGEST + 1), ("zoo/two.mp4", 2 * MOST_READ_AT_STOP)] {
+            File::create(workspace.path(name)).unwrap().set_len(bytes).unwrap();
+        }
+        let job = r#"{"objective": "x", "artifacts": {"expected_outputs": ["site/index.html", "page.html", "zoo/one.mp4", "zoo/two.mp4",
+            "zoo/none.mp4", "logs/own.txt", "site"]}}"#;
+        let spec = ua_core::RunSpec::parse(job).unwrap();
+        let stop = StopSignal::default();
+        workspace.digests.heed(&stop);
+        for (is_to_stop, read, unread) in [
+            (false, &["site/index.html", "zoo/page.html", "zoo/two.mp4"][..], &["zoo/one.mp4"][..]),
+            (true, &["site/index.html", "zoo/page.html"][..], &["zoo/one.mp4", "zoo/two.mp4"][..]),
+        ] {
+            if is_to_stop {
+                // It became another one, which nobody read yet.
+                File::create(workspace.path("zoo/two.mp4")).unwrap().set_len(3 * MOST_READ_AT_STOP).unwrap();
+                stop.stop_gently();
+            }
+            let artifacts = workspace.artifacts_of(&spec).unwrap();
+            assert!(artifacts.is_sorted_by(|one, other| one.path < other.path), "each once");
+            let named: Vec<&str> =
+                artifacts.iter().map(|file| file.path.as_str()).filter(|path| !path.starts_with("app/")).collect();
+            assert_eq!(named, read);
+            let left = workspace.unread(&spec, &artifacts);
+            assert_eq!(left.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), unread);
+            let report = ua_evidence::evaluate_scope(
+                &spec,
+                ua_evidence::EvidenceScope::at_end_of(&spec, ""),
+                &[],
+                &[],
+                &artifacts,
+                &left,
+                &|_| None,
+            );
+            let met: Vec<bool> = report.conditions.iter().map(|condition| condition.met).collect();
+            assert_eq!(met, [true, true, true, true, false, false, false]);
         }
     }
 

@@ -67,3 +67,27 @@ async fn a_run_is_not_driven_from_two_copies_of_its_folder() {
         assert_eq!(sent.load(Ordering::SeqCst), 1, "it knows what was sent before the copy was made");
     }
 }
+
+/// A server is not used where the folder's own database has the runs: before anything is asked of it, so none is needed here. A database without
+/// runs is no reason.
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+#[tokio::test]
+async fn a_folder_whose_runs_are_in_a_file_is_not_used_with_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = "postgres://nobody@127.0.0.1:1/none?sslmode=disable";
+    let sent = Arc::new(AtomicUsize::new(0));
+    let runs = Runs::open(folder.path()).unwrap();
+    let asked = Runs::on_server(nobody, folder.path()).await.map(drop).unwrap_err();
+    assert!(matches!(asked, Error::Store { .. }), "the server is asked: {asked}");
+    let first = runs.run(&invoices(&sending(), &sent), "november").await.unwrap();
+    assert!(matches!(first, Outcome::Complete { .. }), "{first}");
+    drop(runs);
+    let refused = Runs::on_server(nobody, folder.path()).await.map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Refused(_)), "{refused}");
+    for told in ["runtime_state.db", "`ua db copy`", "`Runs::open`", "another folder", "nothing was changed"] {
+        assert!(refused.to_string().contains(told), "{told}: {refused}");
+    }
+    // Where they are they can be used.
+    let again = Runs::open(folder.path()).unwrap().run(&invoices(&sending(), &sent), "november").await.unwrap();
+    assert!(matches!(again, Outcome::Complete { .. }), "{again}");
+}

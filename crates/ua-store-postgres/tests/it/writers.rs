@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ua_core::{CallStatus, RunStatus, Scope};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    Author, Batch, Blob, BlobPrune, Change, ConcurrencyKey, FleetChange, FleetStore as _, LedgerStore as _, NewBlob,
-    NewRun, QueueOptions, Retry, RunDeletion, RunLease, RunStore as _, StartAttempt, Store as _, StoreError,
-    WorkerRecord,
+    Author, Batch, Blob, BlobPrune, Change, ConcurrencyKey, FleetChange, FleetStore as _, GATEWAY_MODE,
+    LedgerStore as _, NewBlob, NewRun, NewSession, QueueOptions, Retry, RunDeletion, RunLease, RunStore as _,
+    SessionRecord, StartAttempt, Store as _, StoreError, WorkerRecord,
 };
 use ua_store_postgres::{Place, PostgresStore};
 
@@ -244,12 +244,7 @@ async fn a_lineage_waits_only_for_its_own() {
 #[tokio::test]
 async fn a_lineage_is_driven_where_it_was_taken_first() {
     let Some(database) = Database::fresh() else { return };
-    let at_place = |id: &str| {
-        let mut config = database.direct();
-        config.place = Some(Place { id: id.to_owned(), shown: format!("/runs on {id}") });
-        blocking(PostgresStore::open(&config)).unwrap()
-    };
-    let (ada, bob) = (at_place("ada"), at_place("bob"));
+    let (ada, bob) = (at_place(&database, "ada"), at_place(&database, "bob"));
     bob.submit_run(samples::new_run("run_1")).await.unwrap();
     let (lease, _) = ada.acquire_run(&samples::run_id("run_1"), &samples::owner(1), samples::at(1)).await.unwrap();
     let elsewhere = |refused: Result<(), StoreError>| match refused {
@@ -272,6 +267,83 @@ async fn a_lineage_is_driven_where_it_was_taken_first() {
     let (next, _) = bob.acquire_run(&samples::run_id("run_1"), &samples::owner(2), samples::at(6)).await.unwrap();
     assert!(next.epoch > lease.epoch);
     assert!(matches!(ada.check_lease(&lease).await, Err(StoreError::Fenced { .. })));
+}
+
+fn at_place(database: &Database, id: &str) -> PostgresStore {
+    let mut config = database.direct();
+    config.place = Some(Place { id: id.to_owned(), shown: format!("/runs on {id}") });
+    blocking(PostgresStore::open(&config)).unwrap()
+}
+
+async fn open_session(store: &PostgresStore, id: &str) {
+    let run = NewRun {
+        entrypoint: "gateway".to_owned(),
+        run_mode: GATEWAY_MODE.to_owned(),
+        job_path: None,
+        ..samples::new_run(id)
+    };
+    let session = SessionRecord {
+        run_id: samples::run_id(id),
+        project: "/home/ada/project".to_owned(),
+        server: "mail".to_owned(),
+        session_key: id.to_owned(),
+        client: "claude-code".to_owned(),
+        identity: "exact".to_owned(),
+        reach: "npx mail".to_owned(),
+        opened_at: samples::at(0),
+    };
+    let batch = Batch::of([Change::OpenSession(Box::new(NewSession { run, session }))]);
+    store.commit(&Author::Command, batch).await.unwrap();
+}
+
+async fn take(store: &PostgresStore, id: &str) -> Result<(), StoreError> {
+    store.acquire_run(&samples::run_id(id), &samples::owner(1), samples::at(1)).await.map(drop)
+}
+
+/// Two brokers of which neither knows what the other one is asked would send one mail twice.
+#[tokio::test]
+async fn a_database_has_the_gateway_of_one_place() {
+    let Some(database) = Database::fresh() else { return };
+    let (ada, bob) = (at_place(&database, "ada"), at_place(&database, "bob"));
+    for (store, id) in [(&ada, "run_1"), (&bob, "run_2")] {
+        open_session(store, id).await;
+    }
+    assert_eq!(bob.gateway_elsewhere().await.unwrap().map(|place| place.id), None, "nobody has taken one yet");
+    take(&ada, "run_1").await.unwrap();
+    let refused = |taken: Result<(), StoreError>, by: &str| match taken {
+        Err(StoreError::Conflict { why, .. }) => {
+            let (whose, forget) = (format!("the gateway of /runs on {by};"), format!("`ua workers forget {by}`"));
+            for word in [whose.as_str(), "a database of its own", forget.as_str()] {
+                assert!(why.contains(word), "{why}");
+            }
+        }
+        other => panic!("{other:?}"),
+    };
+    refused(take(&bob, "run_2").await, "ada");
+    assert_eq!(bob.gateway_elsewhere().await.unwrap().map(|place| place.id).as_deref(), Some("ada"));
+    assert_eq!(ada.gateway_elsewhere().await.unwrap().map(|place| place.id), None);
+    // Jobs are driven from as many places as there are.
+    bob.submit_run(samples::new_run("run_3")).await.unwrap();
+    take(&bob, "run_3").await.unwrap();
+    // A person says that the other place is gone.
+    bob.fleet(FleetChange::ForgetPlace { place: "ada".to_owned(), at: samples::at(5) }).await.unwrap();
+    take(&bob, "run_2").await.unwrap();
+    refused(take(&ada, "run_1").await, "bob");
+}
+
+#[tokio::test]
+async fn of_gateways_that_begin_at_once_on_a_database_one_has_it() {
+    let Some(database) = Database::fresh() else { return };
+    let taken = together(&database, |number, _| {
+        let store = at_place(&database, &format!("place{number}"));
+        async move {
+            let id = format!("run_{number}");
+            open_session(&store, &id).await;
+            take(&store, &id).await
+        }
+    })
+    .await;
+    assert_eq!(taken.iter().filter(|taken| taken.is_ok()).count(), 1, "{taken:?}");
 }
 
 fn record(worker: &str, place: &str) -> WorkerRecord {

@@ -177,3 +177,159 @@ async fn s19_a_column_that_says_other_than_its_policy_is_named() {
         assert!(findings.iter().any(|finding| finding.contains(named)), "{sql}: {findings:?}");
     }
 }
+
+/// Rows that speak of others, and say what those do not bear out: each value is one that stands somewhere in the same column, or is possible there.
+#[tokio::test]
+async fn s19_a_row_that_points_to_another_runs_rows_or_contradicts_its_own_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    for (run, calls) in [("run_a", ["call_1", "call_2"]), ("run_b", ["call_3", "call_4"])] {
+        let scene = Scene::begin(&store, run).await;
+        scene.turn(vec![samples::planned_email(calls[0], 1, 1), samples::planned_call(calls[1], 1, 2)]).await;
+        scene.bring(calls[0], CallStatus::Succeeded).await;
+        let marker = samples::checkpoint(&format!("ckpt_of_{run}"), &scene.step);
+        store.save_checkpoint(&scene.lease, marker).await.unwrap();
+    }
+    store.close().unwrap();
+    let examine = async |path: &std::path::Path| SqliteStore::open_read_only(path).unwrap().examine().await.unwrap();
+    assert_eq!(examine(&path).await.findings, [""; 0]);
+    let raw = Connection::open(&path).unwrap();
+    let of = |kind: &str, column: &str| -> Vec<String> {
+        let sql = format!("SELECT {column} FROM sqlite_schema WHERE type = '{kind}'");
+        raw.prepare(&sql).unwrap().query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let (names, triggers) = (of("trigger", "name"), of("trigger", "sql"));
+    let call = "WHERE tool_call_id = 'call_1'";
+    for (edit, named) in [
+        ("UPDATE runs SET current_step_id = (SELECT step_id FROM run_steps s WHERE s.run_id <> runs.run_id)".to_owned(), "its current step"),
+        ("UPDATE runs SET current_step_id = NULL WHERE run_id = 'run_a'".to_owned(), "its current step"),
+        ("UPDATE runs SET last_checkpoint_id = (SELECT checkpoint_id FROM checkpoints k WHERE k.run_id <> runs.run_id)".to_owned(), "its last checkpoint"),
+        ("UPDATE runs SET last_checkpoint_id = NULL WHERE last_checkpoint_id IS NOT NULL".to_owned(), "its last checkpoint"),
+        ("UPDATE runs SET forked_at_turn = 1, forked_at_seq = 1 WHERE run_id = 'run_a'".to_owned(), "shares turns of a parent"),
+        ("UPDATE runs SET parent_run_id = 'run_b', root_run_id = 'run_b' WHERE run_id = 'run_a'".to_owned(), "neither a fork nor at work"),
+        ("UPDATE runs SET task_call_id = 'call_3' WHERE run_id = 'run_a'".to_owned(), "none of its parent"),
+        ("UPDATE runs SET root_run_id = 'run_b' WHERE run_id = 'run_a'".to_owned(), "another tree than its parent"),
+        ("UPDATE runs SET cancel_reason = 'enough' WHERE run_id = 'run_a'".to_owned(), "nobody asked for that"),
+        (format!("UPDATE tool_calls SET step_id = (SELECT step_id FROM run_steps WHERE run_id = 'run_b') {call}"), "its step is none"),
+        (format!("UPDATE tool_calls SET root_run_id = 'run_b' {call}"), "another tree than its run"),
+        (format!("UPDATE tool_calls SET deduplicated_from = 'call_3', attempt = 0 {call}"), "whose receipt answers it"),
+        (format!("UPDATE tool_calls SET resolution = 'happened' {call}"), "no receipt or correction"),
+        (format!("UPDATE tool_calls SET resolution = 'deduplicated' {call}"), "how it was settled"),
+        (format!("UPDATE tool_calls SET resolution = 'refused' {call}"), "how it was settled"),
+        (format!("UPDATE tool_calls SET resolution = 'not_happened' {call}"), "how it was settled"),
+        (format!("UPDATE tool_calls SET doubt = 1 {call}"), "is said to be in doubt"),
+        ("UPDATE checkpoints SET step_id = (SELECT step_id FROM run_steps s WHERE s.run_id <> checkpoints.run_id)".to_owned(), "its step is none"),
+        ("UPDATE tool_receipts SET evidence = 'verified'".to_owned(), "vouched for by a look"),
+    ] {
+        let copy = folder.path().join("copy.db");
+        for left in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+            std::fs::remove_file(folder.path().join(left)).ok();
+        }
+        std::fs::copy(&path, &copy).unwrap();
+        let raw = Connection::open(&copy).unwrap();
+        raw.execute_batch("PRAGMA foreign_keys = 0; PRAGMA ignore_check_constraints = 1").unwrap();
+        names.iter().for_each(|name| raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap());
+        let changed = raw.execute(&edit, []).unwrap();
+        triggers.iter().for_each(|sql| raw.execute_batch(sql).unwrap());
+        drop(raw);
+        let findings = examine(&copy).await.findings;
+        assert!(changed > 0, "{edit}");
+        assert!(findings.iter().any(|finding| finding.contains(named)), "{edit}: {findings:?}");
+    }
+}
+
+/// Columns in which the value of another row is believed, beside those of [`VOUCHED_FOR_BY_NOTHING`]: `docs/security.md` (S19) has them, too.
+const VALUES_OF_OTHERS: &[&str] = &[
+    "messages.turn",
+    "run_steps.fingerprint_json",
+    "runs.held_from",
+    "runs.owner_json",
+    "tool_attempts.destination_json",
+    "tool_calls.file_digests_json",
+    "tool_calls.tool_digest",
+    "tool_calls.tool_namespace",
+    "tool_receipts.settlement_json",
+    "turns.usage_json",
+];
+
+/// Every column of every table that has rows: what stands there in another row, or nothing, is named, unless nothing says what has to stand there.
+#[tokio::test]
+async fn s19_the_value_of_another_row_is_named_in_every_column_or_nothing_can_vouch_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    for (run, calls, question) in [("run_a", ["call_1", "call_2"], "q_1"), ("run_b", ["call_3", "call_4"], "q_2")] {
+        let scene = Scene::begin(&store, run).await;
+        scene.turn(vec![samples::planned_email(calls[0], 1, 1), samples::planned_call(calls[1], 1, 2)]).await;
+        scene.bring(calls[0], CallStatus::Succeeded).await;
+        let marker = samples::checkpoint(&format!("ckpt_of_{run}"), &scene.step);
+        store.save_checkpoint(&scene.lease, marker).await.unwrap();
+        store.raise_question(&scene.lease, samples::question(question, Some(calls[1]))).await.unwrap();
+        store.insert_answer(samples::answer(question, ua_store::Choice::Execute)).await.unwrap();
+    }
+    store.close().unwrap();
+    let raw = Connection::open(&path).unwrap();
+    let list = |sql: &str| -> Vec<String> {
+        raw.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let triggers = list("SELECT sql FROM sqlite_schema WHERE type = 'trigger'");
+    let names = list("SELECT name FROM sqlite_schema WHERE type = 'trigger'");
+    let copy = folder.path().join("copy.db");
+    let (mut missed, mut noticed) = (BTreeSet::new(), 0);
+    for table in list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'") {
+        for column in list(&format!("SELECT name FROM pragma_table_xinfo('{table}') WHERE hidden = 0 ORDER BY cid")) {
+            let pair = format!(
+                "SELECT a.{column}, b.{column} FROM {table} a, {table} b WHERE a.{column} IS NOT b.{column} AND a.{column} IS NOT NULL LIMIT 1"
+            );
+            let alone = format!("SELECT {column}, NULL FROM {table} WHERE {column} IS NOT NULL LIMIT 1");
+            let read =
+                |sql: &str| raw.query_row(sql, [], |row| Ok((row.get::<_, Value>(0)?, row.get::<_, Value>(1)?))).ok();
+            // One without rows, or in which nothing stands.
+            let Some((before, other)) = read(&pair).or_else(|| read(&alone)) else { continue };
+            for left in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+                std::fs::remove_file(folder.path().join(left)).ok();
+            }
+            std::fs::copy(&path, &copy).unwrap();
+            let edited = Connection::open(&copy).unwrap();
+            let unchecked =
+                "PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0; PRAGMA synchronous = 0; BEGIN";
+            edited.execute_batch(unchecked).unwrap();
+            names.iter().for_each(|name| edited.execute_batch(&format!("DROP TRIGGER {name}")).unwrap());
+            let done = edited.execute(
+                &format!("UPDATE {table} SET {column} = ?1 WHERE {column} IS ?2"),
+                rusqlite::params![other, before],
+            );
+            triggers.iter().for_each(|sql| edited.execute_batch(sql).unwrap());
+            edited.execute_batch("COMMIT").unwrap();
+            drop(edited);
+            // What the tables themselves refuse, nobody puts there.
+            if done.is_err() {
+                continue;
+            }
+            let examined = SqliteStore::open_read_only(&copy).unwrap().examine().await;
+            if examined.is_ok_and(|examined| examined.findings.is_empty()) {
+                missed.insert(format!("{table}.{column}"));
+            } else {
+                noticed += 1;
+            }
+        }
+    }
+    let known = VOUCHED_FOR_BY_NOTHING.iter().chain(VALUES_OF_OTHERS).map(|column| (*column).to_owned());
+    let known: BTreeSet<String> = known.collect();
+    let more: Vec<_> = missed.difference(&known).collect();
+    assert!(more.is_empty() && noticed > 40, "{noticed} noticed, and not {more:?}");
+    // The page names each of these tables, and says of it which columns those are.
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md")).unwrap();
+    let (_, table) = page.split_once("columns that nothing can vouch for |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    for column in missed {
+        let (of, name) = column.split_once('.').unwrap();
+        let row =
+            table.lines().find(|line| line.split('|').nth(1).is_some_and(|tables| tables.contains(&format!("`{of}`"))));
+        assert!(
+            row.is_some() || of == "refinery_schema_history" || of == "answers",
+            "{of} ({name}) is not in the table"
+        );
+    }
+}

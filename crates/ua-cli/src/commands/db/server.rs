@@ -14,7 +14,7 @@ use crate::view::DbMigrated;
 
 pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
     match command {
-        DbCommand::Check { invariants, json } => check(server, invariants, json).await,
+        DbCommand::Check { invariants, json } => check(home, server, invariants, json).await,
         DbCommand::Migrate => migrate(server).await,
         DbCommand::Copy { undo: false, without_lost, .. } => moving::copy(home, server, without_lost).await,
         DbCommand::Copy { undo: true, force, .. } => moving::undo(home, Some(server), force).await,
@@ -66,10 +66,11 @@ fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Opt
     })
 }
 
-async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
+async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
     let mut health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     health.warnings.extend(distance_of_clocks(&store).await?);
+    health.warnings.extend(home.only_in_a_file().map(|refused| refused.to_string()));
     let (runs, found) = if invariants { violations(&Database::Server(store)).await? } else { (0, Vec::new()) };
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
         found.into_iter().partition(|one| one.violation.known().is_some());

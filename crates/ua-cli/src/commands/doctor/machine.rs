@@ -138,6 +138,9 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
     }
     #[cfg(feature = "postgres")]
     if let Some(server) = home.server() {
+        if let Some(refused) = home.only_in_a_file() {
+            findings.refused("database", &refused);
+        }
         return on_server(server, findings).await;
     }
     if is_to_come(home) {
