@@ -455,7 +455,7 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
     if forgotten.is_empty() {
         return Ok(Vec::new());
     }
-    let store = home.open_read_only()?;
+    let store = home.open_file()?;
     let runs = store.runs(u32::MAX).await.map_err(|e| HostError::store("read the runs", &e))?;
     let root_of = |attempt: &Forgotten| {
         let known = runs.iter().find(|run| run.run_id.as_str() == attempt.run_id);
