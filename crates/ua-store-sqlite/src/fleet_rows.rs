@@ -19,7 +19,7 @@ pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.
     AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
     SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
     \
-    WHERE q.state = 'ready' AND q.run_after <= :now AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
+    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
     \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
          WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
@@ -34,12 +34,12 @@ const WOKEN: &str = "SELECT q.*, w.now_words FROM run_queue q JOIN runs r ON r.r
           GROUP BY x.root_run_id) w ON w.root = r.root_run_id \
     WHERE q.state = 'parked' AND (w.now_words <> q.words OR r.status IN ('succeeded', 'failed', 'cancelled')) ORDER BY q.seq";
 
-const PUT_ENTRY: &str = "INSERT INTO run_queue (run_id, queue, priority, fair, seq, run_after, queued_at, concurrency_key, \
+const PUT_ENTRY: &str = "INSERT INTO run_queue (run_id, queue, priority, fair, seq, run_after, not_before, queued_at, concurrency_key, \
     concurrency_limit, fair_key, state, worker, words, strikes, why) \
-    VALUES (:run, :queue, :priority, :fair, :seq, :run_after, :queued_at, :key, :limit, :fair_key, :state, :worker, :words, \
+    VALUES (:run, :queue, :priority, :fair, :seq, :run_after, :not_before, :queued_at, :key, :limit, :fair_key, :state, :worker, :words, \
     :strikes, :why) \
     ON CONFLICT (run_id) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, fair = excluded.fair, \
-    seq = excluded.seq, run_after = excluded.run_after, concurrency_key = excluded.concurrency_key, \
+    seq = excluded.seq, run_after = excluded.run_after, not_before = excluded.not_before, concurrency_key = excluded.concurrency_key, \
     concurrency_limit = excluded.concurrency_limit, fair_key = excluded.fair_key, state = excluded.state, \
     worker = excluded.worker, words = excluded.words, strikes = excluded.strikes, why = excluded.why";
 
@@ -116,6 +116,7 @@ impl FleetRows for Db<'_> {
             ":fair": int(entry.fair),
             ":seq": int(entry.seq),
             ":run_after": text(run_after),
+            ":not_before": entry.not_before.as_ref().map(text),
             ":queued_at": text(&entry.queued_at),
             ":key": concurrency.as_ref().map(|seats| seats.key.clone()),
             ":limit": concurrency.as_ref().map(|seats| seats.limit),
@@ -280,6 +281,7 @@ pub(crate) fn entry(row: &Row<'_>) -> DbResult<QueueEntry> {
             fair_key: column.get("fair_key")?,
         },
         queued_at: column.at("queued_at")?,
+        not_before: column.opt_at("not_before")?,
         fair: column.int("fair")?,
         seq: column.int("seq")?,
         state: column.stored_name("state")?,

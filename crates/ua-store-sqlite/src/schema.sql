@@ -353,7 +353,7 @@ CREATE TABLE run_queue (
   words             INTEGER NOT NULL,
   strikes           INTEGER NOT NULL,
   why               TEXT
-) STRICT, WITHOUT ROWID;
+, not_before TEXT) STRICT, WITHOUT ROWID;
 
 CREATE INDEX idx_run_queue_ready ON run_queue (priority, fair, seq) WHERE state = 'ready';
 

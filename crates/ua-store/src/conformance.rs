@@ -244,6 +244,7 @@ macro_rules! fleet_conformance_tests {
             a_word_wakes_a_parked_run,
             a_recalled_call_wakes_a_parked_run,
             a_queued_run_is_moved_and_withdrawn,
+            what_is_given_back_has_waited_all_the_time,
             a_place_is_forgotten_when_its_workers_are_gone,
             what_a_worker_has_not_heard_of_it_gets_again,
             a_name_is_taken_over_from_a_dead_process,

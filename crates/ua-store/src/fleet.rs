@@ -78,7 +78,7 @@ pub struct QueueOptions {
     pub queue: String,
     /// The smaller, the sooner.
     pub priority: i32,
-    /// Not before.
+    /// Not before; from then on it waits.
     pub run_after: Timestamp,
     /// What it shares a limit with.
     pub concurrency: Option<ConcurrencyKey>,
@@ -106,6 +106,8 @@ pub struct QueueEntry {
     pub options: QueueOptions,
     /// When it was queued first.
     pub queued_at: Timestamp,
+    /// Until when it is left alone since a worker gave it back. It is no younger for that.
+    pub not_before: Option<Timestamp>,
     /// Its turn among those of other fair keys.
     pub fair: u64,
     /// Its turn among those that are equal otherwise.
@@ -161,7 +163,9 @@ pub enum Release {
     /// Another worker may have it, from then on.
     Ready {
         /// Not before.
-        run_after: Timestamp,
+        not_before: Timestamp,
+        /// From when it waits anew, if it got further meanwhile; else it waits as long as before.
+        since: Option<Timestamp>,
         /// Why it was not finished, if that is of interest.
         why: Option<String>,
         /// Another process was found at work on it: while its status says so too, it keeps its seat.

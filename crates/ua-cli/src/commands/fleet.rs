@@ -539,7 +539,7 @@ async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {
     print_table(&crate::listings::QUEUE, entries.iter().map(row).collect())
 }
 
-/// The state of a run that was submitted for a time that has not come. One that a worker leaves alone for a moment is ready, and says why.
+/// The state of a run that was submitted for a time that has not come. One that a worker leaves alone for a moment is ready.
 const LATER: &str = "later";
 
 fn queue_row(entry: &QueueEntry, now: Timestamp) -> QueueRow {
@@ -547,7 +547,7 @@ fn queue_row(entry: &QueueEntry, now: Timestamp) -> QueueRow {
     QueueRow {
         run_id: entry.run_id.to_string(),
         queue: options.queue.clone(),
-        state: if entry.state == QueueState::Ready && options.run_after > now && entry.why.is_none() {
+        state: if entry.state == QueueState::Ready && options.run_after > now {
             LATER.to_owned()
         } else {
             stored_name(&entry.state).to_string()

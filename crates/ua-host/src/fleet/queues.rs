@@ -133,6 +133,7 @@ mod tests {
                 fair_key: None,
             },
             queued_at: now,
+            not_before: None,
             fair: 0,
             seq: 0,
             state: QueueState::Ready,

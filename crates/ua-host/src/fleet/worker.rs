@@ -36,8 +36,10 @@ pub(super) const POLL: Duration = Duration::from_millis(500);
 pub(super) const RENEWAL: Duration = Duration::from_secs(5);
 /// A run that was given back so often in a row for one reason is not waited for: it is for somebody else to do something about it.
 const MOST_REFUSALS: u32 = 3;
-/// How long a run is left alone that cannot be driven here, or not now.
+/// How long a run is left alone that cannot be driven here, or not now: at first, and twice as long for each time in a row for one reason.
 const MISFIT: Duration = Duration::from_secs(5);
+/// At most so often twice as long.
+const MOST_DOUBLED: u32 = 3;
 /// How long a run is left alone whose model provider was not available.
 const OUTAGE: Duration = Duration::from_secs(30);
 
@@ -191,6 +193,11 @@ impl Refusal {
     }
 }
 
+/// Whether a run got further while this worker had it. One that did not has waited all the time, however often it was tried: that is what
+/// the age of the oldest run in a queue is for.
+#[derive(Debug, Clone, Copy)]
+struct GotFurther(bool);
+
 /// The runs that were given back, each with the reason.
 #[derive(Debug, Clone, Default)]
 struct Refusals(Arc<Mutex<BTreeMap<RunId, Refusal>>>);
@@ -208,6 +215,12 @@ impl Refusals {
         let is_news = before.is_none();
         all.insert(run.clone(), Refusal { why: why.to_owned(), times, is_misfit });
         is_news
+    }
+
+    /// How long it is left alone, after what was noted last. Many that cannot be driven would keep a worker busy with nothing but them.
+    fn pause(&self, run: &RunId) -> Duration {
+        let times = self.all().get(run).map_or(0, |refusal| refusal.times.saturating_sub(1));
+        MISFIT * 2_u32.pow(times.min(MOST_DOUBLED))
     }
 
     fn forget(&self, run: &RunId) {
@@ -396,8 +409,7 @@ impl Worker {
                 (QueueState::Ready, Some(refusal)) if refusal.is_lasting() => {
                     left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
                 }
-                // What was tried and left alone for a moment (it says why) is not for later: it is tried again.
-                (QueueState::Ready, None) if entry.options.run_after > now && entry.why.is_none() => {
+                (QueueState::Ready, None) if entry.options.run_after > now => {
                     let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
                     left.later = Some((count + 1, due.min(entry.options.run_after)));
                 }
@@ -513,7 +525,7 @@ impl Worker {
         let run = match self.store.run(&entry.run_id).await {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => return Release::Done,
-            Err(error) => return self.again(MISFIT, Some(chain(&error))).await,
+            Err(error) => return self.again(MISFIT, Some(chain(&error)), GotFurther(false)).await,
         };
         if run.status.is_terminal() {
             return Release::Done;
@@ -529,7 +541,8 @@ impl Worker {
                     self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
                 }
                 let why = format!("{}: {error}", self.record.place_shown);
-                return self.again(MISFIT, Some(crate::text::line(&why, 300))).await;
+                let (pause, why) = (self.refusals.pause(&run.run_id), crate::text::line(&why, 300));
+                return self.again(pause, Some(why), GotFurther(false)).await;
             }
         };
         if self.refusals.begin(&run.run_id) {
@@ -545,6 +558,7 @@ impl Worker {
         let id = &run.run_id;
         let found = self.store.run(id).await;
         let detail = found.as_ref().ok().and_then(|run| run.status_detail.clone());
+        let got_further = GotFurther(found.as_ref().is_ok_and(|found| found.turn_index != run.turn_index));
         // While the database does not answer, nothing is learnt about the run.
         let answers = found.is_ok();
         match driven {
@@ -581,13 +595,14 @@ impl Worker {
             Ok(Ending::Interrupted) => {
                 self.refusals.forget(id);
                 self.say(&format!("run {id}: stopped; another worker may take it"));
-                self.again(Duration::ZERO, None).await
+                // It was worked on until now, and waits from now on.
+                self.again(Duration::ZERO, None, GotFurther(true)).await
             }
             Ok(Ending::Provider) => {
                 if self.refusals.note(id, "the model provider is not available", false, answers) {
                     self.say(&format!("run {id}: the model provider is not available; it will be tried again"));
                 }
-                self.again(OUTAGE, detail).await
+                self.again(OUTAGE, detail, got_further).await
             }
             Err(error) => {
                 // Whoever drives it beside this process comes to an end by itself.
@@ -616,10 +631,10 @@ impl Worker {
                 }
                 match error.kind() {
                     // Another process has it.
-                    Kind::Waiting => self.after_a_pause(MISFIT, why, true).await,
+                    Kind::Waiting => self.after_a_pause(MISFIT, why, got_further, true).await,
                     // The database went away and may be back.
-                    Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why).await,
-                    Kind::Provider => self.again(OUTAGE, why).await,
+                    Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why, got_further).await,
+                    Kind::Provider => self.again(OUTAGE, why, got_further).await,
                     // Trying again would come to the same.
                     Kind::Usage | Kind::Failed => {
                         self.refusals.forget(id);
@@ -630,13 +645,19 @@ impl Worker {
         }
     }
 
-    async fn again(&self, pause: Duration, why: Option<String>) -> Release {
-        self.after_a_pause(pause, why, false).await
+    async fn again(&self, pause: Duration, why: Option<String>, further: GotFurther) -> Release {
+        self.after_a_pause(pause, why, further, false).await
     }
 
-    async fn after_a_pause(&self, pause: Duration, why: Option<String>, is_driven: bool) -> Release {
+    async fn after_a_pause(
+        &self,
+        pause: Duration,
+        why: Option<String>,
+        GotFurther(got_further): GotFurther,
+        is_driven: bool,
+    ) -> Release {
         let now = self.now().await.unwrap_or_else(|_| self.env().now());
-        Release::Ready { run_after: now.plus(pause), why, is_driven }
+        Release::Ready { not_before: now.plus(pause), since: got_further.then_some(now), why, is_driven }
     }
 }
 

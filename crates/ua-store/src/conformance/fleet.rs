@@ -171,7 +171,7 @@ pub async fn a_run_that_may_be_at_work_keeps_its_seat(store: &dyn FleetStore) {
             };
             assert_eq!(got, [first.as_str()], "{taken:?}: only the one that has the seat");
             // Bob finds that it is still driven. It may have been looking for more runs meanwhile, and so have taken it back for a moment.
-            let driven = || Release::Ready { run_after: at(now + 50), why: None, is_driven: true };
+            let driven = || Release::Ready { not_before: at(now + 50), since: None, why: None, is_driven: true };
             release(store, &bob, &first, driven()).await;
             for look in 0..3 {
                 let holds = vec![run_id(&first)];
@@ -324,6 +324,36 @@ pub async fn a_recalled_call_wakes_a_parked_run(store: &dyn FleetStore) {
     }
 }
 
+/// What a worker gives back waits on: it is left alone for a moment, and is neither for later nor younger for that, unless it got further.
+pub async fn what_is_given_back_has_waited_all_the_time(store: &dyn FleetStore) {
+    enqueue(store, "run_1", QueueOptions { run_after: at(10), ..plain() }).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(waiting(store, 9).await, (0, 1, None));
+    for (now, since, oldest) in [(10, None, 10), (14, None, 10), (18, Some(at(18)), 18), (22, None, 18)] {
+        assert_eq!(claim(store, "ada", 1, now).await, ["run_1"], "{now}");
+        let why = Some("the disk is full".to_owned());
+        release(store, "ada", "run_1", Release::Ready { not_before: at(now + 3), since, why, is_driven: false }).await;
+        for later in [now, now + 2] {
+            assert!(claim(store, "ada", 1, later).await.is_empty(), "{later}");
+            assert_eq!(waiting(store, later).await, (1, 0, Some(at(oldest))), "{later}");
+        }
+    }
+    // Whoever moves it wants it tried now.
+    store.fleet(FleetChange::Move { run: run_id("run_1"), queue: None, priority: None }).await.unwrap();
+    assert_eq!(claim(store, "ada", 1, 23).await, ["run_1"]);
+    // While it waits for a person it does not wait for a worker.
+    release(store, "ada", "run_1", Release::Parked { why: None }).await;
+    store.request_cancel(&run_id("run_1"), "enough", at(24)).await.unwrap();
+    assert!(claim(store, "ada", 0, 25).await.is_empty());
+    assert_eq!(waiting(store, 26).await, (1, 0, Some(at(25))));
+}
+
+/// How many are ready and for later, and since when the oldest waits.
+async fn waiting(store: &dyn FleetStore, seconds: i64) -> (u64, u64, Option<Timestamp>) {
+    let depths = store.queue_depths(at(seconds)).await.unwrap();
+    (depths[0].ready, depths[0].later, depths[0].oldest_at)
+}
+
 /// A run that nobody has is moved or withdrawn; one that a worker has is not.
 pub async fn a_queued_run_is_moved_and_withdrawn(store: &dyn FleetStore) {
     enqueue(store, "run_1", plain()).await.unwrap();
@@ -342,7 +372,7 @@ pub async fn a_queued_run_is_moved_and_withdrawn(store: &dyn FleetStore) {
         store,
         "ada",
         "run_1",
-        Release::Ready { run_after: at(50), why: Some("later".to_owned()), is_driven: false },
+        Release::Ready { not_before: at(50), since: None, why: Some("later".to_owned()), is_driven: false },
     )
     .await;
     assert!(claim(store, "ada", 1, 2).await.is_empty());

@@ -50,7 +50,7 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
         FleetChange::Enqueue { run, options, at } => done.entries.push(enqueue(rows, &run, options, at)?),
         FleetChange::Claim { worker, holds, most, dead, at } => {
             done.freed = sweep(rows, &dead, at)?;
-            wake(rows)?;
+            wake(rows, at)?;
             done.entries = claim(rows, &worker, &holds, most, at)?;
         }
         FleetChange::Release { worker, run, release } => {
@@ -64,7 +64,7 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
             if entry.state == QueueState::Claimed {
                 return Err(conflict("run_queue", run.as_str(), "a worker is running it").into());
             }
-            let mut moved = QueueEntry { state: QueueState::Ready, why: None, ..entry.clone() };
+            let mut moved = QueueEntry { state: QueueState::Ready, not_before: None, why: None, ..entry.clone() };
             // What waits already may be in the hands of a worker that was taken for dead.
             if entry.state == QueueState::Parked {
                 moved.strikes = 0;
@@ -132,6 +132,7 @@ fn enqueue<R: FleetRows>(rows: &R, run: &RunId, options: QueueOptions, at: Times
         fair: turn_of(rows, &options)?,
         seq: rows.last_seq()? + 1,
         options,
+        not_before: None,
         state: QueueState::Ready,
         worker: None,
         words: 0,
@@ -170,10 +171,11 @@ fn bury<R: FleetRows>(rows: &R, worker: &str) -> Result<u64, R::Error> {
     Ok(freed)
 }
 
-/// What people said something about is looked at again.
-fn wake<R: FleetRows>(rows: &R) -> Result<(), R::Error> {
+/// What people said something about is looked at again. For a worker it waits from here on: until now it waited for them.
+fn wake<R: FleetRows>(rows: &R, at: Timestamp) -> Result<(), R::Error> {
     for (entry, words) in rows.woken_entries()? {
-        rows.put_entry(&QueueEntry { state: QueueState::Ready, words, strikes: 0, why: None, ..entry })?;
+        let options = QueueOptions { run_after: entry.options.run_after.max(at), ..entry.options.clone() };
+        rows.put_entry(&QueueEntry { state: QueueState::Ready, options, words, strikes: 0, why: None, ..entry })?;
     }
     Ok(())
 }
@@ -196,8 +198,9 @@ fn claim<R: FleetRows>(
         rows.set_queue_clock(turn)?;
         // Read before the run is taken: a word that comes while it is worked on wakes it once too often, never once too little.
         let words = rows.words_of_lineage(&entry.run_id)?;
-        let entry =
-            QueueEntry { state: QueueState::Claimed, worker: Some(worker.worker.clone()), words, why: None, ..entry };
+        let taken_by = Some(worker.worker.clone());
+        let state = QueueState::Claimed;
+        let entry = QueueEntry { state, worker: taken_by, not_before: None, words, why: None, ..entry };
         rows.put_entry(&entry)?;
         claimed.push(entry);
     }
@@ -211,7 +214,9 @@ fn take_back<R: FleetRows>(rows: &R, worker: &str, holds: &[RunId]) -> Result<()
         // One that it has just let go of is not at work.
         if entry.state != QueueState::Claimed && rows.fleet_run(run)?.status == RunStatus::Running {
             let worker = Some(worker.to_owned());
-            rows.put_entry(&QueueEntry { state: QueueState::Claimed, worker, strikes: 0, why: None, ..entry })?;
+            let entry =
+                QueueEntry { state: QueueState::Claimed, worker, not_before: None, strikes: 0, why: None, ..entry };
+            rows.put_entry(&entry)?;
         }
     }
     Ok(())
@@ -222,14 +227,22 @@ fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result
     let free = QueueEntry { worker: None, strikes: 0, ..entry };
     match release {
         Release::Done => rows.remove_entry(&free.run_id),
-        Release::Ready { run_after, why, is_driven } => {
+        Release::Ready { not_before, since, why, is_driven } => {
+            let run_after = since.unwrap_or(free.options.run_after);
             let options = QueueOptions { run_after, ..free.options.clone() };
             // It did not stop the run, and so did not have it: whoever was taken for dead has it. That does not hang on the strikes alone: a worker
             // that looks for more runs in this moment takes back what it is about to let go of.
             let strikes = if is_driven { strikes.max(1) } else { strikes };
             let is_running = strikes > 0 && rows.fleet_run(&free.run_id)?.status == RunStatus::Running;
             let strikes = if is_running { strikes } else { 0 };
-            rows.put_entry(&QueueEntry { state: QueueState::Ready, options, why, strikes, ..free })
+            rows.put_entry(&QueueEntry {
+                state: QueueState::Ready,
+                options,
+                not_before: Some(not_before),
+                why,
+                strikes,
+                ..free
+            })
         }
         Release::Parked { why } => rows.put_entry(&QueueEntry { state: QueueState::Parked, why, ..free }),
     }

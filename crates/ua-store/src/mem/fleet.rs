@@ -151,6 +151,7 @@ impl FleetRows for Transaction<'_> {
         let ready = model.queue.values().filter(|entry| {
             entry.state == QueueState::Ready
                 && entry.options.run_after <= at
+                && entry.not_before.is_none_or(|not_before| not_before <= at)
                 && (worker.queues.is_empty() || worker.queues.contains(&entry.options.queue))
                 && has_seat(entry)
         });

@@ -310,7 +310,8 @@ impl Fleet {
         if is_elsewhere || is_locked {
             // On a server it is not offered elsewhere at all; here it goes on to the next that looks.
             let pause = if is_elsewhere { 0 } else { PAUSE };
-            let later = Release::Ready { run_after: at(self.now + pause), why: None, is_driven: is_locked };
+            let later =
+                Release::Ready { not_before: at(self.now + pause), since: None, why: None, is_driven: is_locked };
             return self.release(process, run, later).await;
         }
         let truth = &mut self.runs[run];
@@ -382,7 +383,7 @@ impl Fleet {
                 }
                 truth.is_done = truth.written == EFFECTS;
                 truth.locked_by = None;
-                let ready = Release::Ready { run_after: at(self.now), why: None, is_driven: false };
+                let ready = Release::Ready { not_before: at(self.now), since: None, why: None, is_driven: false };
                 self.release(process, run, if self.runs[run].is_done { Release::Done } else { ready }).await?;
             }
         }

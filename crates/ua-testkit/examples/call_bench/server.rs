@@ -98,7 +98,7 @@ pub(super) fn claims(url: &str, claims: u32) -> Outcome<()> {
             let claimed = store.fleet(claim).await?.entries;
             taken.push(micros(begun.elapsed()));
             let run = claimed.first().ok_or("nothing waits")?.run_id.clone();
-            let release = Release::Ready { run_after: at, why: None, is_driven: false };
+            let release = Release::Ready { not_before: at, since: None, why: None, is_driven: false };
             store.fleet(FleetChange::Release { worker: worker.clone(), run, release }).await?;
         }
         store.fleet(FleetChange::Leave { worker }).await?;
