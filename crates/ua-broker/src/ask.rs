@@ -27,7 +27,7 @@ use crate::road::Road;
 use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
 use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::sync::lock;
-use crate::texts::{Notice, Told, with_notice, with_words};
+use crate::texts::{Notice, Told, error_with_words, with_notice, with_words};
 
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
@@ -147,6 +147,7 @@ impl Connection {
                 Known::Waits(waiting, call, rule, given) => {
                     let id = call.call_id.clone();
                     let live = waiting.call().clone();
+                    self.broker.dropped.is_wanted(&id);
                     let replied = match self.wait(waiting, &call, asker, early.as_mut()).await {
                         Waited::LetGo => {
                             known = self.stands(&id, rule, given).await?;
@@ -163,7 +164,12 @@ impl Connection {
                         },
                         Waited::Told(why) => return Ok(Some(told(&why, &id))),
                         Waited::Wanted(wanted) => return Ok(Some(Reply::Wanted(wanted))),
-                        Waited::Cancelled => return Ok(None),
+                        Waited::Cancelled => {
+                            if asker.is_given_up() {
+                                self.broker.dropped.give_up(&call);
+                            }
+                            return Ok(None);
+                        }
                     };
                     // Of one that is asked for again, whoever waited before may have been told that a person decides.
                     let may_have_words = live.was_held() || rule != Rule::New;
@@ -515,7 +521,7 @@ impl Connection {
                 is_family: call.root_run_id == session.run.root_run_id,
                 is_of_client: of.as_ref().is_some_and(|of| is_of_client(of, &session.record)),
                 is_same_server: of.is_some_and(|of| of.reach == self.reach && call.name.raw == planned.name.raw),
-                is_left_behind: is_left_behind(&arrivals, heard_at),
+                is_left_behind: is_left_behind(&arrivals, heard_at, self.broker.dropped.since(&call)),
                 has_effect: call.policy.class.has_effect(),
                 status: call.status,
                 is_given_up: call.resolution == Some(Resolution::Skipped),
@@ -720,16 +726,23 @@ impl Connection {
 
     /// An answer with what a person said beside their decision about the call, where the answer does not say it.
     async fn with_words(&self, reply: Reply, call: &CallId) -> Reply {
-        let Reply::Result { result, is_final } = reply else { return reply };
+        if !matches!(reply, Reply::Result { .. } | Reply::Error { .. }) {
+            return reply;
+        }
         let words = self.words_beside(call).await.unwrap_or_else(|error| {
             tracing::warn!(%call, %error, "what a person said about a call cannot be read");
             None
         });
-        let result = match words {
-            Some(words) => with_words(result, &words),
-            None => result,
-        };
-        Reply::Result { result, is_final }
+        match (reply, words) {
+            (Reply::Result { result, is_final }, Some(words)) => {
+                Reply::Result { result: with_words(result, &words), is_final }
+            }
+            (Reply::Error { code, message, data }, Some(words)) => {
+                let (message, data) = error_with_words(&message, data, &words);
+                Reply::Error { code, message, data }
+            }
+            (reply, _) => reply,
+        }
     }
 
     async fn words_beside(&self, call: &CallId) -> Result<Option<String>, StoreError> {
@@ -737,15 +750,16 @@ impl Connection {
         let record = store.call(call).await?;
         let questions = store.questions_of(QuestionsOf::Run(record.run_id)).await?;
         let of_call = questions.into_iter().filter(|question| question.call_id.as_ref() == Some(call));
-        let Some((kind, answer)) = of_call.rev().find_map(|one| Some((one.kind, one.answer?))) else {
-            return Ok(None);
-        };
-        // What a tool asked for is its answer, and what was declined has the words in its place.
-        let is_said = kind == QuestionKind::Elicitation
-            || answer.choice == Choice::Abort
-            || (answer.choice == Choice::Skip && kind != QuestionKind::UnknownOutcome && record.attempt == 0);
-        let words = answer.text.map(|words| words.trim().to_owned());
-        Ok(words.filter(|words| !is_said && !words.is_empty()))
+        // The last ones that are said nowhere else: a later decision without words takes none away.
+        Ok(of_call.rev().find_map(|QuestionRecord { kind, answer, .. }| {
+            let answer = answer?;
+            // What a tool asked for is its answer, and what was declined has the words in its place.
+            let is_said = kind == QuestionKind::Elicitation
+                || answer.choice == Choice::Abort
+                || (answer.choice == Choice::Skip && kind != QuestionKind::UnknownOutcome && record.attempt == 0);
+            let words = answer.text.map(|words| words.trim().to_owned());
+            words.filter(|words| !is_said && !words.is_empty())
+        }))
     }
 
     /// When a call was made of which something is said beside its answer: when it was sent, as whoever was told of it before read; `or` where that is
@@ -806,7 +820,10 @@ fn doubt(call: &CallRecord) -> String {
 /// What is said of a receipt that is handed out by a rule.
 fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
     match (rule, written) {
-        (Rule::Owed, written) => Some(Notice::Late { was_written: written == Written::Yes }),
+        (Rule::Owed, written) => {
+            let may_be_made_again = !(call.policy.is_by_content() && call.policy.effect_kind.is_some());
+            Some(Notice::Late { was_written: written == Written::Yes, may_be_made_again })
+        }
         (Rule::Repeat, _) => Some(Notice::Duplicate),
         (Rule::Again, _) => Some(Notice::Once),
         (Rule::Exact, Written::Yes) => Some(Notice::SameRequest),

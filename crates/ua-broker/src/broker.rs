@@ -17,6 +17,7 @@ use ua_store::{CallRecord, SessionRecord, Store, StoreError};
 
 use crate::budget::Spent;
 use crate::client::Inputs;
+use crate::dropped::Dropped;
 use crate::http::HttpSettings;
 use crate::live::{LiveCall, LiveCalls};
 use crate::session::Sessions;
@@ -81,6 +82,8 @@ pub struct Broker {
     pub(crate) inputs: Inputs,
     /// What of the budgets is used up.
     pub(crate) spent: Spent,
+    /// What clients gave up of which they were told nothing.
+    pub(crate) dropped: Dropped,
     /// Where it listens for clients over HTTP.
     pub(crate) address: Mutex<Option<std::net::SocketAddr>>,
     /// Why it does not, as long as the address is another program's.
@@ -225,6 +228,7 @@ impl Broker {
             kept: Mutex::default(),
             inputs: Inputs::of(own),
             spent: Spent::default(),
+            dropped: Dropped::default(),
             address: Mutex::default(),
             taken: Mutex::default(),
             connected: Mutex::default(),

@@ -27,6 +27,7 @@ mod client;
 mod connection;
 mod deliveries;
 mod dispatch;
+mod dropped;
 mod ending;
 mod era;
 mod given;

@@ -1,6 +1,7 @@
 //! The requests of one client that have no answer yet: which one comes again, which one is meant, and who waits for it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -24,6 +25,8 @@ struct Open {
     /// Of a tool call: the name under which it came first, and what it says. The same one that comes again before it is answered is no other.
     came_as: Option<(String, Arc<Value>)>,
     cancel: CancellationToken,
+    /// Whether that is since the client said so.
+    is_given_up: Arc<AtomicBool>,
     /// Whether the client has its end of the line in hand. One whose line was cut may take it up again, and waits for nothing until then.
     listens: watch::Sender<bool>,
     /// What it is called at the tool server, if it was passed on as it is.
@@ -48,6 +51,14 @@ pub(crate) struct Asker {
     pub(crate) cancel: CancellationToken,
     /// Whether the client has its end of the line in hand.
     pub(crate) listens: watch::Receiver<bool>,
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// Whether the client said that it wants no answer any more; one that was killed says nothing.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
 }
 
 /// A request that was opened.
@@ -114,6 +125,7 @@ impl OpenRequests {
     pub(crate) fn cancelled(&self, id: &Value) -> Option<u64> {
         let mut found = None;
         for open in lock(&self.0).values().filter(|open| open.id == *id) {
+            open.is_given_up.store(true, Ordering::Relaxed);
             open.cancel.cancel();
             found = *lock(&open.relayed);
         }
@@ -159,6 +171,7 @@ impl Open {
             came_as: None,
             listens: watch::Sender::new(true),
             cancel: CancellationToken::new(),
+            is_given_up: Arc::default(),
             relayed: Arc::default(),
             token: Value::Null,
             wants_logs: false,
@@ -168,6 +181,7 @@ impl Open {
 
     fn opened(&self, name: String, came: Came) -> Opened {
         let (cancel, listens) = (self.cancel.clone(), self.listens.subscribe());
-        Opened { asker: Asker { name, came, cancel, listens }, relayed: self.relayed.clone() }
+        let is_given_up = self.is_given_up.clone();
+        Opened { asker: Asker { name, came, cancel, listens, is_given_up }, relayed: self.relayed.clone() }
     }
 }

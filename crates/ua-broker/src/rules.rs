@@ -141,10 +141,11 @@ pub struct Seen {
 /// Whether a session went on from a call: it has had the answer of another effect, which it asked for after the answer to this one had been written
 /// to it. What had no answer, since its client was told to ask again, gave up or was cut, is owed whatever was asked for since; and of two that
 /// were under way at one cut, neither takes the other's receipt away. `heard_at`: when the session asked for the newest effect that was a call of
-/// its own, was sent, and whose answer its client has.
-pub fn is_left_behind(arrivals: &[SeenArrival], heard_at: Option<Timestamp>) -> bool {
+/// its own, was sent, and whose answer its client has. `dropped_at`: when one ended that its client gave up and was not told to ask for again, where
+/// what came of it grows stale (a command of a shell).
+pub fn is_left_behind(arrivals: &[SeenArrival], heard_at: Option<Timestamp>, dropped_at: Option<Timestamp>) -> bool {
     let written = arrivals.iter().filter(|arrival| arrival.is_family).filter_map(|arrival| arrival.answered_at).max();
-    written.zip(heard_at).is_some_and(|(written, heard)| heard > written)
+    written.or(dropped_at).zip(heard_at).is_some_and(|(ended, heard)| heard > ended)
 }
 
 /// What becomes of a request.
@@ -225,15 +226,19 @@ fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     }
     let of_project = asked.class != SideEffectClass::Local;
     newest.retain(|seen| seen.is_same_server && !seen.is_withdrawn && (seen.is_family || of_project));
-    if let Some(open) = newest.iter().find(|seen| seen.is_unsettled()) {
-        return open.as_it_stands(Rule::Unsettled);
-    }
-    if let Some(owed) = newest.iter().find(|seen| seen.is_owed(asked)) {
-        return Ruling::HandOut(owed.call.clone(), Rule::Owed);
+    // What its session asked for stands before what is another's to be asked for again.
+    for is_own in [true, false] {
+        let of = |seen: &&&Seen| seen.is_known_to_family() == is_own;
+        if let Some(open) = newest.iter().filter(of).find(|seen| seen.is_unsettled()) {
+            return open.as_it_stands(Rule::Unsettled);
+        }
+        if let Some(owed) = newest.iter().filter(of).find(|seen| seen.is_owed(asked)) {
+            return Ruling::HandOut(owed.call.clone(), Rule::Owed);
+        }
     }
     if !asked.is_declared {
-        // Its session asks again before it can have heard of the first one: nothing tells whether it means two.
-        let is_own = |seen: &&&Seen| seen.is_family && !seen.is_meant_as_another(asked);
+        // Its session asks again before it can have heard of the first one, or of the one that it was joined to: nothing tells whether it means two.
+        let is_own = |seen: &&&Seen| seen.is_known_to_family() && !seen.is_meant_as_another(asked);
         if let Some(first) = newest.iter().filter(is_own).find(|seen| seen.live == Live::Awaited) {
             return Ruling::Join(first.call.clone(), Rule::Again);
         }
@@ -326,10 +331,12 @@ impl Seen {
     }
 
     /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only a family that asked for it means the same
-    /// one, also where it was joined with the request of another, as long as it did not go on from it; and what another session heard is not its own answer.
+    /// one, also where it was joined with the request of another, as long as it did not go on from it and does not call it another one; and what another
+    /// session heard is not its own answer.
     fn is_owed(&self, asked: &Asked<'_>) -> bool {
         let is_had = |arrival: &SeenArrival| arrival.is_acknowledged && (asked.is_declared || arrival.is_family);
-        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_had)
+        let is_another = !asked.is_declared && self.is_meant_as_another(asked);
+        self.happened() && !is_another && self.is_meant(asked) && !self.arrivals.iter().any(is_had)
     }
 
     /// The same where its answer was written so late that whoever asked may have given up before, and asks again.

@@ -1,4 +1,5 @@
-//! What a model reads in the place of a result. Text alone: where there is structured content, clients show nothing else.
+//! What a model reads in the place of a result, or beside one. In its place text alone: where there is structured content, there are clients that
+//! show nothing else. Beside structured content a text is read by the others, and breaks no schema, as a field more would.
 
 use serde_json::{Value, json};
 use ua_core::{CallId, QuestionId, RawReply, Timestamp};
@@ -203,8 +204,8 @@ pub(crate) fn too_long(length: usize) -> String {
 /// Why a result is handed out that another request brought home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Nobody is known to have had it until now; whether it was written to somebody.
-    Late { was_written: bool },
+    /// Nobody is known to have had it until now; whether it was written to somebody, and whether the same words make another one now.
+    Late { was_written: bool, may_be_made_again: bool },
     /// It was handed out before.
     Duplicate,
     /// It was asked for again before whoever asked can be known to have had it.
@@ -213,17 +214,23 @@ pub(crate) enum Notice {
     SameRequest,
 }
 
-/// A result as the tool gave it, with what the model has to know about it. A text would be hidden behind structured content, and a field more
-/// might break its schema; then only `_meta` says it.
+/// What says how to have an effect that is not known by its content anew.
+const ONCE_MORE: &str = " To have it made once more, make the same call again now.";
+
+/// A result as the tool gave it, with what the model has to know about it.
 pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
     let (kind, text) = match notice {
-        Notice::Late { was_written } => {
+        Notice::Late { was_written, may_be_made_again } => {
             let reached = if was_written {
                 "its answer was written to a client that did not go on, and it is not known whether anybody read it"
             } else {
                 "its answer had not reached anybody"
             };
-            ("late", format!("(This call was made at {at}; {reached}. It was not made again: this is that answer.)"))
+            let again = if may_be_made_again { ONCE_MORE } else { "" };
+            (
+                "late",
+                format!("(This call was made at {at}; {reached}. It was not made again: this is that answer.{again})"),
+            )
         }
         Notice::Duplicate => (
             "duplicate",
@@ -233,7 +240,7 @@ pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Time
             "once",
             format!(
                 "(This very call was made at {at} and asked for again under way, or right after a slow answer. It was made once: this is its \
-                 answer. To have it made once more, make the same call again now.)"
+                 answer.{ONCE_MORE})"
             ),
         ),
         Notice::SameRequest => (
@@ -244,29 +251,46 @@ pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Time
             ),
         ),
     };
+    let mut result = beside(result, text);
+    result["_meta"][META] = json!({"id": call.as_str(), "notice": kind, "at": at.to_string()});
+    result
+}
+
+/// What a person said beside their decision about a call, as a sentence.
+fn decided(words: &str) -> String {
+    format!("(A person decided about this call, and says: {words})")
+}
+
+/// A result with what a person said beside their decision about the call.
+pub(crate) fn with_words(result: Value, words: &str) -> Value {
+    let mut result = beside(result, decided(words));
+    result["_meta"][PERSON] = json!(words);
+    result
+}
+
+/// The same of an error, of which models read the message.
+pub(crate) fn error_with_words(message: &str, data: Value, words: &str) -> (String, Value) {
+    let mut data = data;
+    if data.is_null() || data.is_object() {
+        data[PERSON] = json!(words);
+    }
+    (format!("{message} {}", decided(words)), data)
+}
+
+/// A result with a text behind it, and a place for what is ours. Which of the two a client shows that has structured content and texts differs, so
+/// a text stands beside that too; one that is neither content nor structure is left as it is.
+fn beside(result: Value, text: String) -> Value {
     let mut result = as_object(result);
     let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
-    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut).filter(|_| !has_structure) {
+    if has_structure && result["content"].is_null() {
+        result["content"] = json!([]);
+    }
+    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut) {
         content.push(json!({"type": "text", "text": text}));
     }
     if !result["_meta"].is_object() {
         result["_meta"] = json!({});
     }
-    result["_meta"][META] = json!({"id": call.as_str(), "notice": kind, "at": at.to_string()});
-    result
-}
-
-/// A result with what a person said beside their decision about the call.
-pub(crate) fn with_words(result: Value, words: &str) -> Value {
-    let mut result = as_object(result);
-    let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
-    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut).filter(|_| !has_structure) {
-        content.push(json!({"type": "text", "text": format!("(A person decided about this call, and says: {words})")}));
-    }
-    if !result["_meta"].is_object() {
-        result["_meta"] = json!({});
-    }
-    result["_meta"][PERSON] = json!(words);
     result
 }
 
@@ -290,16 +314,38 @@ mod tests {
         for (was_written, words) in
             [(true, "it is not known whether anybody read it"), (false, "had not reached anybody")]
         {
-            let told = with_notice(plain.clone(), Notice::Late { was_written }, &call, at);
+            let late = Notice::Late { was_written, may_be_made_again: false };
+            let told = with_notice(plain.clone(), late, &call, at);
             assert_eq!((&told["content"][0], &told["_meta"][META]["notice"]), (&plain["content"][0], &json!("late")));
             let text = told["content"][1]["text"].as_str().unwrap();
-            assert!(text.contains("not made again") && text.contains(words), "{text}");
+            assert!(text.contains("not made again") && text.contains(words) && !text.contains("once more"), "{text}");
         }
+        let late = Notice::Late { was_written: false, may_be_made_again: true };
+        let told = with_notice(plain, late, &call, at);
+        assert!(told["content"][1]["text"].as_str().unwrap().contains("make the same call again now"), "{told}");
         let structured =
             json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {"id": 1}, "_meta": {"x": 1}});
-        let told = with_notice(structured, Notice::Duplicate, &call, at);
-        assert_eq!(told["content"].as_array().unwrap().len(), 1);
+        let told = with_notice(structured.clone(), Notice::Duplicate, &call, at);
+        assert_eq!((&told["content"][0], &told["structuredContent"]), (&structured["content"][0], &json!({"id": 1})));
+        assert!(told["content"][1]["text"].as_str().unwrap().contains("made before"), "{told}");
         assert_eq!((&told["_meta"]["x"], &told["_meta"][META]["notice"]), (&json!(1), &json!("duplicate")));
+        let bare = with_notice(json!({"structuredContent": {"id": 1}}), Notice::Duplicate, &call, at);
+        assert_eq!(bare["content"].as_array().unwrap().len(), 1, "{bare}");
+    }
+
+    #[test]
+    fn what_a_person_said_is_beside_whatever_the_call_came_to() {
+        let words = "only this once";
+        for result in [json!("sent"), json!({"content": []}), json!({"content": [], "structuredContent": {"id": 1}})] {
+            let told = with_words(result, words);
+            let last = told["content"].as_array().unwrap().last().unwrap();
+            assert!(last["text"].as_str().unwrap().contains(words) && told["_meta"][PERSON] == words, "{told}");
+        }
+        for (data, has_them) in [(Value::Null, true), (json!({"x": 1}), true), (json!("x"), false)] {
+            let (message, data) = error_with_words("it failed", data, words);
+            assert!(message.starts_with("it failed (A person") && message.contains(words), "{message}");
+            assert_eq!(data.get(PERSON).is_some(), has_them, "{data}");
+        }
     }
 
     /// Whatever a tool server gives as a result, what is known of it is said.
@@ -308,7 +354,7 @@ mod tests {
         let call = CallId::parse("call_1").unwrap();
         let at = Timestamp::from_millis(1_767_323_045_000);
         let notices = [
-            (Notice::Late { was_written: true }, "late"),
+            (Notice::Late { was_written: true, may_be_made_again: true }, "late"),
             (Notice::Duplicate, "duplicate"),
             (Notice::Once, "once"),
             (Notice::SameRequest, "same_request"),

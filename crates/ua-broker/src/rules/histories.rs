@@ -1,7 +1,8 @@
-//! All short histories of one session whose client wants two effects, each once: which of its requests make one.
+//! All short histories of sessions whose clients want effects, each once: which of their requests make one.
 //!
-//! The client asks for what it has no answer to, and for that again when it is told to, when it gave up, or when it was killed. Whatever
-//! happens in between, and in whichever order it asks: each effect is made once. And what it has heard of, it may want anew.
+//! A client asks for what it has no answer to, and for that again when it is told to, when it gave up, or when it was killed. Whatever happens in
+//! between, whoever else asks for the same, and in whichever order: no session makes an effect that it asked for before and has no answer to.
+//! And what it has heard of, it may want anew.
 
 use super::*;
 
@@ -22,7 +23,8 @@ const ALL: [Trouble; 4] = [Trouble::Told, Trouble::Cancelled, Trouble::Crossed, 
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    Ask(usize),
+    /// A session asks for an effect.
+    Ask(usize, usize),
     Send(usize),
     Finish(usize),
     Trouble(Trouble, usize),
@@ -37,6 +39,7 @@ enum Read {
 
 #[derive(Debug, Clone)]
 struct Request {
+    session: usize,
     call: usize,
     is_new: bool,
     at: i64,
@@ -48,37 +51,70 @@ struct Request {
 
 #[derive(Debug, Clone)]
 struct Call {
+    session: usize,
     text: usize,
     at: i64,
     is_sent: bool,
-    is_done: bool,
+    done_at: Option<i64>,
+    /// Its client gave it up, and was told nothing of it.
+    is_dropped: bool,
 }
 
-/// The gateway and its client.
+/// What a session's client knows.
+#[derive(Debug, Clone, Default)]
+struct Client {
+    /// What was written to the one that is there.
+    written: Vec<usize>,
+    /// Of each text whether it has an answer.
+    has: [bool; 2],
+    /// What the next one asks for before anything else: an answer to it was written, and not read.
+    first: [bool; 2],
+}
+
+/// How a search goes.
+#[derive(Clone, Copy)]
+struct Scene {
+    sessions: usize,
+    texts: usize,
+    depth: usize,
+    class: SideEffectClass,
+    left_behind: LeftBehind,
+}
+
+/// The gateway and its clients.
 #[derive(Debug, Clone, Default)]
 struct World {
     now: i64,
     calls: Vec<Call>,
     requests: Vec<Request>,
-    /// What was written to the client that is there.
-    written: Vec<usize>,
-    /// Of each text whether the client has an answer.
-    has: [bool; 2],
-    /// What the next client asks for before anything else: an answer to it was written, and not read.
-    first: [bool; 2],
+    clients: [Client; 2],
+    /// A session made an effect that it had asked for, and has no answer to.
+    is_made_again: bool,
 }
 
 /// Whether a session went on from a call, as one set of rules has it.
-type LeftBehind = fn(&World, usize, &[SeenArrival]) -> bool;
+type LeftBehind = fn(&World, usize, usize, &[SeenArrival], SideEffectClass) -> bool;
 
-fn by_the_rules(world: &World, _call: usize, arrivals: &[SeenArrival]) -> bool {
-    let is_heard = |request: &&Request| request.is_new && request.is_acknowledged && world.calls[request.call].is_sent;
-    is_left_behind(arrivals, world.requests.iter().filter(is_heard).map(|request| at(request.at)).max())
+fn by_the_rules(world: &World, session: usize, call: usize, arrivals: &[SeenArrival], class: SideEffectClass) -> bool {
+    let of = &world.calls[call];
+    let dropped_at = of.done_at.filter(|_| of.is_dropped && class == SideEffectClass::Local);
+    is_left_behind(arrivals, world.heard_at(session).map(at), dropped_at.map(at))
 }
 
 /// As it was: whichever effect was asked for later, in whichever way, took the receipt of an earlier one away.
-fn by_the_newest(world: &World, call: usize, _arrivals: &[SeenArrival]) -> bool {
-    world.requests.last().is_some_and(|newest| newest.call != call)
+fn by_the_newest(
+    world: &World,
+    session: usize,
+    call: usize,
+    _arrivals: &[SeenArrival],
+    _class: SideEffectClass,
+) -> bool {
+    world.requests.iter().rfind(|request| request.session == session).is_some_and(|newest| newest.call != call)
+}
+
+/// As it was: a receipt was owed to nobody but whoever asked for its call first.
+fn by_who_began(world: &World, session: usize, call: usize, arrivals: &[SeenArrival], class: SideEffectClass) -> bool {
+    world.calls[call].session != session || by_the_rules(world, session, call, arrivals, class)
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -86,7 +122,16 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 impl World {
-    fn seen(&self, call: usize, left_behind: LeftBehind) -> Seen {
+    /// When a session asked for the newest effect of its own whose answer its client has.
+    fn heard_at(&self, session: usize) -> Option<i64> {
+        let is_heard = |request: &&Request| {
+            let is_own = request.session == session && request.is_new;
+            is_own && request.is_acknowledged && self.calls[request.call].is_sent
+        };
+        self.requests.iter().filter(is_heard).map(|request| request.at).max()
+    }
+
+    fn seen(&self, session: usize, call: usize, scene: Scene) -> Seen {
         let of = &self.calls[call];
         let requests: Vec<&Request> = self.requests.iter().filter(|request| request.call == call).collect();
         let arrivals: Vec<SeenArrival> = requests
@@ -95,13 +140,13 @@ impl World {
                 arrival: format!("a{}", request.at),
                 client_call: None,
                 is_acknowledged: request.is_acknowledged,
-                is_family: true,
-                is_of_client: true,
+                is_family: request.session == session,
+                is_of_client: request.session == session,
                 arrived_at: at(request.at),
                 answered_at: request.answered.map(at),
             })
             .collect();
-        let (status, live) = match (of.is_done, of.is_sent, requests.iter().any(|request| request.waits)) {
+        let (status, live) = match (of.done_at.is_some(), of.is_sent, requests.iter().any(|request| request.waits)) {
             (true, ..) => (CallStatus::Succeeded, Live::No),
             (false, true, true) => (CallStatus::Running, Live::Awaited),
             (false, true, false) => (CallStatus::Running, Live::Left),
@@ -112,10 +157,10 @@ impl World {
         Seen {
             call: CallId::parse(&format!("call_{call}")).unwrap(),
             asked_at: at(of.at),
-            is_family: true,
-            is_of_client: true,
+            is_family: of.session == session,
+            is_of_client: of.session == session,
             is_same_server: true,
-            is_left_behind: left_behind(self, call, &arrivals),
+            is_left_behind: (scene.left_behind)(self, session, call, &arrivals, scene.class),
             has_effect: true,
             status,
             is_given_up: false,
@@ -127,15 +172,15 @@ impl World {
         }
     }
 
-    fn ruling(&self, text: usize, class: SideEffectClass, left_behind: LeftBehind) -> Ruling {
+    fn ruling(&self, session: usize, text: usize, scene: Scene) -> Ruling {
         let same = (0..self.calls.len()).filter(|call| self.calls[*call].text == text);
-        let seen: Vec<Seen> = same.map(|call| self.seen(call, left_behind)).collect();
+        let seen: Vec<Seen> = same.map(|call| self.seen(session, call, scene)).collect();
         let asked = Asked {
             arrival: "now",
             client_call: None,
             own_call: None,
             gives_up_within: None,
-            class,
+            class: scene.class,
             is_declared: false,
             at: at(self.now),
         };
@@ -143,33 +188,40 @@ impl World {
     }
 
     /// The client goes on, so it has what was written to it.
-    fn goes_on(&mut self) {
-        for request in self.written.drain(..) {
+    fn goes_on(&mut self, session: usize) {
+        for request in self.clients[session].written.drain(..) {
             self.requests[request].is_acknowledged = true;
         }
     }
 
-    fn write(&mut self, request: usize) {
-        let now = self.now;
-        let text = self.calls[self.requests[request].call].text;
-        self.has[text] = true;
-        self.first[text] = false;
-        let request_of = &mut self.requests[request];
-        (request_of.answered, request_of.waits) = (Some(now), false);
-        self.written.push(request);
+    fn text_of(&self, request: usize) -> usize {
+        self.calls[self.requests[request].call].text
     }
 
-    fn waits_for(&self, text: usize) -> bool {
-        self.requests.iter().any(|request| request.waits && self.calls[request.call].text == text)
+    fn write(&mut self, request: usize) {
+        let (now, text) = (self.now, self.text_of(request));
+        let request_of = &mut self.requests[request];
+        (request_of.answered, request_of.waits) = (Some(now), false);
+        let client = &mut self.clients[request_of.session];
+        (client.has[text], client.first[text]) = (true, false);
+        client.written.push(request);
+    }
+
+    /// Whether a session asked for it and is answered by nobody yet.
+    fn waits_for(&self, session: usize, text: usize) -> bool {
+        let is_it = |request: &Request| request.session == session && self.calls[request.call].text == text;
+        self.requests.iter().any(|request| request.waits && is_it(request))
     }
 
     /// What may happen next, of these troubles.
-    fn steps(&self, troubles: &[Trouble]) -> Vec<Step> {
+    fn steps(&self, troubles: &[Trouble], scene: Scene) -> Vec<Step> {
         let mut steps = Vec::new();
-        for text in 0..2 {
-            let comes_later = !self.first[text] && self.first.contains(&true);
-            if !self.has[text] && !self.waits_for(text) && !comes_later {
-                steps.push(Step::Ask(text));
+        for (session, client) in self.clients.iter().enumerate().take(scene.sessions) {
+            for text in 0..scene.texts {
+                let comes_later = !client.first[text] && client.first.contains(&true);
+                if !client.has[text] && !self.waits_for(session, text) && !comes_later {
+                    steps.push(Step::Ask(session, text));
+                }
             }
         }
         for (number, call) in self.calls.iter().enumerate() {
@@ -177,7 +229,7 @@ impl World {
             if !call.is_sent && is_awaited {
                 steps.push(Step::Send(number));
             }
-            if call.is_sent && !call.is_done {
+            if call.is_sent && call.done_at.is_none() {
                 steps.push(Step::Finish(number));
             }
         }
@@ -186,41 +238,57 @@ impl World {
                 Trouble::Told | Trouble::Cancelled => {
                     (0..self.requests.len()).filter(|request| self.requests[*request].waits).collect()
                 }
-                Trouble::Crossed => self.written.clone(),
-                Trouble::Killed => vec![0],
+                Trouble::Crossed => self.clients.iter().flat_map(|client| client.written.clone()).collect(),
+                Trouble::Killed => (0..scene.sessions).collect(),
             };
-            steps.extend(of.into_iter().map(|request| Step::Trouble(trouble, request)));
+            steps.extend(of.into_iter().map(|number| Step::Trouble(trouble, number)));
         }
         steps
     }
 
-    fn step(&mut self, step: Step, class: SideEffectClass, read: Read, left_behind: LeftBehind) {
+    /// A session asks for what it has no answer to.
+    fn ask(&mut self, session: usize, text: usize, scene: Scene) {
+        self.goes_on(session);
+        let ruling = self.ruling(session, text, scene);
+        let number = |call: &CallId| call.as_str().trim_start_matches("call_").parse::<usize>().unwrap();
+        let is_new = ruling == Ruling::New;
+        let (call, is_over) = match &ruling {
+            Ruling::New => {
+                self.is_made_again |= self.is_wanted_still(session, text, scene.class);
+                let call = Call { session, text, at: self.now, is_sent: false, done_at: None, is_dropped: false };
+                self.calls.push(call);
+                (self.calls.len() - 1, false)
+            }
+            Ruling::Join(call, _) | Ruling::Decide(call, _) => (number(call), false),
+            Ruling::HandOut(call, _) => (number(call), true),
+            Ruling::Ask(..) => panic!("nobody is asked about an effect that is not declared: {ruling:?}"),
+        };
+        self.calls[call].is_dropped = false;
+        let at = self.now;
+        let waits = !is_over;
+        self.requests.push(Request { session, call, is_new, at, answered: None, is_acknowledged: false, waits });
+        if is_over {
+            self.write(self.requests.len() - 1);
+        }
+    }
+
+    /// Whether a session that has no answer to an effect means the one that it asked for before: but for a command that its client gave up, and
+    /// behind which it went on.
+    fn is_wanted_still(&self, session: usize, text: usize, class: SideEffectClass) -> bool {
+        let is_it = |request: &&Request| request.session == session && self.calls[request.call].text == text;
+        let Some(last) = self.requests.iter().rfind(is_it) else { return false };
+        let call = &self.calls[last.call];
+        let went_on = call.done_at.zip(self.heard_at(session)).is_some_and(|(done, heard)| heard > done);
+        !(class == SideEffectClass::Local && call.is_dropped && went_on)
+    }
+
+    fn step(&mut self, step: Step, read: Read, scene: Scene) {
         self.now += 1;
         match step {
-            Step::Ask(text) => {
-                self.goes_on();
-                let ruling = self.ruling(text, class, left_behind);
-                let number = |call: &CallId| call.as_str().trim_start_matches("call_").parse::<usize>().unwrap();
-                let (call, is_over) = match &ruling {
-                    Ruling::New => {
-                        self.calls.push(Call { text, at: self.now, is_sent: false, is_done: false });
-                        (self.calls.len() - 1, false)
-                    }
-                    Ruling::Join(call, _) | Ruling::Decide(call, _) => (number(call), false),
-                    Ruling::HandOut(call, _) => (number(call), true),
-                    Ruling::Ask(..) => panic!("nobody is asked about an effect that is not declared: {ruling:?}"),
-                };
-                let is_new = ruling == Ruling::New;
-                let request =
-                    Request { call, is_new, at: self.now, answered: None, is_acknowledged: false, waits: !is_over };
-                self.requests.push(request);
-                if is_over {
-                    self.write(self.requests.len() - 1);
-                }
-            }
+            Step::Ask(session, text) => self.ask(session, text, scene),
             Step::Send(call) => self.calls[call].is_sent = true,
             Step::Finish(call) => {
-                self.calls[call].is_done = true;
+                self.calls[call].done_at = Some(self.now);
                 let waiting: Vec<usize> = (0..self.requests.len())
                     .filter(|request| self.requests[*request].waits && self.requests[*request].call == call)
                     .collect();
@@ -228,19 +296,25 @@ impl World {
                     self.write(request);
                 }
             }
-            Step::Trouble(Trouble::Told | Trouble::Cancelled, request) => self.requests[request].waits = false,
-            Step::Trouble(Trouble::Crossed, request) => {
-                self.written.retain(|written| *written != request);
-                self.requests[request].answered = None;
-                self.has[self.calls[self.requests[request].call].text] = false;
+            Step::Trouble(trouble @ (Trouble::Told | Trouble::Cancelled), request) => {
+                self.requests[request].waits = false;
+                self.calls[self.requests[request].call].is_dropped = trouble == Trouble::Cancelled;
             }
-            Step::Trouble(Trouble::Killed, _) => {
-                for request in &mut self.requests {
+            Step::Trouble(Trouble::Crossed, request) => {
+                let text = self.text_of(request);
+                self.requests[request].answered = None;
+                let client = &mut self.clients[self.requests[request].session];
+                client.written.retain(|written| *written != request);
+                client.has[text] = false;
+            }
+            Step::Trouble(Trouble::Killed, session) => {
+                for request in self.requests.iter_mut().filter(|request| request.session == session) {
                     request.waits = false;
                 }
-                for request in std::mem::take(&mut self.written) {
-                    let text = self.calls[self.requests[request].call].text;
-                    (self.has[text], self.first[text]) = (read == Read::Yes, read == Read::No);
+                for request in std::mem::take(&mut self.clients[session].written) {
+                    let text = self.text_of(request);
+                    let client = &mut self.clients[session];
+                    (client.has[text], client.first[text]) = (read == Read::Yes, read == Read::No);
                 }
             }
         }
@@ -251,48 +325,46 @@ impl World {
     }
 
     /// What is wrong with where it stands.
-    fn wrong(&self, class: SideEffectClass, left_behind: LeftBehind) -> Option<&'static str> {
-        if (0..2).any(|text| self.made(text) > 1) {
+    fn wrong(&self, scene: Scene) -> Option<&'static str> {
+        let is_owed_to_one = scene.class != SideEffectClass::Local;
+        if self.is_made_again || (is_owed_to_one && (0..2).any(|text| self.made(text) > scene.sessions)) {
             return Some("made twice");
         }
         // Whoever has its answer and goes on wants another one by the same words.
-        let mut next = self.clone();
-        next.now += 1;
-        next.goes_on();
-        let is_heard = |text: usize| {
-            let of_text = |request: &&Request| next.calls[request.call].text == text;
-            next.requests.iter().filter(of_text).any(|request| request.is_acknowledged)
+        let is_over = self.calls.iter().all(|call| call.done_at.is_some());
+        let is_lost = |session: usize| {
+            let mut next = self.clone();
+            next.now += 1;
+            next.goes_on(session);
+            let is_heard = |text: usize| {
+                let is_of = |request: &&Request| request.session == session && next.calls[request.call].text == text;
+                next.requests.iter().filter(is_of).any(|request| request.is_acknowledged)
+            };
+            (0..scene.texts).any(|text| is_heard(text) && next.ruling(session, text, scene) != Ruling::New)
         };
-        let is_over = next.calls.iter().all(|call| call.is_done);
-        let is_lost = |text| is_over && is_heard(text) && next.ruling(text, class, left_behind) != Ruling::New;
-        (0..2).any(is_lost).then_some("a new one is not made")
+        (is_over && (0..scene.sessions).any(is_lost)).then_some("a new one is not made")
     }
 }
 
-/// The first history that goes wrong, of all of so many steps.
-fn first_wrong(
-    depth: usize,
-    troubles: &[Trouble],
-    class: SideEffectClass,
-    left_behind: LeftBehind,
-) -> Option<(Vec<Step>, &'static str)> {
+/// The first history that goes wrong, of all of a scene.
+fn first_wrong(troubles: &[Trouble], scene: Scene) -> Option<(Vec<Step>, &'static str)> {
     fn search(
         world: &World,
         depth: usize,
         steps: &mut Vec<Step>,
         next: &impl Fn(&World, Step) -> World,
-        wrong: &impl Fn(&World) -> Option<&'static str>,
         troubles: &[Trouble],
+        scene: Scene,
     ) -> Option<(Vec<Step>, &'static str)> {
-        if let Some(why) = wrong(world) {
+        if let Some(why) = world.wrong(scene) {
             return Some((steps.clone(), why));
         }
         if depth == 0 {
             return None;
         }
-        for step in world.steps(troubles) {
+        for step in world.steps(troubles, scene) {
             steps.push(step);
-            let found = search(&next(world, step), depth - 1, steps, next, wrong, troubles);
+            let found = search(&next(world, step), depth - 1, steps, next, troubles, scene);
             steps.pop();
             if found.is_some() {
                 return found;
@@ -303,18 +375,28 @@ fn first_wrong(
     [Read::No, Read::Yes].into_iter().find_map(|read| {
         let next = |world: &World, step: Step| {
             let mut world = world.clone();
-            world.step(step, class, read, left_behind);
+            world.step(step, read, scene);
             world
         };
-        let wrong = |world: &World| world.wrong(class, left_behind);
-        search(&World::default(), depth, &mut Vec::new(), &next, &wrong, troubles)
+        search(&World::default(), scene.depth, &mut Vec::new(), &next, troubles, scene)
     })
 }
+
+const ONE: Scene =
+    Scene { sessions: 1, texts: 2, depth: 9, class: SideEffectClass::External, left_behind: by_the_rules };
+const TWO: Scene = Scene { sessions: 2, texts: 1, depth: 8, ..ONE };
 
 #[test]
 fn in_all_short_histories_of_a_session_each_effect_is_made_once() {
     for class in [SideEffectClass::External, SideEffectClass::Local] {
-        assert_eq!(first_wrong(9, &ALL, class, by_the_rules), None, "{class:?}");
+        assert_eq!(first_wrong(&ALL, Scene { class, ..ONE }), None, "{class:?}");
+    }
+}
+
+#[test]
+fn in_all_short_histories_of_two_sessions_none_makes_again_what_it_asked_for() {
+    for class in [SideEffectClass::External, SideEffectClass::Local] {
+        assert_eq!(first_wrong(&ALL, Scene { class, ..TWO }), None, "{class:?}");
     }
 }
 
@@ -322,7 +404,15 @@ fn in_all_short_histories_of_a_session_each_effect_is_made_once() {
 #[test]
 fn a_younger_effect_alone_takes_no_receipt_away() {
     for trouble in ALL {
-        let found = first_wrong(9, &[trouble], SideEffectClass::External, by_the_newest);
+        let found = first_wrong(&[trouble], Scene { left_behind: by_the_newest, ..ONE });
         assert_eq!(found.map(|(_, why)| why), Some("made twice"), "{trouble:?}");
     }
+}
+
+/// And that a session which was told to ask again for another's call made one of its own.
+#[test]
+fn whoever_was_joined_to_a_call_of_another_is_owed_it_too() {
+    let troubles = [Trouble::Told, Trouble::Cancelled, Trouble::Killed];
+    let found = first_wrong(&troubles, Scene { left_behind: by_who_began, ..TWO });
+    assert_eq!(found.map(|(_, why)| why), Some("made twice"));
 }

@@ -230,6 +230,12 @@ fn each_rule_has_its_rows() {
         // R5, not declared
         ("asked again under way", append("b"), vec![live(Live::Awaited, Running)], join(Rule::Again)),
         (
+            "… by a session that was joined to it before",
+            append("b"),
+            vec![joined(elsewhere(live(Live::Awaited, Running)), false)],
+            join(Rule::Again),
+        ),
+        (
             "… under another name that says nothing",
             Asked { client_call: Some("toolu_2"), ..append("b") },
             vec![live(Live::Awaited, Running)],
@@ -317,6 +323,24 @@ fn each_rule_has_its_rows() {
         ),
         ("an append whose late receipt it was handed", append("b"), vec![heard_of(c(Succeeded))], Ruling::New),
         ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
+        (
+            "… owed, and called another one by a program that names its calls",
+            Asked { client_call: Some("two"), own_call: Some("two"), ..append("b") },
+            vec![c(Succeeded)],
+            Ruling::New,
+        ),
+        (
+            "… and asked for under its own name again",
+            Asked { own_call: Some("toolu_1"), ..append("b") },
+            vec![c(Succeeded)],
+            hand_out(Rule::Owed),
+        ),
+        (
+            "… its own, beside one of another session of which nobody knows what came",
+            append("b"),
+            vec![c(Succeeded), Seen { asked_at: at(5), ..elsewhere(seen("d", Unknown)) }],
+            hand_out(Rule::Owed),
+        ),
         // R6: what its own session's ledger does not find.
         (
             "it failed for another session, and this one read so",
@@ -386,6 +410,24 @@ fn each_rule_has_its_rows() {
     ];
     for (why, asked, seen, ruling) in rows {
         assert_eq!(decide(&asked, &seen), ruling, "{why}");
+    }
+}
+
+/// A command that its client gave up is owed until the session went on behind it; what had no answer for another reason, until it is returned.
+#[test]
+fn what_was_given_up_is_left_behind_once_the_session_went_on() {
+    let (none, early, late) = (None, Some(at(10)), Some(at(90)));
+    for (answered, heard, dropped, is_left) in [
+        (none, late, none, false),
+        (none, late, early, true),
+        (none, early, late, false),
+        (none, none, early, false),
+        (early, late, none, true),
+        (late, early, none, false),
+    ] {
+        let mut arrivals = seen("c", CallStatus::Succeeded).arrivals;
+        arrivals[0].answered_at = answered;
+        assert_eq!(is_left_behind(&arrivals, heard, dropped), is_left, "{answered:?} {heard:?} {dropped:?}");
     }
 }
 
