@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal};
+#[cfg(target_os = "linux")]
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::args::{Args, Environment, WIRE};
 use crate::line::{Line, next, quoted};
@@ -226,7 +228,8 @@ impl Bridge {
                     let _unread = writeln!(io::stderr(), "ua gateway: {why}");
                     said.clone_from(&why);
                 }
-                self.refuse_all(&why, false)?;
+                // What an earlier one was told waits for as long as a broker is looked for. The bridge stays: this one may be continued.
+                self.refuse_all(&why, begun.elapsed() > PATIENCE)?;
                 if self.state().unanswered.is_empty() {
                     self.wait_for_a_request();
                     begun = now();
@@ -405,6 +408,13 @@ fn is_read_for(out: &impl AsFd, span: Duration) -> bool {
     }
 }
 
+/// Who has the other end; its process is `None` where it has no number here, since it is in another namespace.
+#[cfg(target_os = "linux")]
+fn peer(stream: &UnixStream) -> io::Result<(Option<i32>, u32)> {
+    let peer = getsockopt(stream, PeerCredentials)?;
+    Ok((Some(peer.pid()).filter(|pid| *pid > 0), peer.uid()))
+}
+
 /// Connects to the broker of this user, or of root. Another user's program that listens there is told nothing: the hello has what the client
 /// gave its tool server.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
@@ -438,7 +448,7 @@ fn silent(socket: &Path) -> io::Result<Option<String>> {
 
 #[cfg(target_os = "linux")]
 fn process(stream: &UnixStream) -> Option<i32> {
-    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.pid.as_raw_nonzero().get())
+    peer(stream).ok()?.0
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -448,8 +458,8 @@ fn process(_: &UnixStream) -> Option<i32> {
 
 #[cfg(target_os = "linux")]
 fn is_of_this_user(stream: &UnixStream) -> io::Result<bool> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
-    Ok(peer.is_root() || peer == rustix::process::geteuid())
+    let (_, uid) = peer(stream)?;
+    Ok(uid == 0 || uid == nix::unistd::geteuid().as_raw())
 }
 
 /// The folder of the socket, which is its owner's alone, says it.

@@ -477,7 +477,7 @@ impl Connection {
 
     /// Lets go of everything. The tool server stays while a call is under way.
     async fn leave(self: Arc<Self>) {
-        self.deliveries.forget();
+        self.deliveries.end(self.broker.again_within(), &self.broker.env).await;
         self.roads.lock().await.clear();
         let sessions: Vec<InUse> = self.sessions.lock().await.drain().map(|(_, session)| session).collect();
         for session in sessions {

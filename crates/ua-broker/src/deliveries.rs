@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
 use ua_core::{Env, Timestamp};
 use ua_store::{ArrivalRecord, ArrivalsOf, Change, Delivery, GatewayStore as _, Store};
 
@@ -24,6 +25,8 @@ pub(crate) struct Deliveries {
     on_the_way: Mutex<HashMap<String, Answer>>,
     /// Written, and not known to be had.
     written: Mutex<Written>,
+    /// Whoever notes something of an answer: one after the other, so that what is said of it last is noted last.
+    notes: AsyncMutex<()>,
 }
 
 /// The answer to a request.
@@ -73,13 +76,21 @@ impl Deliveries {
         for unheard in lock(&self.written).unheard.iter_mut().filter(|unheard| batches::whole(&unheard.name) == name) {
             unheard.carrier = carrier.cloned();
         }
-        let of_name: Vec<_> = lock(&self.on_the_way).extract_if(|written, _| batches::whole(written) == name).collect();
-        for (name, answer) in of_name {
-            note(&answer.session, vec![answer.arrival.clone()], Delivery::Written, env).await;
+        // A cancel that crosses it finds it in one of the two at any moment.
+        let _noting = self.notes.lock().await;
+        let mut of_name = Vec::new();
+        {
+            let mut on_the_way = lock(&self.on_the_way);
             let mut written = lock(&self.written);
-            let number = written.count;
-            written.count += 1;
-            written.unheard.push(Unheard { number, name, answer, at: env.now(), carrier: carrier.cloned() });
+            for (name, answer) in on_the_way.extract_if(|written, _| batches::whole(written) == name) {
+                of_name.push((answer.session.again(), answer.arrival.clone()));
+                let number = written.count;
+                written.count += 1;
+                written.unheard.push(Unheard { number, name, answer, at: env.now(), carrier: carrier.cloned() });
+            }
+        }
+        for (session, arrival) in of_name {
+            note(&session, vec![arrival], Delivery::Written, env).await;
         }
     }
 
@@ -90,6 +101,7 @@ impl Deliveries {
 
     /// The client went on when so many had been written, so it has these, but for what it is known not to have read.
     pub(crate) async fn acknowledge(&self, count: u64, again_within: Duration, env: &Env) {
+        let _noting = self.notes.lock().await;
         let now = env.now();
         let is_heard = |unheard: &mut Unheard| unheard.number < count && !unheard.is_unread(now, again_within);
         let heard: Vec<_> = lock(&self.written).unheard.extract_if(.., is_heard).collect();
@@ -100,6 +112,7 @@ impl Deliveries {
 
     /// The client gave a request up: it takes no answer to it, also where that was written already.
     pub(crate) async fn not_taken(&self, id: &Value, env: &Env) {
+        let _noting = self.notes.lock().await;
         lock(&self.on_the_way).retain(|_, answer| answer.id != *id);
         let is_it = |unheard: &mut Unheard| unheard.answer.id == *id;
         let crossed: Vec<_> = lock(&self.written).unheard.extract_if(.., is_it).collect();
@@ -114,10 +127,15 @@ impl Deliveries {
         lock(&self.written).unheard.iter().any(is_it)
     }
 
-    /// Nothing more is heard of the client.
-    pub(crate) fn forget(&self) {
+    /// Nothing more is heard of the client here. What it is known not to have read the next broker knows by the store alone.
+    pub(crate) async fn end(&self, again_within: Duration, env: &Env) {
+        let _noting = self.notes.lock().await;
         lock(&self.on_the_way).clear();
-        lock(&self.written).unheard.clear();
+        let now = env.now();
+        let unheard = std::mem::take(&mut lock(&self.written).unheard);
+        for unread in unheard.into_iter().filter(|unheard| unheard.is_unread(now, again_within)) {
+            note(&unread.answer.session, vec![unread.answer.arrival], Delivery::NotTaken, env).await;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -363,8 +363,9 @@ impl Upstream {
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: stderr_log.clone(),
+            asked_last: AtomicBool::new(false),
         });
-        tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
+        tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone(), self.env.clone()));
         let link = Link::Pipe(pipe);
         Ok(Arc::new(Process::new(generation, link)))
     }

@@ -5,12 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use ua_core::Env;
 use ua_mcp::{Relay, Relayed, as_heard};
 
 use super::lock;
@@ -43,6 +45,8 @@ pub(super) struct Pipe {
     pub(super) child: AsyncMutex<Child>,
     /// What the server writes to its standard error: most often why it ended.
     pub(super) stderr_log: PathBuf,
+    /// Whether a request was the last that it was told.
+    pub(super) asked_last: AtomicBool,
 }
 
 /// What comes back for a request; the error says why it cannot be read.
@@ -208,6 +212,8 @@ impl Pipe {
         let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut line = message.to_string();
         line.push('\n');
+        let is_request = message.get("method").is_some() && message.get("id").is_some();
+        self.asked_last.store(is_request, Ordering::Release);
         stdin.write_all(line.as_bytes()).await?;
         stdin.flush().await
     }
@@ -237,12 +243,35 @@ impl Pipe {
     }
 }
 
+/// How long nothing more may come from a server that said that it could not read something, and not what, while several requests wait: behind
+/// that it may have been any of them.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// An error of the server that names no request.
+struct Nameless {
+    /// What waited then.
+    may_mean: Vec<u64>,
+    why: String,
+}
+
 /// Reads what the server says until it says nothing more.
-pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
+pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>, env: Env) {
     let mut lines = Lines::of(BufReader::new(stdout));
+    let mut nameless: Option<Nameless> = None;
     loop {
-        match lines.next().await {
-            Ok(Some(Line::Whole(line))) => pipe.hear(&line, &to_client),
+        let quiet = nameless.as_ref().map(|_| QUIET);
+        let line = tokio::select! {
+            biased;
+            line = lines.next() => line,
+            () = env.sleep_or_never(quiet) => {
+                if let Some(Nameless { may_mean, why }) = nameless.take() {
+                    pipe.give_up(&may_mean, &why);
+                }
+                continue;
+            }
+        };
+        match line {
+            Ok(Some(Line::Whole(line))) => nameless = pipe.hear(&line, &to_client).or(nameless),
             Ok(Some(Line::Torn(begun))) => pipe.hear_the_last(&begun),
             Ok(None) => break,
             Err(error) => {
@@ -266,18 +295,44 @@ fn number(id: &Value) -> Option<u64> {
 }
 
 impl Pipe {
-    /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing.
-    fn hear(&self, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) {
+    /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing. An error that names no request while
+    /// several wait is handed back: a server says so of a notification as well, and their answers may be on their way.
+    fn hear(&self, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) -> Option<Nameless> {
         let line = String::from_utf8_lossy(line);
         let line = line.trim();
         match lines::message(line) {
             Ok(message) if message.get("method").is_some() => {
                 let _gone = to_client.send(as_heard(message));
             }
-            Ok(message) => self.answered(message),
+            Ok(message) => {
+                if let Some(nameless) = self.nameless(&message) {
+                    return Some(nameless);
+                }
+                self.answered(message);
+            }
             // A server that logs to its output: not a message.
             Err(_) if !line.starts_with('{') => {}
             Err(unreadable) => self.unreadable(&unreadable),
+        }
+        None
+    }
+
+    fn nameless(&self, message: &Value) -> Option<Nameless> {
+        if !message["id"].is_null() || !message["error"].is_object() || message.get("result").is_some() {
+            return None;
+        }
+        let may_mean: Vec<u64> = lock(&self.pending).as_ref()?.keys().copied().collect();
+        let said = message["error"]["message"].as_str().unwrap_or("an error");
+        let why = format!("the tool server said of something that it was sent, and not of what: {said}");
+        (may_mean.len() > 1 || !self.asked_last.load(Ordering::Acquire)).then_some(Nameless { may_mean, why })
+    }
+
+    /// Whoever waits for one of these still is told that no answer to it can be told apart.
+    fn give_up(&self, ids: &[u64], why: &str) {
+        let mut pending = lock(&self.pending);
+        let Some(pending) = pending.as_mut() else { return };
+        for waiting in ids.iter().filter_map(|id| pending.remove(id)) {
+            let _gone = waiting.send(Err(why.to_owned()));
         }
     }
 
@@ -322,5 +377,61 @@ impl Pipe {
         for waiting in waiting {
             let _gone = waiting.send(Err(why.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// A server that writes this once it was asked twice and told something or not, and what came of the two requests.
+    async fn heard(is_told: bool, asked: u64, written: &str) -> Vec<Answer> {
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", &format!("for i in 1 2 3; do read line; done; printf '%s\\n' {written}; exec sleep 60")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        let pipe = Arc::new(Pipe {
+            stdin: AsyncMutex::new(stdin),
+            pending: Mutex::new(Some(HashMap::new())),
+            ended: CancellationToken::new(),
+            child: AsyncMutex::new(child),
+            stderr_log: PathBuf::new(),
+            asked_last: AtomicBool::new(false),
+        });
+        let answers: Vec<_> = (1..=asked).map(|id| pipe.expect(id).unwrap()).collect();
+        let request = json!({"id": 1, "method": "tools/call"});
+        let notification = json!({"method": "notifications/cancelled"});
+        for message in [&request, &request, if is_told { &notification } else { &request }] {
+            pipe.write(message).await.unwrap();
+        }
+        let (to_client, _heard) = mpsc::unbounded_channel();
+        let reading = tokio::spawn(read(stdout, pipe.clone(), to_client, Env::simulated(1)));
+        let mut heard = Vec::new();
+        for answer in answers {
+            heard.push(answer.await.unwrap());
+        }
+        reading.abort();
+        heard
+    }
+
+    const GRUMBLES: &str = r#"'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'"#;
+
+    /// A server that says that it could not read something: answers that follow are answers, and nobody waits for ever for one that does not.
+    #[tokio::test]
+    async fn an_error_that_names_no_request_takes_no_answer_away() {
+        for is_told in [true, false] {
+            let written = format!(r#"{GRUMBLES} '{{"id":2,"result":{{}}}}'"#);
+            let heard = heard(is_told, 2, &written).await;
+            assert!(heard[1].is_ok() && heard[0].as_ref().is_err_and(|why| why.contains("what?")), "{heard:?}");
+        }
+        let written = format!(r#"{GRUMBLES} '{{"id":1,"result":{{}}}}'"#);
+        assert!(heard(true, 1, &written).await[0].is_ok(), "it was told something last");
+        assert!(heard(false, 1, &written).await[0].is_err(), "it was asked this alone");
     }
 }

@@ -231,6 +231,34 @@ fn an_answer_that_its_client_did_not_take_is_owed_to_it() {
     }
 }
 
+/// What the client of a connection that broke did not read, the next broker knows of as well, also where its client asks for something else first.
+#[test]
+fn an_answer_that_its_client_did_not_take_is_owed_to_it_at_the_next_broker() {
+    for era in ERAS {
+        let world = GatewayWorld::new();
+        let mut client = Posting::new(&world, era, "codex");
+        let line = json!({"text": "a"});
+        // The connection is not closed on this side first.
+        let first = Posting { era, client: HttpClient { keeps_open: true, ..client.client.clone() } };
+        let first = first.call(&json!(1), "append_line", &line);
+        world.until_answered(1);
+        let mut there = vec![0; 1 << 16];
+        until("the answer to lie there", || {
+            let length = first.peek(&mut there).unwrap();
+            String::from_utf8_lossy(&there[..length]).contains("done, ").then_some(())
+        });
+        drop(first);
+        client.client = at_the_next_broker(&world, client.client, End::Stopped);
+        let read = result_of(client.call(&json!(2), "read_page", &json!({"page": "1"})));
+        assert_eq!(read["structuredContent"]["page"], "1", "{era:?}: {read}");
+        let again = result_of(client.call(&json!(3), "append_line", &line));
+        assert_eq!((notice(&again), world.effects().len()), ("late", 1), "{era:?}: {again}");
+        let next = result_of(client.call(&json!(4), "append_line", &line));
+        assert_eq!((notice(&next), world.effects().len()), ("", 2), "{era:?}: {next}");
+        world.check();
+    }
+}
+
 /// The same behind a bridge.
 #[test]
 fn an_answer_that_a_cancel_crossed_is_owed() {
