@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
-use ua_core::{CallId, QuestionId, Timestamp, sha256};
-use ua_ledger::NotTaken;
-use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
+use ua_core::{CallId, QuestionId, RunId, Timestamp, sha256};
+use ua_ledger::{MayAct, NotTaken, Outside};
+use ua_store::{Answer, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, RunRecord};
 
 use crate::broker::Broken;
 use crate::came_back::Comeback;
@@ -277,9 +277,9 @@ impl Connection {
         let answer =
             Answer { choice, proof: text("proof").filter(|_| choice == Choice::Happened), text: text("remark") };
         let by = format!("elicitation:{}", self.client().name);
-        // Its client's dialogue is on the connection of this very process.
+        let outside = InDialogue { connection: self, run: question.run_id.clone() };
         let given =
-            ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by, |_| true).await;
+            ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by, &outside).await;
         match given.map_err(NotTaken::into_store_failure) {
             Ok(_) => Ok(()),
             Err(Ok((doing, source))) => Err(Broken::at(doing)(source)),
@@ -305,6 +305,23 @@ impl Connection {
                 self.decided(&question, &responses[DECISION], after).await
             }
         }
+    }
+}
+
+/// What is seen from a client's dialogue, which is on the connection of this very process.
+struct InDialogue<'c> {
+    connection: &'c Connection,
+    run: RunId,
+}
+
+impl Outside for InDialogue<'_> {
+    fn may_act(&self, _call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        let of = |generation: &str| self.connection.upstream.may_act(generation, last.ended_at);
+        last.server_generation.as_deref().map_or(MayAct::No, of)
+    }
+
+    fn may_be_driven(&self, run: &RunRecord) -> bool {
+        run.run_id == self.run || ua_runner::may_be_driven(run)
     }
 }
 

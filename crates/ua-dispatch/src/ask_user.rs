@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{Destination, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
-use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
+use ua_ledger::{DECIDE_YOURSELF, Enquiry, MayAct, Permit};
 use ua_store::{QuestionKind, RunStore, Store};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
@@ -126,6 +126,14 @@ impl ToolTransport for WithAskUser {
 
     fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         self.inner.horizon(server, generation, lost_at)
+    }
+
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        self.inner.may_act(server, generation, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        self.inner.generation_unknown(server)
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

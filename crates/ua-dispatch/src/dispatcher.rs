@@ -26,6 +26,7 @@ use crate::probe::LONGEST_WAIT;
 use crate::spans;
 use crate::stop::StopSignal;
 use crate::task::{SubAgents, TASKS_AT_ONCE};
+use crate::through::Through;
 use crate::transport::{Fence, ToolTransport, TransportError};
 
 /// How many reads of a turn run at the same time.
@@ -172,7 +173,9 @@ impl Dispatcher {
         files: FileLookup,
         watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     ) -> Self {
-        let ledger = ledger.with_definitions(catalog.definitions());
+        // Who drives another run is not seen from here: what its record says of its end counts.
+        let outside = Arc::new(Through::new(transport.clone(), |_| false));
+        let ledger = ledger.with_definitions(catalog.definitions()).with_outside(outside);
         Self {
             waits: PersonWaits::new(ledger.env().clone()),
             catalog,
@@ -541,7 +544,10 @@ impl Dispatcher {
         match Box::pin(self.ledger.admit(id, facts)).await? {
             Admission::Unknown(mut unknown) => {
                 let server = unknown.call().name.server.clone();
-                let wait = unknown.generation().map_or(Duration::ZERO, |generation| {
+                // Of an attempt that was found beside the database nobody knows which it was sent to.
+                let of_any = || self.transport.generation_unknown(&server);
+                let generation = unknown.generation().map(str::to_owned).or_else(of_any);
+                let wait = generation.as_deref().map_or(Duration::ZERO, |generation| {
                     self.transport.horizon(&server, generation, unknown.lost_at())
                 });
                 if !wait.is_zero() {
@@ -559,7 +565,7 @@ impl Dispatcher {
                     }
                     self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                 }
-                if let Some(generation) = unknown.generation() {
+                if let Some(generation) = &generation {
                     let fence = self.transport.fence(&server, generation, unknown.lost_at()).await;
                     if let Fence::Alive { detail } = fence {
                         let detail = format!("({generation}): {detail}");

@@ -54,6 +54,7 @@ mod spans;
 mod stop;
 mod task;
 mod texts;
+mod through;
 mod transport;
 
 pub use ask_user::WithAskUser;
@@ -70,5 +71,6 @@ pub use person_waits::PersonWaits;
 pub use redacting::Redacting;
 pub use stop::StopSignal;
 pub use task::{Carried, SubAgents, is_task_under_way, task_tool};
+pub use through::Through;
 pub use transport::{Fence, ToolTransport, TransportError};
-pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for, answer_together};
+pub use ua_ledger::{Asked, Enquiry, Finding, MayAct, Outside, Permit, answer_for, answer_together};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Redactor, Timestamp, ToolName, ToolSpec};
-use ua_ledger::{Enquiry, Permit};
+use ua_ledger::{Enquiry, MayAct, Permit};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
 
@@ -101,6 +101,14 @@ impl ToolTransport for Redacting {
 
     fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         self.inner.horizon(server, generation, lost_at)
+    }
+
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        self.inner.may_act(server, generation, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        self.inner.generation_unknown(server)
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

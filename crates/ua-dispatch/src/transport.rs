@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
-use ua_ledger::{Enquiry, Permit};
+use ua_ledger::{Enquiry, MayAct, Permit};
 
 /// Why a tool server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,6 +170,22 @@ pub trait ToolTransport: Send + Sync {
         // What can be ended is ended at once, whichever it is.
         std::hint::black_box((server, generation, lost_at));
         Duration::ZERO
+    }
+
+    /// What is left of a generation of `server` that a call of another run, or of another process, was sent to: nothing of it is ended for that.
+    /// `ended_at` is from when on nobody waited for the attempt any more, where that is recorded. A transport that starts and reaches nothing that
+    /// outlives its process says that nothing is.
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        std::hint::black_box((server, generation, ended_at));
+        MayAct::No
+    }
+
+    /// What stands for the generation of an attempt of which nobody knows which it was sent to: of a server that can only be waited for, its name, by
+    /// which [`horizon`](Self::horizon) and [`fence`](Self::fence) know it; of one that can be ended none, since what is left of it is ended by what it
+    /// left.
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        std::hint::black_box(server);
+        None
     }
 
     /// Retires a generation of `server`, of this process or of an earlier one: kills its group and waits until its lock

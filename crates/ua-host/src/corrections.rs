@@ -309,6 +309,13 @@ async fn fenced(
     top: &RunId,
     outcome: CorrectedTo,
 ) -> Result<(), HostError> {
+    end_servers_of(host, call, top).await?;
+    let servers = servers::transport(host, Vec::new(), &host.home().locks(), call.run_id.clone())?;
+    still_begins(host, store, &*servers, call, outcome).await
+}
+
+/// Ends what earlier processes left of the tool servers of a call, whose tree nobody else drives.
+async fn end_servers_of(host: &Host, call: &CallRecord, top: &RunId) -> Result<(), HostError> {
     let locks = host.home().locks();
     for run in [&call.run_id, top] {
         let servers = servers::transport(host, Vec::new(), &locks, run.clone())?;
@@ -317,9 +324,6 @@ async fn fenced(
                 "a tool server of run {run} is still alive and could not be ended: {detail}"
             ))
             .hint("end that process, then run the command again: until then the call may still happen"));
-        }
-        if *run == call.run_id {
-            still_begins(host, store, &*servers, call, outcome).await?;
         }
     }
     Ok(())
@@ -350,41 +354,33 @@ async fn over_at_the_other_side(
     Ok(())
 }
 
-/// Refuses to let a call out while another one may still have its effect: whoever looked before has looked too early, and the other one comes
-/// behind it. What ended processes left of the servers of that one is ended first. `question` names the others.
+/// Ends what ended processes left of the servers of the other calls that a question names, before its answer lets a call out beside them. Whether one
+/// of them may still have its effect is judged behind that, where the answer is taken.
 ///
 /// # Errors
-/// Which of them it is, and from when on a look counts.
-pub(crate) async fn others_are_over(host: &Host, store: &Database, question: &QuestionRecord) -> Result<(), HostError> {
+/// One of them could not be ended.
+pub(crate) async fn end_what_is_left_of_others(
+    host: &Host,
+    store: &Database,
+    question: &QuestionRecord,
+) -> Result<(), HostError> {
     let others = question.detail["others"].as_array().into_iter().flatten();
     let others = others.filter_map(|other| ua_core::CallId::parse(other["call"].as_str()?).ok());
     for id in others.filter(|id| Some(id) != question.call_id.as_ref()) {
-        let other = store.call(&id).await.map_err(|e| HostError::store("read the other call", &e))?;
+        let other = match store.call(&id).await {
+            Ok(other) => other,
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(error) => return Err(HostError::store("read the other call", &error)),
+        };
         if !may_be_under_way(&other, CorrectedTo::NotHappened) {
             continue;
         }
         let top = tree::top(store, &other.run_id).await?;
-        let is_driven = matches!(
-            RunLock::take(&host.home().locks(), &top, &owner_stamp(Trace::new(host.env()))),
-            Err(LockError::Held { .. })
-        );
-        if is_driven && other.status == CallStatus::Running {
-            return Err(HostError::waiting(format!(
-                "call {id} of run {} is under way, and will have this effect unless it fails",
-                other.run_id
-            ))
-            .hint("wait until it is over, look again, then answer; the other answers are taken at once"));
-        }
-        let attempts = store.attempts(&id).await.map_err(|e| HostError::store("read the attempts", &e))?;
-        if let Some(until) = ua_ledger::absent_from(&other, &attempts, host.env().now()) {
-            return Err(may_still_begin(&other, until));
-        }
-        if is_driven {
-            // A living process ends what it sent a call to before it writes that the call is lost. What is at another machine may still begin it.
-            let servers = servers::transport(host, Vec::new(), &host.home().locks(), other.run_id.clone())?;
-            still_begins(host, store, &*servers, &other, CorrectedTo::NotHappened).await?;
-        } else {
-            over_at_the_other_side(host, store, &other, &top).await?;
+        // Servers of a living process are its own.
+        match RunLock::take(&host.home().locks(), &top, &owner_stamp(Trace::new(host.env()))) {
+            Ok(_lock) => end_servers_of(host, &other, &top).await?,
+            Err(LockError::Held { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

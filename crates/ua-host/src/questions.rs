@@ -26,6 +26,7 @@ use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::providers;
 use crate::restart;
+use crate::servers;
 use crate::settings::Settings;
 use crate::tree;
 
@@ -388,12 +389,10 @@ pub async fn answer(
     crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
     let choice = answer.choice;
     if choice == Choice::Execute && question.status == QuestionStatus::Open {
-        corrections::others_are_over(host, store, question).await?;
+        corrections::end_what_is_left_of_others(host, store, question).await?;
     }
-    // A gateway answers its client's calls by itself, and its sessions have no process that drives them.
-    let may_be_driven = |run: &RunRecord| ua_store::is_gateway(run) || ua_runner::may_be_driven(run);
-    let by = host.settings().user();
-    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &by, may_be_driven).await {
+    let (by, outside) = (host.settings().user(), servers::outside(host, &question.run_id)?);
+    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await {
         Ok(settled) => settled,
         Err(why) => return Err(not_taken(store, question, why).await?),
     };
@@ -455,7 +454,20 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
                 .join(", ")
         )),
         NotTaken::MayStillBegin { .. } => HostError::waiting(why.to_string())
-            .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"),
+            .hint("look again after that time, and answer then; the other answers are taken at once"),
+        NotTaken::UnderWay { ref run, .. } => {
+            let other = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
+            let hint = if ua_runner::may_be_driven(&other) || ua_store::is_gateway(&other) {
+                "wait until it is over, look again, then answer; the other answers are taken at once".to_owned()
+            } else {
+                let top = tree::top(store, run).await?;
+                format!(
+                    "{}, or end it with `ua runs cancel {top}`: then it is known what became of that call; the other answers are taken at once",
+                    restart::how_to_resume(store, &top).await?
+                )
+            };
+            HostError::waiting(why.to_string()).hint(hint)
+        }
         NotTaken::Store { doing, source } => HostError::store(doing, &source),
         NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),
     })

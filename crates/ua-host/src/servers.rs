@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::{Redactor, RunId, ToolSpec};
-use ua_dispatch::{CallProgress, ToolTransport, TransportError};
+use ua_dispatch::{CallProgress, MayAct, Outside, Through, ToolTransport, TransportError};
 use ua_mcp::{
     Foreteller, LockDir, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach, ServerSpec, ShimCommand,
 };
-use ua_runner::{RunEvent, Watcher};
-use ua_store::RunRecord;
+use ua_runner::{RunEvent, RunLock, Watcher};
+use ua_store::{AttemptRecord, CallRecord, RunRecord};
 
 use crate::credentials;
 use crate::error::HostError;
@@ -78,6 +78,38 @@ fn copy_key(host: &Host) -> Option<(String, String)> {
 #[cfg(not(feature = "toolserver"))]
 fn copy_key(_: &Host) -> Option<(String, String)> {
     None
+}
+
+/// What is seen from here, by whoever answers a question of a run, of processes that drive runs and of what calls were sent to; nothing is started
+/// or ended.
+///
+/// # Errors
+/// The folder of locks cannot be told.
+pub fn outside(host: &Host, run: &RunId) -> Result<impl Outside + use<>, HostError> {
+    let locks = host.home().locks();
+    let servers = Through::new(transport(host, Vec::new(), &locks, run.clone())?, ua_runner::may_be_driven);
+    Ok(Seen { servers, locks, run: run.clone() })
+}
+
+struct Seen {
+    servers: Through,
+    locks: PathBuf,
+    /// The run of the question.
+    run: RunId,
+}
+
+impl Outside for Seen {
+    fn may_act(&self, call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        self.servers.may_act(call, last)
+    }
+
+    fn may_be_driven(&self, run: &RunRecord) -> bool {
+        if ua_store::is_gateway(run) {
+            // A gateway answers its client's calls by itself, and its sessions have no process that drives them.
+            return run.run_id == self.run || RunLock::is_held(&self.locks, &run.run_id);
+        }
+        self.servers.may_be_driven(run)
+    }
 }
 
 /// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.

@@ -7,14 +7,15 @@
 use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
 use ua_store::rules::said_by_happened;
 use ua_store::{
-    Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
+    Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
     RunStore as _, Store, StoreError, is_left_open,
 };
 
 use crate::correction::absent_from_since;
 use crate::doubt::settle_late_answers;
 use crate::handle::check_elicited;
-use crate::question::look_after;
+use crate::outside::{Outside, Still, still_of};
+use crate::question::{look_after, others_of, showed_as_it_stands};
 
 /// How long the words of an answer and a name of what happened may be, in bytes.
 pub const MAX_ANSWER: usize = 16 * 1024;
@@ -91,6 +92,14 @@ pub enum NotTaken {
         /// From when on it can be said.
         until: Timestamp,
     },
+    /// Another call, which may have the effect that is asked about, is under way.
+    #[error("call {call} of run {run} is under way, as far as is known, and will have its effect unless it fails")]
+    UnderWay {
+        /// Which call.
+        call: CallId,
+        /// Its run.
+        run: RunId,
+    },
     /// The store failed.
     #[error("cannot {doing}")]
     Store {
@@ -127,14 +136,15 @@ impl NotTaken {
             | Self::TooLong { .. }
             | Self::ProofOfNothing
             | Self::ProofOfSeveral { .. }
-            | Self::MayStillBegin { .. } => Err(self),
+            | Self::MayStillBegin { .. }
+            | Self::UnderWay { .. } => Err(self),
         }
     }
 }
 
 /// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that has ended left open is settled at
-/// once, and returned. `may_be_driven` says whether a process may be at work on a run, as far as whoever takes the answer can see: an answer
-/// that only such a process can hand over is refused when there is none, and never stored in vain.
+/// once, and returned. `outside` is what whoever takes the answer can see of processes: an answer that only one of them can hand over is refused
+/// when there is none, and never stored in vain; one that lets a call go is refused while another call that may have its effect is not over.
 ///
 /// # Errors
 /// [`NotTaken`]: what is wrong with the answer, or with the store.
@@ -144,7 +154,7 @@ pub async fn give_answer(
     question: &QuestionRecord,
     answer: Answer,
     by: &str,
-    may_be_driven: impl Fn(&RunRecord) -> bool,
+    outside: &dyn Outside,
 ) -> Result<Vec<CallRecord>, NotTaken> {
     let id = || question.question_id.clone();
     if question.status != QuestionStatus::Open {
@@ -157,7 +167,7 @@ pub async fn give_answer(
     }
     fits(question, &answer)?;
     // Whoever ends the run is heard all the same.
-    if question.waits_on_its_connection() && answer.choice != Choice::Abort && !may_be_driven(&run) {
+    if question.waits_on_its_connection() && answer.choice != Choice::Abort && !outside.may_be_driven(&run) {
         return Err(NotTaken::NobodyWaits { question: id(), run: run.run_id });
     }
     if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) =
@@ -170,6 +180,9 @@ pub async fn give_answer(
             return Err(NotTaken::MayStillBegin { call: call.call_id, until });
         }
     }
+    if answer.choice == Choice::Execute {
+        others_are_over(store, outside, question, env.now()).await?;
+    }
     let new = NewAnswer { question_id: id(), answer, by: by.to_owned(), at: env.now() };
     if let Err(source) = store.insert_answer(new).await {
         let is_conflict = matches!(source, StoreError::Conflict { .. });
@@ -181,6 +194,36 @@ pub async fn give_answer(
         });
     }
     settle_late_answers(store, env, &run.run_id).await.map_err(NotTaken::Unsettled)
+}
+
+/// Refuses to let a call go while another one that its question names may still have its effect: whoever looked before looks too early, and the other
+/// one comes behind it.
+async fn others_are_over(
+    store: &dyn Store,
+    outside: &dyn Outside,
+    question: &QuestionRecord,
+    now: Timestamp,
+) -> Result<(), NotTaken> {
+    for id in others_of(question).into_iter().filter(|id| Some(id) != question.call_id.as_ref()) {
+        let other = match store.call(&id).await {
+            Ok(other) => other,
+            // One that was deleted since is told by no record.
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(source) => return Err(NotTaken::at("read the other call")(source)),
+        };
+        let still = still_of(store, outside, &other, (question.created_at, now)).await;
+        // From when on a look counts is what the question says, as long as the other call stands as it shows it.
+        let shown = look_after(question).filter(|_| showed_as_it_stands(question, &other));
+        match (still.map_err(NotTaken::at("look how the other call stands"))?, shown) {
+            (Still::UnderWay, _) => return Err(NotTaken::UnderWay { call: id, run: other.run_id }),
+            (Still::Until(_), Some(until)) if now >= until => {}
+            (Still::Until(until), None) | (Still::Until(_), Some(until)) => {
+                return Err(NotTaken::MayStillBegin { call: id, until });
+            }
+            (Still::Over, _) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Until when the call may still begin, as its question shows it; `None` when that is over.

@@ -97,6 +97,7 @@ impl Ledger {
             view.attempts = self.attempts(id).await?;
             view.questions = self.questions_about(call).await?;
             view.relations = self.relations(call, &facts).await?;
+            self.look_outside(&mut view).await?;
             let rules = self.rules();
             let (decided, closes) = handing_over(&view, &facts, &rules);
             // Before it is stored that the answer leaves: of a call in doubt the word would mean that it did not happen.

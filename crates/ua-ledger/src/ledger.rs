@@ -12,8 +12,8 @@ use ua_core::{
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, Lost, NewRun,
-    QuestionRecord, QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt,
-    StartAttempt, Store, StoreError, Taint, rules, whole_reply,
+    QuestionRecord, QuestionStatus, QuestionsOf, ReceiptRecord, ReplayStatus, RunLease, RunRecord, RunStore,
+    SettleAttempt, StartAttempt, Store, StoreError, Taint, rules, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
@@ -23,6 +23,7 @@ use crate::exits::{Addresses, Heard};
 use crate::forgotten::Forgotten;
 use crate::late::settle_what_ends_by_late_replies;
 use crate::outbox::Outbox;
+use crate::outside::Outside;
 use crate::patience::{NoPatience, Patience, Tries, again_with_an_answer};
 use crate::people::{CallsOf, PeopleRules, words_beside};
 use crate::permit::Permit;
@@ -89,6 +90,8 @@ pub struct Ledger {
     pub(crate) has_asked: AtomicBool,
     /// How the wall clock was set since the run was taken.
     steps: Steps,
+    /// What can be seen of what other calls were sent to.
+    pub(crate) outside: Arc<dyn Outside>,
 }
 
 /// A call that ended with the last answer of a turn.
@@ -134,6 +137,7 @@ impl Ledger {
             answers,
             has_asked: AtomicBool::new(true),
             steps,
+            outside: Arc::new(|_: &RunRecord| false),
         }
     }
 
@@ -141,6 +145,13 @@ impl Ledger {
     #[must_use]
     pub fn with_patience(mut self, patience: Arc<dyn Patience>) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// The same ledger, which sees what other calls were sent to.
+    #[must_use]
+    pub fn with_outside(mut self, outside: Arc<dyn Outside>) -> Self {
+        self.outside = outside;
         self
     }
 

@@ -58,6 +58,7 @@ mod late;
 mod ledger;
 mod lost;
 mod outbox;
+mod outside;
 mod patience;
 mod people;
 mod permit;
@@ -97,6 +98,7 @@ pub use late::{
 pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
+pub use outside::{MayAct, Outside, Still, still};
 pub use patience::{NoPatience, Patience, Tries, again};
 pub use people::{CallsOf, DECIDE_YOURSELF, PeopleRules, RecipientRule};
 pub use permit::Permit;

@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, default_of, fields, is_by_address, look_alikes_in,
-    missing, on_one_line,
+    CallId, CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, default_of, fields, is_by_address,
+    look_alikes_in, missing, on_one_line,
 };
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
 use crate::late::said;
 use crate::lost::as_made_by;
+use crate::outside::Still;
 use crate::people::CallsOf;
 use crate::recipient::Problem;
 use crate::related::Other;
@@ -28,6 +29,8 @@ pub(crate) enum Why<'a> {
         others: Vec<Other<'a>>,
         /// Until then the other side may still begin it.
         look_after: Option<Timestamp>,
+        /// The other call that may have its effect the longest.
+        beside: Option<(&'a CallRecord, Still)>,
         /// What came of it, and could not be stored.
         late: &'a [LateReply],
     },
@@ -35,13 +38,14 @@ pub(crate) enum Why<'a> {
     WentOn { sends: Sends<'a> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
     /// kind of question it is. `changed` is what is not as a person approved it before, in clauses. `earlier` is the call of which they may say that
-    /// it was this very effect, so that its answer is this one's, too.
+    /// it was this very effect, so that its answer is this one's, too; `beside` the one that may still have its effect the longest.
     Send {
         facts: &'a Facts,
         first: Reason<'a>,
         more: Vec<Reason<'a>>,
         changed: Vec<String>,
         earlier: Option<&'a CallRecord>,
+        beside: Option<(&'a CallRecord, Still)>,
     },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
@@ -69,6 +73,16 @@ impl Why<'_> {
         match self {
             Self::Send { facts, .. } | Self::AuthFailure { facts } | Self::Unknown { facts, .. } => Some(facts),
             Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
+        }
+    }
+
+    /// Until when a look is too early, as far as a time says it.
+    fn look_after(&self) -> Option<Timestamp> {
+        let of = |beside: &Option<(&CallRecord, Still)>| beside.and_then(|(_, still)| still.until());
+        match self {
+            Self::Unknown { look_after, beside, .. } => (*look_after).max(of(beside)),
+            Self::Send { beside, .. } => of(beside),
+            Self::WentOn { .. } | Self::AuthFailure { .. } | Self::AskUser | Self::Elicitation { .. } => None,
         }
     }
 }
@@ -112,6 +126,19 @@ pub(crate) fn shows(asked: &QuestionRecord, other: &Other<'_>) -> bool {
         // A question of an earlier version does not say.
         None => is_older(other, asked),
     }
+}
+
+/// Whether a question showed a call as it stands, whatever it was shown as.
+pub(crate) fn showed_as_it_stands(asked: &QuestionRecord, call: &CallRecord) -> bool {
+    let now = as_shown(Other { call, count: 1 });
+    let shown = asked.detail.get("others").and_then(Value::as_array).into_iter().flatten();
+    shown.into_iter().any(|shown| ["call", "status", "attempt"].iter().all(|name| shown.get(name) == now.get(name)))
+}
+
+/// The other calls that a question names.
+pub(crate) fn others_of(asked: &QuestionRecord) -> Vec<CallId> {
+    let shown = asked.detail.get("others").and_then(Value::as_array).into_iter().flatten();
+    shown.filter_map(|other| CallId::parse(other.get("call")?.as_str()?).ok()).collect()
 }
 
 fn is_older(other: &Other<'_>, asked: &QuestionRecord) -> bool {
@@ -227,7 +254,7 @@ pub(crate) fn question(
     let tool = &call.name.tool;
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, sends, because, facts, others, look_after, late } => {
+        Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late } => {
             let text = match attempt.and_then(as_made_by) {
                 // What is known of the other call is why it is asked about.
                 Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
@@ -235,6 +262,7 @@ pub(crate) fn question(
             };
             let text = text + &sends.in_words(&call.policy);
             let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
+            let more = more.chain(shown_beside(*beside));
             let more = shown_since(call, calls_of, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
@@ -256,7 +284,7 @@ pub(crate) fn question(
             let text = QuestionText::new(&text).line(arguments);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Send { facts, first, more, changed, earlier } => {
+        Why::Send { facts, first, more, changed, earlier, beside } => {
             let mut text = if more.is_empty() {
                 QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call, calls_of))))
             } else {
@@ -268,7 +296,8 @@ pub(crate) fn question(
             if !changed.is_empty() {
                 text = text.line(format!("Changed since you were asked: {}.", changed.join("; ")));
             }
-            let text = shown_facts(facts).into_iter().fold(text.line(arguments), QuestionText::line);
+            let lines = shown_facts(facts).into_iter().chain(shown_beside(*beside));
+            let text = lines.fold(text.line(arguments), QuestionText::line);
             // Whoever could only let it run or leave it would have to do it twice for it to count.
             let happened = earlier.map(|_| Choice::Happened);
             (first.kind(), text, happened.into_iter().chain([Choice::Execute, Choice::Skip, Choice::Abort]).collect())
@@ -310,7 +339,7 @@ pub(crate) fn question(
     {
         detail["late_replies"] = json!(late);
     }
-    if let Why::Unknown { look_after: Some(until), .. } = why {
+    if let Some(until) = why.look_after() {
         detail[LOOK_AFTER] = json!(until);
     }
     if let Why::Send { first, more, earlier, .. } = why {
@@ -517,7 +546,8 @@ fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
 /// Where a question keeps from when on a look counts.
 const LOOK_AFTER: &str = "look_after";
 
-/// Until when, as a question shows it, the other side may still begin the call; who looked before may have looked too early.
+/// Until when, as a question shows it, the other side may still begin the call, or another one that it names; who looked before may have looked too
+/// early.
 pub(crate) fn look_after(asked: &QuestionRecord) -> Option<Timestamp> {
     asked.detail.get(LOOK_AFTER).and_then(|until| serde_json::from_value(until.clone()).ok())
 }
@@ -527,6 +557,22 @@ fn shown_wait(look_after: Option<Timestamp>) -> Option<String> {
     look_after.map(|until| {
         format!("Check after {until}: until then the other side may still begin it, so the answer that it did not happen is refused.")
     })
+}
+
+/// The same for another call, which may have the effect behind whoever looks before.
+fn shown_beside(beside: Option<(&CallRecord, Still)>) -> Option<String> {
+    let (other, still) = beside?;
+    let id = &other.call_id;
+    match still {
+        Still::Over => None,
+        Still::Until(until) => Some(format!(
+            "Check after {until}: until then the other side may still begin call {id}, so the answer that lets this one run is refused."
+        )),
+        Still::UnderWay => Some(format!(
+            "Call {id} is under way, as far as is known, and will have its effect unless it fails: until it is over, the answer that lets this one \
+             run is refused."
+        )),
+    }
 }
 
 /// The effect and the files that go with it, each on a line.
@@ -650,9 +696,17 @@ mod tests {
             facts: &facts,
             others: others(),
             look_after: None,
+            beside: None,
             late: &[],
         };
-        let send = Why::Send { facts: &facts, first, more: vec![Reason::Approval], changed: Vec::new(), earlier: None };
+        let send = Why::Send {
+            facts: &facts,
+            first,
+            more: vec![Reason::Approval],
+            changed: Vec::new(),
+            earlier: None,
+            beside: None,
+        };
         let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true };
         let env = Env::simulated(1);
         for why in [unknown(), send, Why::WentOn { sends: Sends::of(&[]) }, live] {
@@ -756,7 +810,8 @@ mod tests {
                 })];
                 for more in [Vec::new(), more] {
                     let first = Reason::Tainted(vec![format!("a{words}")]);
-                    let why = Why::Send { facts: &facts, first, more, changed: Vec::new(), earlier: None };
+                    let why =
+                        Why::Send { facts: &facts, first, more, changed: Vec::new(), earlier: None, beside: None };
                     texts.push(
                         question(&env, (&call(send.clone(), arguments.clone()), CallsOf::Job), &why, |_| Value::Null)
                             .text,

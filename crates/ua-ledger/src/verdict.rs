@@ -176,6 +176,14 @@ enum Word<'v> {
     Abort,
 }
 
+/// Whether an answer lets a call go.
+fn lets_go(choice: Choice) -> bool {
+    match choice {
+        Choice::Execute | Choice::Continue => true,
+        Choice::Happened | Choice::Skip | Choice::Abort => false,
+    }
+}
+
 fn word(asked: Option<&QuestionRecord>) -> Word<'_> {
     let Some(asked) = asked else { return Word::None };
     match (asked.status, asked.answer.as_ref().map(|answer| answer.choice)) {

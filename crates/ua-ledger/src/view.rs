@@ -3,6 +3,7 @@
 //! Loaded in one go, so that the [`verdict`](crate::verdict::verdict) about it is a pure function. What the call might repeat is read once
 //! more in the write that starts it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, RunId};
@@ -19,6 +20,7 @@ use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
 use crate::lost::LostKeys;
+use crate::outside::{Still, still_of_each};
 use crate::people::Named;
 use crate::related::RelatedCalls;
 use crate::rules::{Rules, never_left};
@@ -59,6 +61,8 @@ pub(crate) struct View {
     pub(crate) alike: Option<CallId>,
     /// How often the run had asked its person by `ask_user` before; of these calls alone.
     pub(crate) asked_before: usize,
+    /// How long those of the related calls may still have their effects that are under way or in doubt.
+    pub(crate) still: BTreeMap<CallId, Still>,
 }
 
 /// A call under the same key.
@@ -92,6 +96,7 @@ impl View {
             heard: Addresses::default(),
             alike: None,
             asked_before: 0,
+            still: BTreeMap::new(),
         }
     }
 
@@ -185,7 +190,17 @@ impl Ledger {
         if !view.questions.is_empty() {
             self.has_asked.store(true, Ordering::Relaxed);
         }
+        self.look_outside(&mut view).await?;
         Ok(view)
+    }
+
+    /// How long what stands in the way of a call may still have its effect.
+    pub(crate) async fn look_outside(&self, view: &mut View) -> Result<(), LedgerError> {
+        let related = view.relations.all().into_iter().chain(&view.forgotten).map(|related| &related.newest);
+        let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
+        let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, self.env.now()).await;
+        view.still = still.map_err(LedgerError::at("look how others stand beside", &view.call.call_id))?;
+        Ok(())
     }
 
     /// What a decision about a call goes by, and in the place of which call it is sent, if of one: its `key` is the first that is not used up.

@@ -39,7 +39,7 @@ pub(crate) use self::endpoint::check_header_name;
 pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
 use self::endpoint::{Failure, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
-pub use self::horizon::Horizon;
+pub use self::horizon::{Horizon, UNKNOWN};
 pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};

@@ -75,7 +75,7 @@ pub use error::McpError;
 pub use exercise::{exercise, log_in};
 pub use foretold::{Foreteller, Foretold};
 pub use host::{Progress, ProgressWatcher};
-pub use http::{Horizon, Relay, Relayed, argument_headers, as_heard, header_text};
+pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use logins::{

@@ -171,6 +171,13 @@ impl LockDir {
         orphans
     }
 
+    /// Whether something of a generation is there, whichever run it is of; nothing is ended. What cannot be told is taken to be.
+    pub fn is_there(&self, generation: &str) -> bool {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return false };
+        let is_of_it = |path: &PathBuf| LockName::of(path).is_some_and(|name| name.generation == generation);
+        entries.flatten().map(|entry| entry.path()).filter(is_of_it).any(|path| is_alive(&path).unwrap_or(true))
+    }
+
     /// Fences every generation that an earlier process of this run left behind: the first thing a resume does once it
     /// owns the run.
     pub async fn retire_all_orphans(&self) -> Vec<(String, String, Fence)> {
@@ -230,6 +237,13 @@ fn retire(path: &Path) -> io::Result<Retired> {
         process.signal(Signal::KILL);
     }
     Ok(Retired::NotYet)
+}
+
+/// Whether something holds the lock of a generation or its pipe, or is below its shim.
+fn is_alive(path: &Path) -> io::Result<bool> {
+    let Some((file, lock_is_free)) = open(path)? else { return Ok(false) };
+    let shim = read_record(&file).as_ref().and_then(LockRecord::live_session);
+    Ok(!lock_is_free || !process::below_shim(shim, path).is_empty() || life::is_held(path)?)
 }
 
 /// Opens a lock file and says whether its lock was free (it is ours then, until the file is dropped). `None` when it is not

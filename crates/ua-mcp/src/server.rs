@@ -135,6 +135,11 @@ pub(crate) struct Listed {
 }
 
 impl Server {
+    /// Whether nobody here can end it.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.spec.reach, Reach::Http { .. })
+    }
+
     pub(crate) fn new(spec: ServerSpec, redactor: Redactor) -> Self {
         Self {
             spec,
@@ -447,7 +452,7 @@ impl Server {
         let mut facts = BTreeMap::new();
         for listed in offered::read_list(self.spec.namespace, server, &tools) {
             names.extend(listed.name.clone());
-            let is_remote = matches!(self.spec.reach, Reach::Http { .. });
+            let is_remote = self.is_remote();
             let read = listed.offered.and_then(|offered| {
                 if unlocked.contains(&offered.spec.name.tool) {
                     return Err("mcp.lock does not know it; `ua tools lock` adds it".to_owned());

@@ -16,7 +16,7 @@ use ua_core::{
     CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller,
     SideEffectClass, Timestamp, ToolName, ToolSpec,
 };
-use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
 use crate::connection::Connection;
@@ -25,7 +25,7 @@ use crate::destination::destination_key;
 use crate::exchange::{Sending, not_in_time};
 use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
-use crate::http::Horizon;
+use crate::http::{Horizon, UNKNOWN};
 use crate::judged::JudgedSecrets;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
@@ -557,7 +557,21 @@ impl ToolTransport for McpTransport {
     }
 
     fn horizon(&self, _server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
-        if Horizon::is_remote(generation) { self.shared.horizon.left(generation, lost_at) } else { Duration::ZERO }
+        let own = own_generation(generation);
+        if Horizon::is_remote(own) { self.shared.horizon.left(own, lost_at) } else { Duration::ZERO }
+    }
+
+    fn may_act(&self, _server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        let own = own_generation(generation);
+        if !Horizon::is_remote(own) {
+            return if self.shared.locks.is_there(own) { MayAct::Yes } else { MayAct::No };
+        }
+        self.shared.horizon.of_another(own, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        let server = self.server(server).ok()?;
+        server.is_remote().then(|| Horizon::generation(UNKNOWN))
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
@@ -567,6 +581,11 @@ impl ToolTransport for McpTransport {
             Err(_) => self.shared.fence_without_server(server, generation, lost_at).await,
         }
     }
+}
+
+/// The name of a generation without whose lock it has, which a gateway's says in front.
+fn own_generation(generation: &str) -> &str {
+    generation.rsplit_once('/').map_or(generation, |(_, own)| own)
 }
 
 fn not_identified(server: &Server, why: &str) -> TransportError {

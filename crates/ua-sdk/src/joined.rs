@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, MayAct, Permit, ToolTransport, TransportError};
 
 /// A transport and the names of its servers; `None` is asked about every name that no other part has.
 pub(crate) struct Part {
@@ -102,6 +102,16 @@ impl ToolTransport for Joined {
 
     fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         self.of(server).map_or(Duration::ZERO, |transport| transport.horizon(server, generation, lost_at))
+    }
+
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        // Another run's server may be one that no part of this one knows.
+        let acts = |part: &Part| part.transport.may_act(server, generation, ended_at);
+        self.parts.iter().map(acts).max().unwrap_or(MayAct::No)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        self.of(server).and_then(|transport| transport.generation_unknown(server))
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

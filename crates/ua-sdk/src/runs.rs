@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus};
-use ua_dispatch::{StopSignal, ToolTransport};
+use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
 use ua_store::{
@@ -574,9 +574,13 @@ impl Runs {
     /// # }
     /// ```
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
-        let given =
-            ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY, ua_runner::may_be_driven)
-                .await;
+        #[cfg(feature = "mcp")]
+        let servers: Arc<dyn ToolTransport> =
+            Arc::new(crate::servers::left_behind(&self.folder, &question.run_id, &self.env, &self.redactor)?);
+        #[cfg(not(feature = "mcp"))]
+        let servers: Arc<dyn ToolTransport> = Arc::new(ua_dispatch::LocalTools::new(self.env.clone()));
+        let outside = Through::new(servers, ua_runner::may_be_driven);
+        let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY, &outside).await;
         given.map(drop).map_err(|why| match why.into_store_failure() {
             Ok((doing, source)) => Error::store(doing)(source),
             Err(why @ NotTaken::NotOffered { .. }) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{CallId, CallStatus, Destination, Handle, KeyBuilder, OnUnknown, Outcome, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, MayAct, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
 use ua_store::conformance::{StoreSeam, Undisturbed, Writes};
@@ -471,6 +471,14 @@ impl ToolTransport for LostIsFailed {
 
     fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         self.0.horizon(server, generation, lost_at)
+    }
+
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        self.0.may_act(server, generation, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        self.0.generation_unknown(server)
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

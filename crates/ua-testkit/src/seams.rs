@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{Destination, Handle, ModelTurn, Outcome, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, MayAct, Permit, ToolTransport, TransportError};
 use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::conformance::{Crossing, Plan};
 
@@ -106,6 +106,14 @@ impl ToolTransport for Seam<dyn ToolTransport> {
 
     fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         self.inner.horizon(server, generation, lost_at)
+    }
+
+    fn may_act(&self, server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        self.inner.may_act(server, generation, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        self.inner.generation_unknown(server)
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

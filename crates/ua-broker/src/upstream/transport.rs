@@ -11,8 +11,8 @@ use ua_core::{
     CallId, Destination, Handle, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
     ToolName, ToolNamespace, ToolSpec,
 };
-use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{Horizon, LockDir, argument_headers, destination_of_login};
+use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_mcp::{Horizon, LockDir, UNKNOWN, argument_headers, destination_of_login};
 
 use super::process::{Process, Unanswered};
 use super::{PATIENCE, Reach, Upstream, lock};
@@ -137,6 +137,15 @@ impl ToolTransport for AsListed {
         remote.map_or(Duration::ZERO, |own| self.upstream.launch.horizon.left(own, lost_at))
     }
 
+    fn may_act(&self, _server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        self.upstream.may_act(generation, ended_at)
+    }
+
+    fn generation_unknown(&self, _server: &str) -> Option<String> {
+        let is_remote = matches!(self.upstream.launch.reach, Reach::Url { .. });
+        is_remote.then(|| format!("{}/{}", self.upstream.launch.holder, Horizon::generation(UNKNOWN)))
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         self.upstream.fence(server, generation, lost_at).await
     }
@@ -162,6 +171,15 @@ impl Upstream {
             return Ok(());
         }
         Err("the login at its tool server is another one than when it was decided".to_owned())
+    }
+
+    /// What is left of a generation of whichever connection or run.
+    pub(crate) fn may_act(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        let own = generation.rsplit_once('/').map_or(generation, |(_, own)| own);
+        if Horizon::is_remote(own) {
+            return self.launch.horizon.of_another(own, ended_at);
+        }
+        if self.locks.is_there(own) { MayAct::Yes } else { MayAct::No }
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

@@ -70,7 +70,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let asked = ask(host, &store, &run, &call, question.as_ref(), args).await?;
     let applied = match (&question, choice(&asked)) {
         (Some(question), Some(choice)) if args.apply => {
-            answer(&store, question, &asked, choice).await?;
+            answer(host, &store, question, &asked, choice).await?;
             Some(ua_resume::answers::word(question.kind, choice))
         }
         _ => None,
@@ -181,15 +181,21 @@ async fn open_question(store: &impl RunStore, call: &CallRecord) -> Result<Optio
     }))
 }
 
-async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choice: Choice) -> Result<(), HostError> {
+async fn answer(
+    host: &Host,
+    store: &Database,
+    question: &QuestionRecord,
+    asked: &Asked,
+    choice: Choice,
+) -> Result<(), HostError> {
     let proof = match &asked.finding {
         Finding::Found { id, .. } => id.clone(),
         Finding::Absent | Finding::Unclear { .. } => None,
     };
     let answer = Answer { choice, proof, text: Some(finding_text(asked)) };
     let by = format!("the probe `{}`", asked.tool);
-    let given =
-        ua_ledger::give_answer(store, &ua_core::system::env(), question, answer, &by, ua_runner::may_be_driven).await;
+    let outside = servers::outside(host, &question.run_id)?;
+    let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
     given.map(drop).map_err(|why| match why.into_store_failure() {
         Ok((doing, source)) => HostError::store(doing, &source),
         Err(why) => HostError::usage(why.to_string()),

@@ -3,10 +3,11 @@
 use ua_core::{CallStatus, IdempotencyKey, OnScopeConflict, Resolution};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
-use super::{Case, Decision, Verdict, Word, word};
+use super::{Case, Decision, Verdict, Word, lets_go, word};
 use crate::admission::SincePlanned;
+use crate::outside::Still;
 use crate::people::{CallsOf, DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
-use crate::question::{Reason, Why, earlier_of, shows, whose};
+use crate::question::{Reason, Why, earlier_of, look_after, shows, whose};
 use crate::related::Other;
 use crate::rules::Rules;
 
@@ -245,7 +246,8 @@ impl<'v> Case<'v> {
             None
         };
         let changed = changed.unwrap_or_default();
-        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier })
+        let beside = if let Reason::NearDuplicate(others) = &first { self.longest_of(others) } else { None };
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier, beside })
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
@@ -288,9 +290,31 @@ impl<'v> Case<'v> {
     }
 
     /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may
-    /// have succeeded, and another call may have come.
+    /// have succeeded, another call may have come, and what they looked for may have come behind them.
     pub(super) fn is_news_since(&self, asked: &QuestionRecord) -> bool {
-        asked.kind == QuestionKind::NearDuplicate && self.others().iter().any(|other| !shows(asked, other))
+        let others = self.others();
+        asked.kind == QuestionKind::NearDuplicate
+            && (others.iter().any(|other| !shows(asked, other)) || self.was_said_too_early(asked, &others))
+    }
+
+    /// The one of these calls that may still have its effect the longest.
+    pub(super) fn longest_of(&self, others: &[Other<'v>]) -> Option<(&'v CallRecord, Still)> {
+        let still = |other: &Other<'v>| Some((other.call, *self.view.still.get(&other.call.call_id)?));
+        others.iter().filter_map(still).filter(|(_, still)| *still > Still::Over).max_by_key(|(_, still)| *still)
+    }
+
+    /// Whether whoever let the call go may have looked before one of `others` had its effect. From when on a look counts is what they were shown; a
+    /// clock that was set since moves it no more.
+    pub(super) fn was_said_too_early(&self, asked: &QuestionRecord, others: &[Other<'v>]) -> bool {
+        let Some(answer) = asked.answer.as_ref().filter(|answer| lets_go(answer.choice)) else { return false };
+        let is_open = |other: &Other<'_>| self.view.still.contains_key(&other.call.call_id);
+        let now = self.longest_of(others).map(|(_, still)| still);
+        match (look_after(asked), now) {
+            (_, Some(Still::UnderWay)) => true,
+            (Some(until), _) => others.iter().any(is_open) && answer.answered_at < until,
+            (None, Some(Still::Until(until))) => answer.answered_at < until,
+            (None, Some(Still::Over) | None) => false,
+        }
     }
 
     /// `ask_user`: the call waits for a person's words, which then are its answer.

@@ -2,17 +2,16 @@
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
 use ua_store::rules::{said_beside, was_answered_beside};
-use ua_store::{
-    CallRecord, Choice, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution,
-};
+use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
 
-use super::{Case, Decision, Known, Verdict, Word, happened, word};
+use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
 use crate::admission::SincePlanned;
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, is_refused_as_it_is, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::as_made_by;
+use crate::outside::Still;
 use crate::people::CallsOf;
 use crate::question::{Why, look_after, shows, whose};
 use crate::rules::Rules;
@@ -82,7 +81,6 @@ impl<'v> Case<'v> {
     /// that may be delivered, which was asked while the call was under way. Who lets it be delivered says nothing of what became of the call since.
     fn is_of_what_was_sent(&self, question: &QuestionRecord) -> bool {
         let since = self.view.last_attempt().map(|attempt| attempt.started_at);
-        let lets_go = |choice: Choice| matches!(choice, Choice::Execute | Choice::Continue);
         let is_about_it = question.kind == QuestionKind::NearDuplicate
             && since.is_some_and(|since| question.created_at >= since)
             && question.answer.as_ref().is_none_or(|answer| lets_go(answer.choice));
@@ -136,6 +134,11 @@ impl<'v> Case<'v> {
         if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
             let because = self.because_of(other.call);
+            return Decision { verdict: self.hold(None, &because), closes };
+        }
+        if let Some((other, Still::UnderWay)) = self.longest_of(&self.related().overtaken_by()) {
+            closes.push(asked);
+            let because = self.because_of(other);
             return Decision { verdict: self.hold(None, &because), closes };
         }
         if self.rules.is_gone(self.call) {
@@ -338,7 +341,8 @@ impl<'v> Case<'v> {
             );
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
-        Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
+        let beside = self.longest_of(&others);
+        Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, beside, late })
     }
 
     /// Whether a person answered what the tool asked on its connection, and the answer never left.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use ua_core::OnScopeConflict;
 use ua_store::{Choice, QuestionKind, QuestionRecord};
 
-use super::{Case, Decision, Verdict, Word, word};
+use super::{Case, Decision, Verdict, Word, lets_go, word};
 use crate::admission::SincePlanned;
 use crate::people::{Named, RecipientRule, allows};
 use crate::question::{Reason, Why, shows};
@@ -128,13 +128,13 @@ impl<'v> Case<'v> {
     }
 
     /// Whether a person let this call go out although they knew of the other one as it is now.
-    pub(super) fn was_let_pass(&self, other: &Other<'_>) -> bool {
+    pub(super) fn was_let_pass(&self, other: &Other<'v>) -> bool {
         self.view.questions.iter().any(|asked| {
-            let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
             asked.kind == QuestionKind::NearDuplicate
                 && shows(asked, other)
-                && asked.answer.as_ref().is_some_and(|answer| said_yes(answer.choice))
+                && asked.answer.as_ref().is_some_and(|answer| lets_go(answer.choice))
                 && self.is_as_asked(asked)
+                && !self.was_said_too_early(asked, std::slice::from_ref(other))
         })
     }
 }

@@ -21,6 +21,7 @@ use super::{Known, Verdict, verdict};
 use crate::admission::{Facts, SincePlanned};
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
+use crate::outside::Still;
 use crate::people::{CallsOf, PeopleRules};
 use crate::question::{Reason, Why, question};
 use crate::rules::Rules;
@@ -795,6 +796,7 @@ impl Case {
             heard: crate::exits::Addresses::default(),
             alike: None,
             asked_before: 0,
+            still: BTreeMap::new(),
             call,
         }
     }
@@ -1432,6 +1434,83 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         asked += u32::from(asks(&found));
     }
     assert!(given_up > 100 && asked > 100, "{given_up} given up, {asked} asked");
+}
+
+/// Whoever lets a call go beside another one that may still have its effect has looked too early: over every word that would let it go, every time
+/// until which the other one may begin, and every time that the question showed. The first send, the retry and the answer that is handed over.
+#[test]
+fn nobody_is_heard_who_looked_before_the_other_call_was_over() {
+    let (config, people) = (
+        LedgerConfig { no_duplicate_external_actions: true, max_retries: 2, ..LedgerConfig::default() },
+        PeopleRules::default(),
+    );
+    let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
+    let rules = Rules {
+        config: &config,
+        people: &people,
+        definitions: None,
+        is_held_to_definitions: true,
+        calls_of: CallsOf::Job,
+        lineage: &lineage,
+        epoch: 1,
+        time: Time::plain(samples::at(60)),
+    };
+    let lets_go = |case: &Case| {
+        let is_sent = matches!(case.stand, S::Prepared | S::FailedOnce | S::RunningWithHandle);
+        is_sent
+            && case.said == PersonAnswer::Chose(Choice::Execute)
+            && case.about == About::NearDuplicate
+            && case.policy == OnUnknown::Hold
+            && case.conflict == OnScopeConflict::Ask
+            && case.obstacle == Obstacle::None
+            && !case.needs_approval
+            && matches!(case.beside, Beside::Rival | Beside::Doubt)
+    };
+    let answered = samples::at(41);
+    let (mut refused, mut heard) = (0, 0);
+    for case in cases().into_iter().filter(lets_go) {
+        for still in [Still::Over, Still::Until(samples::at(40)), Still::Until(samples::at(70)), Still::UnderWay] {
+            for shown in [None, Some(samples::at(40)), Some(samples::at(50))] {
+                let facts = case.facts();
+                let mut view = case.view(&facts, &rules);
+                let Relations { rivals, doubts, .. } = &mut view.relations;
+                for other in rivals.iter_mut().chain(doubts) {
+                    other.newest.updated_at = samples::at(20);
+                    view.still.insert(other.newest.call_id.clone(), still);
+                }
+                let others =
+                    json!([{"call": "call_2", "status": "unknown", "in_doubt": true, "attempt": 1, "count": 1}]);
+                for asked in &mut view.questions {
+                    asked.detail["others"] = others.clone();
+                    asked.detail["look_after"] = shown.map_or(json!(null), |until| json!(until));
+                }
+                let decided = if case.stand == S::RunningWithHandle {
+                    match super::handing_over(&view, &facts, &rules).0 {
+                        super::HandingOver::Send => "start".to_owned(),
+                        super::HandingOver::Ask(Why::Send { beside, .. }) => format!("ask {}", beside.is_some()),
+                        other => panic!("{case:?}: {other:?}"),
+                    }
+                } else {
+                    match verdict(&view, &facts, Known::Nothing, &rules).verdict {
+                        Verdict::Start { .. } => "start".to_owned(),
+                        Verdict::Ask(Why::Send { beside, .. }) => format!("ask {}", beside.is_some()),
+                        other => panic!("{case:?}: {other:?}"),
+                    }
+                };
+                let is_early = match (still, shown) {
+                    (Still::UnderWay, _) => true,
+                    (_, Some(until)) => answered < until,
+                    (Still::Until(until), None) => answered < until,
+                    (Still::Over, None) => false,
+                };
+                let wanted = if is_early { format!("ask {}", still != Still::Over) } else { "start".to_owned() };
+                assert_eq!(decided, wanted, "{case:?}: {still:?}, shown {shown:?}");
+                refused += u32::from(is_early);
+                heard += u32::from(!is_early);
+            }
+        }
+    }
+    assert!(refused > 20 && heard > 10, "{refused} refused, {heard} heard");
 }
 
 /// An answer to what a tool asked sends its call on, so it is held to what a send is: over every call beside it that moved before and since, and

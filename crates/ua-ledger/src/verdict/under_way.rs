@@ -82,8 +82,10 @@ impl<'v> Case<'v> {
                 if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse {
                     return (HandingOver::Refuse, Vec::new());
                 }
+                let beside = self.longest_of(&others);
                 let first = Reason::NearDuplicate(others);
-                let why = Why::Send { facts: self.facts, first, more: Vec::new(), changed: Vec::new(), earlier: None };
+                let (facts, more, changed) = (self.facts, Vec::new(), Vec::new());
+                let why = Why::Send { facts, first, more, changed, earlier: None, beside };
                 (HandingOver::Ask(why), asked.into_iter().collect())
             }
         }

@@ -11,9 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ua_core::{Env, Timestamp};
+use ua_dispatch::MayAct;
 
 /// What the names of remote generations begin with; a lock file's generation never does.
 const MARK: &str = "http-";
+/// What is unique of a generation of which nobody knows which it was.
+pub const UNKNOWN: &str = "unknown";
 
 /// When attempts on remote servers were given up, and how long to wait from then on.
 #[derive(Debug)]
@@ -64,6 +67,16 @@ impl Horizon {
         let own = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
         let recorded = lost_at.map(|lost_at| self.span.saturating_sub(self.env.now().since(lost_at) / 2));
         recorded.map_or(own, |recorded| recorded.min(own))
+    }
+
+    /// What may still come of an attempt that another process may have sent. One whose end is not recorded is followed, or nobody has said since when it
+    /// is not; how long this process is there says nothing of it.
+    pub fn of_another(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        let Some(ended_at) = ended_at else { return MayAct::Yes };
+        let recorded = self.span.saturating_sub(self.env.now().since(ended_at) / 2);
+        let is_own = self.times().contains_key(generation);
+        let left = if is_own { self.left(generation, Some(ended_at)) } else { recorded };
+        if left.is_zero() { MayAct::No } else { MayAct::For(left) }
     }
 
     /// Waits that long.

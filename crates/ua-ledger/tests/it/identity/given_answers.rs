@@ -35,7 +35,9 @@ async fn asked(member: &Member, id: &str, kind: QuestionKind, offered: &[Choice]
 }
 
 async fn give(member: &Member, question: &QuestionRecord, answer: Answer) -> Result<(), NotTaken> {
-    give_answer(&*member.store, member.ledger.env(), question, answer, "ada", |_| true).await.map(drop)
+    give_answer(&*member.store, member.ledger.env(), question, answer, "ada", &|_: &ua_store::RunRecord| true)
+        .await
+        .map(drop)
 }
 
 async fn stored(member: &Member, question: &QuestionRecord) -> QuestionRecord {
@@ -152,8 +154,14 @@ async fn a_run_that_has_ended_takes_answers_about_what_it_left_open_alone() {
     assert!(about_it.choices.contains(&Choice::Abort));
     let refused = give(&member, &about_it, Answer::new(Choice::Abort)).await;
     assert!(matches!(refused, Err(NotTaken::RunEnded { .. })), "{refused:?}");
-    let given =
-        give_answer(&*member.store, member.ledger.env(), &about_it, Answer::new(Choice::Happened), "ada", |_| false);
+    let given = give_answer(
+        &*member.store,
+        member.ledger.env(),
+        &about_it,
+        Answer::new(Choice::Happened),
+        "ada",
+        &|_: &ua_store::RunRecord| false,
+    );
     let settled: Vec<_> = given.await.unwrap().into_iter().map(|call| (call.call_id, call.status)).collect();
     assert_eq!(settled, [(doubt.call_id, CallStatus::Succeeded)]);
 }
@@ -177,7 +185,11 @@ async fn an_answer_that_nobody_can_hand_over_any_more_is_not_taken() {
                 };
                 let question = member.store.raise_question(&member.lease, new).await.unwrap();
                 let (store, env) = (&*member.store, member.ledger.env());
-                let given = give_answer(store, env, &question, Answer::new(choice), "ada", |_| is_driven).await;
+                let given =
+                    give_answer(store, env, &question, Answer::new(choice), "ada", &|_: &ua_store::RunRecord| {
+                        is_driven
+                    })
+                    .await;
                 if is_live && !is_driven && choice != Choice::Abort {
                     let Err(why @ NotTaken::NobodyWaits { .. }) = given else { panic!("{given:?}") };
                     assert!(why.to_string().contains("Resume the run"), "{why}");

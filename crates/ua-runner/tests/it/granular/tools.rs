@@ -291,7 +291,14 @@ async fn a_call_that_its_server_may_still_begin_is_asked_about_at_once() {
         let StepOutcome::Waiting { question: same } = shop.run().await.unwrap() else { panic!("nobody answered") };
         assert_eq!((&same.question_id, waits.load(Ordering::SeqCst)), (&question.question_id, 0));
 
-        let given = ua_ledger::give_answer(&*shop.store, &shop.host.env, &question, choice.into(), "ada", |_| true);
+        let given = ua_ledger::give_answer(
+            &*shop.store,
+            &shop.host.env,
+            &question,
+            choice.into(),
+            "ada",
+            &|_: &ua_store::RunRecord| true,
+        );
         let given = given.await;
         if choice != Choice::Execute {
             given.unwrap();
