@@ -174,11 +174,11 @@ fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {
     // Where it went it is asked, and found.
     serve(&env, Provider::GitHub, "a.log", "1");
     env.run(&["calls", "probe", &call, "--apply"])
-        .refused(75, &["changed since the run was started", "(`ua resume r --accept servers"]);
+        .refused(75, &["changed since the run was stored", "(`ua resume r --accept servers"]);
     // A fork accepts nothing, and is told what it takes.
     let fork = env.run(&["fork", "r"]);
     assert!(!fork.stderr.contains("--accept"), "{}", fork.stderr);
-    fork.refused(75, &["changed since the run was started", "name the file again with `--mcp-config "]);
+    fork.refused(75, &["changed since the run was stored", "name the file again with `--mcp-config "]);
     env.run(&["resume", "r", "--accept", "servers"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
 }

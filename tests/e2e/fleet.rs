@@ -291,6 +291,43 @@ fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
     });
 }
 
+/// A tool server is deployed anew while runs wait for a worker: each says so, with the command that lets it go on, which a person gives once
+/// they looked.
+#[test]
+fn a_run_that_waits_goes_on_with_a_server_that_was_deployed_meanwhile_by_a_persons_word() {
+    on_both("fleet_deployed", |env, _| {
+        let deploy = |version: &str| {
+            let mut entry = env.forum_entry(&[]);
+            entry["env"] = json!({"VERSION": version});
+            env.mcp_config("servers.json", &json!({"forum": entry}))
+        };
+        let servers = deploy("1");
+        env.run(&["submit", &comment_job(env), "--run-id", "r", "--mcp-config", &servers]).code(0);
+        deploy("2");
+        let command = "`ua queue move r --accept servers`";
+        env.run(&["worker", "--until-empty"]).code(75).says(&["changed since the run was stored", command]);
+        let listed = rows(env, &["queue", "list"]);
+        assert!(listed[0]["why"].as_str().unwrap().starts_with(command) && listed[0]["state"] == "ready", "{listed:?}");
+        env.run(&["queue", "move", "r", "--accept", "tools"]).refused(2, &["`ua resume r --accept tools`"]);
+        env.run(&["queue", "move", "r", "--accept", "server"]).refused(2, &["did you mean `servers`?"]);
+        env.run(&["worker", "--until-empty"]).code(75);
+        env.run(&["queue", "move", "r", "--accept", "servers"]).code(0).says(&["accepted for r: forum ("]);
+        env.run(&["queue", "move", "r", "--accept", "servers"]).code(0).says(&["there is nothing to accept"]);
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
+        env.run(&["queue", "move", "r", "--accept", "servers"]).refused(2, &["is not in the queue"]);
+        // It was accepted as it was then.
+        env.run(&["submit", &comment_job(env), "--run-id", "s", "--new", "--mcp-config", &servers]).code(0);
+        for version in ["3", "4"] {
+            deploy(version);
+            env.run(&["worker", "--until-empty"]).code(75).says(&["`ua queue move s --accept servers`"]);
+            env.run(&["queue", "move", "s", "--accept", "servers"]).code(0);
+        }
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!(env.comments().len(), 2);
+    });
+}
+
 /// Who only submits has no key of a model; the worker does, and is the one that looks for it.
 #[test]
 fn a_job_is_submitted_and_scheduled_without_the_key_that_its_worker_needs() {

@@ -33,6 +33,7 @@ pub struct HostError {
     message: String,
     hint: Option<String>,
     detail: Option<serde_json::Map<String, serde_json::Value>>,
+    is_of_the_database: bool,
 }
 
 impl std::fmt::Display for HostError {
@@ -64,7 +65,7 @@ fn without_numbers(text: String) -> String {
 impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: without_numbers(message.into()), hint: None, detail: None }
+        Self { kind, message: without_numbers(message.into()), hint: None, detail: None, is_of_the_database: false }
     }
 
     /// A [`Kind::Usage`].
@@ -138,6 +139,11 @@ impl HostError {
         self.kind
     }
 
+    /// Whether the database is what was not available: it did not answer, or did not take what it was given.
+    pub(crate) fn is_of_the_database(&self) -> bool {
+        self.is_of_the_database
+    }
+
     /// What is wrong, in one sentence.
     pub fn message(&self) -> &str {
         &self.message
@@ -170,6 +176,11 @@ impl HostError {
 
     /// An error of the store, with its kind and what to do.
     pub fn store(doing: &str, error: &StoreError) -> Self {
+        let is_of_the_database = matches!(error, StoreError::Unavailable { .. });
+        Self { is_of_the_database, ..Self::store_failed(doing, error) }
+    }
+
+    fn store_failed(doing: &str, error: &StoreError) -> Self {
         let message = format!("cannot {doing}: {}", chain(error));
         match error {
             StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows the runs"),

@@ -5,6 +5,7 @@
 //!
 //! Proved by: `ua_store::conformance::fleet` (the queue), the end-to-end tests `fleet` (processes that are killed and told to stop).
 
+mod ailing;
 mod begun_in;
 mod cron;
 mod due;

@@ -31,6 +31,7 @@ use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 use crate::{models, policies, pricing};
 
+pub(crate) use self::known::SERVERS_CHANGED;
 pub(crate) use self::named_policies::Begun;
 
 use self::known::KnownServers;

@@ -7,9 +7,10 @@ use serde_json::json;
 use ua_e2e::{TestEnv, until};
 use ua_testkit::postgres::{POOLER, SERVER};
 
-use super::{answer_all, is_all_done, is_whole, status, until_all_is_done};
+use super::{address_of, answer_all, asked, is_all_done, is_whole, status, until_all_is_done};
 use crate::cluster::Cluster;
 use crate::env;
+use crate::server_database::{cluster, comment_job, on_server};
 
 /// How the server is treated.
 #[derive(Debug, Clone, Copy)]
@@ -98,4 +99,36 @@ fn a_worker_ends_with_the_harness_that_started_it() {
     harness.signal(Signal::KILL);
     harness.wait().killed();
     until("its end", || !Path::new(&process).exists());
+}
+
+/// The server answers and takes no turns, as when its disk is full: workers say so and wait, nobody is asked about runs that were not to blame,
+/// and all goes on by itself.
+#[test]
+fn a_server_that_takes_no_writes_of_runs_is_waited_for() {
+    let Some((env, direct)) = on_server("fleet_full", false) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    for number in 0..3 {
+        let job = comment_job(&env);
+        env.run(&["submit", &job, "--new", "--run-id", &format!("r{number}")]).code(0);
+    }
+    let sql = |text: &str| cluster().unwrap().sql("fleet_full", text).unwrap();
+    sql("CREATE FUNCTION ua.full() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$");
+    sql("CREATE TRIGGER full_disk BEFORE INSERT ON ua.turns FOR EACH ROW EXECUTE FUNCTION ua.full()");
+    let worker = env.start(&["worker", "--name", "first", "--listen", "127.0.0.1:0"]);
+    let address = address_of(&worker);
+    let said = || worker.stderr().matches("the database refuses what runs write; none is taken for").count();
+    until("it takes nothing", || said() == 1);
+    until("it is not ready", || asked(&address, "/readyz").contains("refuses what runs write"));
+    assert!(asked(&address, "/healthz").contains("200 OK"));
+    until("it has tried one", || said() == 2);
+    sql("DROP TRIGGER full_disk ON ua.turns");
+    until("the end", || (0..3).all(|number| status(&env, &format!("r{number}")) == "succeeded"));
+    until("it is ready", || asked(&address, "/readyz").contains("200 OK"));
+    assert_eq!(env.comments().len(), 3);
+    assert_eq!(sql("SELECT count(*) FROM ua.questions"), ["0"]);
+    let ends = sql("SELECT sum(jsonb_array_length(unclean_ends_json::jsonb)) FROM ua.runs");
+    assert!(ends[0].parse::<u32>().unwrap() <= 4, "{ends:?}");
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
 }

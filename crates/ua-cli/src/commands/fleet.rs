@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{RunId, Timestamp};
+use ua_core::{Component, RunId, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_host::fleet::{self, Submission, WorkerOptions};
 use ua_host::job::JobRequest;
+use ua_host::launch::Launch;
 use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
@@ -20,6 +21,7 @@ use ua_store::{
     SecondSignal, Store as _, StoreError, stored_name,
 };
 
+use super::accept;
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
@@ -155,7 +157,8 @@ Examples:
 Examples:
   ua queue move run_019 --queue night
   ua queue move run_019 --priority -10
-  ua queue move run_019                                try a parked run again")]
+  ua queue move run_019                                try a parked run again
+  ua queue move run_019 --accept servers               the program of a tool server was replaced")]
     Move {
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
@@ -166,6 +169,9 @@ Examples:
         /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i32>,
+        /// Accept that the run's tool servers changed since it was stored: `servers`
+        #[arg(long, value_name = "COMPONENT")]
+        accept: Option<String>,
     },
     /// Take a run out of the queue; the run stays, and `ua resume` runs it here
     #[command(after_help = "\
@@ -375,9 +381,12 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
     match command {
         QueueCommand::Depth { json } => depth(host, json).await?,
         QueueCommand::List { limit, json } => list(host, limit, json).await?,
-        QueueCommand::Move { run, queue, priority } => {
+        QueueCommand::Move { run, queue, priority, accept } => {
             if let Some(queue) = &queue {
                 fleet::check_name("queue", queue)?;
+            }
+            if let Some(component) = accept {
+                accept_for_a_worker(host, &run, &component).await?;
             }
             let moved = change(host, &run, |run| FleetChange::Move { run, queue, priority }).await?;
             let words =
@@ -390,6 +399,28 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
         }
     }
     Ok(OK)
+}
+
+/// Accepts what changed about a run that waits in the queue, for the worker that takes it. What else may be accepted is compared with what a
+/// run began with, by whoever drives it.
+async fn accept_for_a_worker(host: &Host, name: &str, component: &str) -> Result<(), HostError> {
+    let components = accept::components(&[component.to_owned()])?;
+    let store = host.home().open()?;
+    let run = find::run(&store, name).await?;
+    if components != [Component::Servers] {
+        return Err(HostError::usage(format!("`{component}` is not accepted for a worker"))
+            .hint(format!("`ua resume {} --accept {component}` runs it here; nothing was changed", run.run_id)));
+    }
+    // Of one that is not queued, or that a worker has, nothing is stored: that is said by the change itself.
+    let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+    if queued.is_some_and(|entry| entry.state != QueueState::Claimed) {
+        match Launch::accept_servers_of(host, &store, &run).await?.as_slice() {
+            [] => tell(format!("the tool servers of {} are as they were; there is nothing to accept", run.run_id)),
+            changed => tell(format!("accepted for {}: {}", run.run_id, changed.join(", "))),
+        }
+    }
+    ua_host::home::close(store);
+    Ok(())
 }
 
 /// Changes the entry of a run.

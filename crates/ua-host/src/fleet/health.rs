@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) is_told_to_drain: bool,
     /// Its last look at the database failed, so it cannot take runs.
     pub(super) is_cut_off: bool,
+    /// The database answers, and refused what its runs wrote: it takes none for a while.
+    pub(super) is_refused: bool,
     pub(super) slots: u32,
     pub(super) running: usize,
     pub(super) claimed: u64,
@@ -60,6 +62,7 @@ impl Health {
             is_draining: false,
             is_told_to_drain: false,
             is_cut_off: false,
+            is_refused: false,
             slots,
             running: 0,
             claimed: 0,
@@ -125,6 +128,7 @@ impl Health {
             "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop is hung")),
             "/readyz" if state.is_draining || state.is_told_to_drain => judged(Some("draining")),
             "/readyz" if state.is_cut_off => judged(Some("the database does not answer; no run is taken")),
+            "/readyz" if state.is_refused => judged(Some("the database refuses what runs write; no run is taken")),
             "/readyz" => {
                 judged((state.lease_until <= now).then_some("the database does not accept the worker's renewals"))
             }
@@ -184,6 +188,10 @@ mod tests {
         health.state().is_cut_off = true;
         assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
         health.state().is_cut_off = false;
+        assert_eq!(status("/readyz"), "200");
+        health.state().is_refused = true;
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().is_refused = false;
         assert_eq!(status("/readyz"), "200");
         // By its row, which a worker that is taken for dead has anew.
         health.state().is_told_to_drain = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,15 +18,17 @@ use ua_store::{
     WorkerRecord, fleet::LEASE,
 };
 
+use super::ailing::Ailing;
 use super::begun_in::replaced;
 use super::due::{CaughtUp, Timetable};
 use super::fits::fits;
 use super::health::Health;
-use super::{check_name, place_of};
+use super::{ailing, check_name, place_of};
 use crate::Database;
 use crate::error::{HostError, Kind, chain};
 use crate::home;
 use crate::host::Host;
+use crate::launch::SERVERS_CHANGED;
 use crate::people::{ObservedEvent, People, Presence};
 use crate::session::{self, Ending, Taking};
 
@@ -73,6 +75,12 @@ pub trait Onlooker: fmt::Debug + Send + Sync {
 
     /// It does not drive it any more.
     fn ended(&self, run: &RunId);
+}
+
+/// What lets a run go on that cannot be driven because its tool servers changed, where that is why.
+fn accepts(run: &RunId, error: &HostError) -> Option<String> {
+    let is_why = error.detail().get("kind").and_then(serde_json::Value::as_str) == Some(SERVERS_CHANGED);
+    is_why.then(|| format!("`ua queue move {run} --accept servers` accepts what changed"))
 }
 
 /// Who is told what a worker does, a sentence each.
@@ -131,6 +139,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         told,
         holds: Holds::default(),
         refusals: Refusals::default(),
+        ailing: Arc::default(),
         onlooker: options.onlooker.clone(),
     };
     worker.register().await.map_err(|error| match error {
@@ -173,6 +182,7 @@ struct Worker {
     told: Told,
     holds: Holds,
     refusals: Refusals,
+    ailing: Arc<Mutex<Ailing>>,
     onlooker: Option<Arc<dyn Onlooker>>,
 }
 
@@ -266,6 +276,10 @@ impl Worker {
 
     fn say(&self, sentence: &str) {
         (self.told)(&crate::text::plain(sentence));
+    }
+
+    fn ailing(&self) -> MutexGuard<'_, Ailing> {
+        self.ailing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By the clock that counts for all.
@@ -446,6 +460,11 @@ impl Worker {
             self.health.state().depths = depths;
         }
         let free = (self.record.slots as usize).saturating_sub(runs.len());
+        let (free, is_refused) = {
+            let mut ailing = self.ailing();
+            (ailing.most(free, self.env().now()), ailing.is_known())
+        };
+        self.health.state().is_refused = is_refused;
         if free > 0 {
             let done = self.claim(u32::try_from(free).unwrap_or(1)).await?;
             let mut state = self.health.state();
@@ -537,10 +556,14 @@ impl Worker {
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
             Err(error) => {
+                let accepts = accepts(&run.run_id, &error);
                 if self.refusals.note(&run.run_id, &error.to_string(), true, true) {
-                    self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
+                    let how = accepts.as_ref().map_or_else(String::new, |how| format!("; {how}"));
+                    self.say(&format!("run {} cannot be driven here: {error}{how}", run.run_id));
                 }
-                let why = format!("{}: {error}", self.record.place_shown);
+                // The command comes first: what is long is cut at its end.
+                let how = accepts.map_or_else(String::new, |how| format!("{how}: "));
+                let why = format!("{how}{}: {error}", self.record.place_shown);
                 let (pause, why) = (self.refusals.pause(&run.run_id), crate::text::line(&why, 300));
                 return self.again(pause, Some(why), GotFurther(false)).await;
             }
@@ -559,6 +582,9 @@ impl Worker {
         let found = self.store.run(id).await;
         let detail = found.as_ref().ok().and_then(|run| run.status_detail.clone());
         let got_further = GotFurther(found.as_ref().is_ok_and(|found| found.turn_index != run.turn_index));
+        if driven.is_ok() || got_further.0 {
+            self.ailing().is_over();
+        }
         // While the database does not answer, nothing is learnt about the run.
         let answers = found.is_ok();
         match driven {
@@ -611,11 +637,21 @@ impl Worker {
                     self.say(&format!("run {id}: {error}"));
                 }
                 // Whoever had it before was not dead, and has brought it to its end meanwhile.
-                if found.is_ok_and(|run| run.status.is_terminal()) {
+                if found.as_ref().is_ok_and(|run| run.status.is_terminal()) {
                     self.refusals.forget(id);
                     return Release::Done;
                 }
                 let why = Some(crate::text::line(&error.to_string(), 300));
+                if answers && error.is_of_the_database() && !got_further.0 {
+                    if let Some(pause) = self.ailing().refused(self.env().now()) {
+                        self.say(&format!(
+                            "the database refuses what runs write; none is taken for {} s: {error}",
+                            pause.as_secs()
+                        ));
+                    }
+                    let ends = found.as_ref().map_or(&run.unclean_ends, |found| &found.unclean_ends);
+                    return self.again(ailing::pause_of(ends, self.env().now()), why, got_further).await;
+                }
                 // What only a person can end is not tried again.
                 let detail = error.detail();
                 let kind = detail.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default();

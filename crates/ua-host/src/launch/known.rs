@@ -13,13 +13,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ua_core::{Component, RunSpec};
 use ua_mcp::Reach;
-use ua_store::{OverrideKind, OverrideRecord, RunRecord, RunStore};
+use ua_store::{NewOverride, OverrideKind, OverrideRecord, RunRecord, RunStore};
 
 use super::Launch;
+use crate::database::Database;
 use crate::error::HostError;
+use crate::host::Host;
 use crate::review::ServerReview;
 use crate::settings::Settings;
 use crate::text::plain;
+
+/// What a refusal of changed servers is of: the kind that front doors tell by.
+pub(crate) const SERVERS_CHANGED: &str = "servers_changed";
 
 /// One server as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +119,28 @@ impl Launch {
         Ok(())
     }
 
+    /// Accepts the servers of a stored run as they are now, for whoever drives it next; what changed, a sentence each.
+    ///
+    /// # Errors
+    /// The file cannot be used, or the database not written.
+    pub async fn accept_servers_of(host: &Host, store: &Database, run: &RunRecord) -> Result<Vec<String>, HostError> {
+        let mut launch = Self::of_run(store, run).await?;
+        launch.accept_servers(host.settings(), &run.spec)?;
+        let Some(value) = launch.accepted_servers else { return Ok(Vec::new()) };
+        let differences = value["differences"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let differences = differences.map(str::to_owned).collect();
+        let accepted = NewOverride {
+            run_id: run.run_id.clone(),
+            kind: OverrideKind::Pin,
+            component: Component::Servers.as_str().to_owned(),
+            value,
+            made_by: host.settings().user(),
+            at: host.env().now(),
+        };
+        store.insert_override(accepted).await.map_err(|e| HostError::store("store what was accepted", &e))?;
+        Ok(differences)
+    }
+
     /// What is stored about servers that a person accepts with this very command.
     pub(crate) fn accepted_servers(&self) -> Vec<(Component, Value)> {
         self.accepted_servers.iter().map(|value| (Component::Servers, value.clone())).collect()
@@ -128,9 +155,10 @@ impl Launch {
         }
         let shown = plain(&file.display().to_string());
         Err(HostError::waiting(format!(
-            "what {shown} says of tool servers, or a program file of theirs, changed since the run was started: {}",
+            "what {shown} says of tool servers, or a program file of theirs, changed since the run was stored: {}",
             changes.join(", ")
         ))
+        .field("kind", SERVERS_CHANGED)
         .hint(format!(
             "look at what changed, then {}name the file again with `--mcp-config {shown}`; nothing was started",
             match &self.run {
