@@ -101,6 +101,7 @@ fn in_sentence_of(text: &str) -> Cow<'_, str> {
 }
 
 /// A text of ours in which a whole made-up id says alone what it is the id of, as it does by how it begins: `run_019…`, and not `run run_019…`.
+/// What it quotes are the words of others, as the arguments of a call are.
 pub(crate) fn said_once(text: &str) -> Cow<'_, str> {
     let mut out = Cow::Borrowed(text);
     for kind in ["run", "call", "step", "worker"] {
@@ -113,13 +114,24 @@ pub(crate) fn said_once(text: &str) -> Cow<'_, str> {
             let is_word =
                 out[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphanumeric() && !"_-/".contains(c));
             from = id;
-            if is_word && made_up(&out[id..id + length]).is_some() {
+            if is_word && !is_quoted(&out[..at]) && made_up(&out[id..id + length]).is_some() {
                 out.to_mut().replace_range(at..id, "");
                 from = at;
             }
         }
     }
     out
+}
+
+/// Whether what follows stands within a quoted text of its line.
+fn is_quoted(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for c in line.chars() {
+        is_quoted ^= c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    is_quoted
 }
 
 #[cfg(test)]
@@ -135,6 +147,10 @@ mod tests {
             (format!("`ua questions --run {run}`"), format!("`ua questions --run {run}`")),
             (format!("rerun {run}"), format!("rerun {run}")),
             ("run run_1, run r and call 7".to_owned(), "run run_1, run r and call 7".to_owned()),
+            (
+                format!("run {run}: {{\"text\": \"run {run}, \\\"call {call}\\\"\"}} of call {call}"),
+                format!("{run}: {{\"text\": \"run {run}, \\\"call {call}\\\"\"}} of {call}"),
+            ),
         ] {
             assert_eq!(said_once(&text), shown);
         }

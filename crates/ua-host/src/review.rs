@@ -22,7 +22,7 @@ use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
-use crate::settings::{Settings, open_to_strangers};
+use crate::settings::{Settings, is_systems, open_to_strangers};
 use crate::text::plain;
 
 use covered::{Covered, covered};
@@ -302,7 +302,7 @@ fn of_others<'a>(files: impl Iterator<Item = &'a Path>) -> Option<(PathBuf, &'st
         let named = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         ways.extend([real, named].iter().flat_map(|path| path.ancestors()).map(Path::to_path_buf));
     }
-    ways.into_iter().find_map(|path| open_to_strangers(&path).map(|(why, _)| (path, why)))
+    ways.into_iter().find_map(|path| open_to_strangers(&path).map(|why| (path, why)))
 }
 
 /// What every checkout has that version control made, in its first folder.
@@ -313,13 +313,6 @@ fn checkout_of(folder: PathBuf) -> PathBuf {
     let is_first = |folder: &&Path| CHECKOUTS.iter().any(|name| folder.join(name).exists());
     let first = folder.ancestors().find(is_first).map(Path::to_path_buf);
     first.unwrap_or(folder)
-}
-
-/// Folders in which the machine's own programs are, which change by its updates.
-const OF_SYSTEM: [&str; 10] = ["/bin", "/etc", "/gnu", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr"];
-
-fn is_systems(path: &Path) -> bool {
-    OF_SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
 /// What a server is looked at with.

@@ -11,6 +11,7 @@ mod file;
 mod list;
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -385,30 +386,89 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
 /// Why others than this user and root may change a file, or what a folder has under a name, and the command that ends it; `None` where nobody else
 /// may, or nothing is there.
 pub(crate) fn open_to_others(path: &Path) -> Option<(&'static str, &'static str)> {
+    std::fs::metadata(path).ok()?;
+    if is_foreign(path) {
+        return Some((FOREIGN, "chown \"$USER\""));
+    }
     // Where every user has a group of their own, of the same number, nobody else is in it.
-    open_beyond(path, |group| group == rustix::process::geteuid().as_raw())
+    let is_open = open_beyond(path, |group| group == rustix::process::geteuid().as_raw());
+    is_open.then_some((CHANGED, "chmod go-w"))
 }
 
-/// The same of what a project and this machine have for more than one: who is in a group with others (a team's checkout, `/opt/homebrew`) shares
-/// what the group may change.
-pub(crate) fn open_to_strangers(path: &Path) -> Option<(&'static str, &'static str)> {
+/// The same of what a project and this machine have for more than one, and why alone: who is in a group with others (a team's checkout) shares what
+/// the group may change. What the machine's own programs are in is its administrators', whoever they are (`/opt/homebrew`, of another user or of
+/// the group `admin`): whoever works there runs these programs anyway.
+pub(crate) fn open_to_strangers(path: &Path) -> Option<&'static str> {
+    std::fs::metadata(path).ok()?;
+    if is_systems(path) {
+        return open_to_all(path).then_some(CHANGED);
+    }
+    if is_foreign(path) && !is_roots_unmapped(path) {
+        return Some(FOREIGN);
+    }
     let own = rustix::process::getegid().as_raw();
     let others = rustix::process::getgroups().unwrap_or_default();
-    open_beyond(path, |group| group == own || others.iter().any(|other| other.as_raw() == group))
+    let is_ours = |group| group == own || others.iter().any(|other| other.as_raw() == group);
+    open_beyond(path, is_ours).then_some(CHANGED)
 }
 
-fn open_beyond(path: &Path, is_ours: impl Fn(u32) -> bool) -> Option<(&'static str, &'static str)> {
-    let meta = std::fs::metadata(path).ok()?;
-    if is_foreign(path) {
-        return Some(("it belongs to another user", "chown \"$USER\""));
-    }
+/// The command by which this user ends that others may change it; `None` where it is not theirs to end, or modes mean nothing there.
+pub(crate) fn closing(path: &Path) -> Option<&'static str> {
+    let is_own = std::fs::metadata(path).is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw());
+    (is_own && !is_systems(path) && has_modes(path)).then_some("chmod go-w")
+}
+
+/// Folders in which the machine's own programs are, which change by its updates.
+const OF_SYSTEM: [&str; 10] = ["/bin", "/etc", "/gnu", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr"];
+
+pub(crate) fn is_systems(path: &Path) -> bool {
+    OF_SYSTEM.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Whether the folder stands right below `/`, or is that, and root's, in a user namespace (a sandbox) that has no number for root: there all that
+/// is of no user of it has the same owner, so that of nothing further down it is known whose it is.
+fn is_roots_unmapped(path: &Path) -> bool {
+    let unmapped = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    let unmapped: Option<u32> = unmapped.and_then(|number| number.trim().parse().ok());
+    let owner = |path: &Path| std::fs::metadata(path).map(|file| file.uid()).ok();
+    let is_top = path.is_absolute() && path.components().count() <= 2;
+    is_top && unmapped.is_some() && owner(Path::new("/")) == unmapped && owner(path) == unmapped
+}
+
+/// Whether `chmod` does something there: a drive of Windows (WSL) gives whatever it has all modes.
+#[cfg(target_os = "linux")]
+fn has_modes(path: &Path) -> bool {
+    const OF_PLAN_9: u64 = 0x0102_1997;
+    const OF_WSL: u64 = 0x5346_4846;
+    let kind = rustix::fs::statfs(path).map(|mount| u64::try_from(mount.f_type).unwrap_or_default());
+    !kind.is_ok_and(|kind| [OF_PLAN_9, OF_WSL].contains(&kind))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_modes(_: &Path) -> bool {
+    true
+}
+
+const FOREIGN: &str = "it belongs to another user";
+const CHANGED: &str = "other users can change it";
+
+/// Whether somebody who is not `is_ours` may change it by its group, or anybody.
+fn open_beyond(path: &Path, is_ours: impl Fn(u32) -> bool) -> bool {
+    let by_group = |meta: &Metadata| meta.mode() & 0o020 != 0 && !is_ours(meta.gid());
+    changeable(path, |meta| meta.mode() & 0o002 != 0 || by_group(meta))
+}
+
+fn open_to_all(path: &Path) -> bool {
+    changeable(path, |meta| meta.mode() & 0o002 != 0)
+}
+
+fn changeable(path: &Path, by_modes: impl Fn(&Metadata) -> bool) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
     // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
     let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
     // In a folder like /tmp nobody replaces what is another's.
     let is_kept = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    let is_open =
-        !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_ours(meta.gid())));
-    is_open.then_some(("other users can change it", "chmod go-w"))
+    !is_fixed && !is_kept && by_modes(&meta)
 }
 
 /// Whether a file belongs neither to this user nor to root.
@@ -421,6 +481,29 @@ fn is_foreign(path: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
+
+    /// What this user cannot close is not told to be closed, and what the machine's administrators have is theirs.
+    #[test]
+    fn what_strangers_may_change_is_told_apart_from_what_administrators_do() {
+        use std::os::unix::fs::PermissionsExt as _;
+        for systems in ["/usr", "/usr/bin", "/opt"].map(Path::new) {
+            assert_eq!((open_to_strangers(systems), closing(systems)), (None, None), "{}", systems.display());
+        }
+        assert_eq!(open_to_strangers(Path::new("/nowhere/at/all")), None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "").unwrap();
+        for (mode, why) in [(0o644, None), (0o664, None), (0o666, Some(CHANGED))] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open_to_strangers(&path), why, "{mode:o}");
+        }
+        assert_eq!(closing(&path), Some("chmod go-w"));
+        // Only root can give a file to somebody.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            assert_eq!((open_to_strangers(&path), closing(&path)), (Some(FOREIGN), None));
+        }
+    }
 
     #[test]
     fn two_processes_in_one_have_settings_of_their_own() {

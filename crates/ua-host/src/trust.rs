@@ -24,7 +24,7 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::review::ServerReview;
-use crate::settings::{Settings, open_to_strangers};
+use crate::settings::{Settings, closing, open_to_strangers};
 
 pub use record::{Entry, Trusted};
 
@@ -62,14 +62,13 @@ pub fn untrusted(
     let trusted = Trusted::read(settings)?;
     let path = canonical(&file.path);
     let base = path.parent().unwrap_or(Path::new("/"));
-    if let Some((why, mend)) = open_to_strangers(&path) {
-        return Err(of_others(file, None, &path, why, mend));
+    if let Some(why) = open_to_strangers(&path) {
+        return Err(of_others(file, None, &path, why));
     }
     let seen: Vec<_> = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach)).collect();
     for review in &seen {
         if let Some((path, why)) = &review.of_others {
-            let mend = open_to_strangers(path).map_or("chmod go-w", |(_, mend)| mend);
-            return Err(of_others(file, Some(&review.server), path, why, mend));
+            return Err(of_others(file, Some(&review.server), path, why));
         }
     }
     let seen = seen.into_iter();
@@ -82,15 +81,17 @@ pub fn untrusted(
     Ok(unknown)
 }
 
-fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str, mend: &str) -> HostError {
+fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str) -> HostError {
     let what = match server {
         Some(server) => format!("the tool server {server} of {}", file.path.display()),
         None => file.path.display().to_string(),
     };
+    // What is not this user's is not theirs to close.
+    let mend = closing(path)
+        .map_or_else(String::new, |mend| format!("look at what is in it, then {mend} {}, or ", path.display()));
     HostError::usage(format!("cannot trust {what}: {}: {why}", path.display())).hint(format!(
-        "whoever may change it can put another program there between the look at it and its start; look at what is in it, then {mend} {}, or \
-         name the file with `--mcp-config {}` if you trust them; nothing was started",
-        path.display(),
+        "whoever may change it can put another program there between the look at it and its start; {mend}name the file with `--mcp-config {}` if \
+         you trust them; nothing was started",
         file.path.display()
     ))
 }

@@ -256,20 +256,20 @@ pub(crate) fn without_odd_numbers(line: &[u8]) -> Option<Vec<u8>> {
     is_changed.then_some(read)
 }
 
+/// As some servers write one.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads a message. One that holds what is not carried exactly is read all the same, and says so. One with more than `MAX_VALUES` values is an answer that says so in the place of its result, a success or a failure as
 /// it was; a question or notice of that kind is an error.
 ///
 /// # Errors
 /// It is not JSON, or no message of the protocol and too much.
 pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    // A mark of the byte order, as some servers write one.
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     if !is_too_much(bytes) {
         let text = str::from_utf8(bytes).ok().filter(|_| !is_too_deep(bytes));
         let exactly = text.and_then(|text| ua_core::parse_strict(text).ok());
-        let mut message = exactly.map_or_else(|| read_loosely(bytes), Ok)?;
-        crate::form_order::keep(bytes, &mut message);
-        return Ok(message);
+        return exactly.map_or_else(|| read_loosely(bytes), Ok);
     }
     let frame: Frame = serde_json::from_slice(bytes)?;
     if frame.method.is_some() {
@@ -285,6 +285,17 @@ pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
         ("error".to_owned(), json!({ "code": error.code, "message": error.message.unwrap_or_default() }))
     }));
     Ok(Value::Object(message))
+}
+
+/// The same where this program itself is asked: with the order in which the fields of a form were written beside them.
+///
+/// # Errors
+/// As those of [`read_message`].
+pub(crate) fn read_with_forms(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut message = read_message(bytes)?;
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    crate::form_order::keep(bytes, &mut message);
+    Ok(message)
 }
 
 fn instead(result: &Head) -> Value {

@@ -281,7 +281,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Read::Nothing;
     }
-    let message = match amount::read_message(line) {
+    let message = match amount::read_with_forms(line) {
         Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
         Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
             return broken("it sent a batch, which nobody asked for");

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::endpoint::LAST_EVENT_ID;
 use super::reading::{Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT};
 use super::{ASIDE, Inner};
-use crate::amount::read_message;
+use crate::amount::read_with_forms;
 
 /// Reads the stream until the session ends, or there is nothing more to be had. `opened` is told when the server has let it in.
 pub(super) async fn listen(session: Weak<Inner>, opened: watch::Sender<bool>) {
@@ -90,7 +90,7 @@ impl Place {
                 self.last_event = Some(id).filter(|id| !id.is_empty());
             }
             self.wait = event.retry.map(Duration::from_millis).or(self.wait);
-            let message = event.message().and_then(|data| read_message(data.as_bytes()).ok());
+            let message = event.message().and_then(|data| read_with_forms(data.as_bytes()).ok());
             let Some(Value::Object(message)) = message.filter(|message| message.get("method").is_some()) else {
                 continue;
             };

@@ -12,7 +12,7 @@ use ua_http::sse::{Event, Parser};
 
 use super::endpoint::{Endpoint, Failure, LAST_EVENT_ID, cause};
 use super::{HttpConnection, Inner, Reply};
-use crate::amount::read_message;
+use crate::amount::{read_message, read_with_forms};
 use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 
@@ -350,7 +350,7 @@ impl Inner {
     /// with.
     fn understand(self: &Arc<Self>, bytes: &[u8], id: i64) -> Result<Option<Reply>, Fault> {
         let stray = |why: &str| Fault::Stray(why.to_owned());
-        let mut message: Map<String, Value> = match read_message(bytes) {
+        let mut message: Map<String, Value> = match read_with_forms(bytes) {
             Ok(Value::Object(message)) => message,
             Ok(Value::Array(_)) => return Err(stray("it sent a batch, which nobody asked for")),
             Ok(_) => return Err(stray("a message is not an object")),
