@@ -155,7 +155,7 @@ fn a_move_that_is_killed_anywhere_is_finished_by_the_same_command() {
         }
         let again = world.env.run(&["db", "copy", "--database-url", &url]);
         match reached {
-            Reached::Arrived => drop(again.refused(2, &["there is no runtime database"])),
+            Reached::Arrived => drop(again.refused(2, &["was moved to a server already"])),
             Reached::Committed => drop(again.code(0).shows(&["an earlier copy had arrived"])),
             Reached::Nothing | Reached::File | Reached::Server | Reached::Rows | Reached::Whole | Reached::Given => {
                 drop(again.code(0).shows(&["rows are in the database"]));
@@ -329,4 +329,36 @@ fn a_server_is_not_used_where_the_file_has_the_runs() {
     assert_eq!(world.env.comments().len(), 1);
     with_url(&["worker", "--until-empty"]).code(0);
     assert_eq!(world.env.comments().len(), 2);
+}
+
+/// A server whose URL is another one than before knows nothing of what was done from the root: nothing begins there, and what looks may look.
+#[test]
+fn a_root_is_not_used_with_another_server_than_before() {
+    let Some(cluster) = cluster() else {
+        return skipped("PostgreSQL is not installed");
+    };
+    let env = env().with_forum();
+    let [first, second] = ["one_server", "other_server"].map(|name| {
+        cluster.create(name, "");
+        let url = cluster.url(name, 5432);
+        env.run(&["db", "migrate", "--database-url", &url]).code(0);
+        url
+    });
+    let with = |url: &str, words: &[&str]| env.run(&[words, &["--database-url", url]].concat());
+    let job = comment_job(&env);
+    with(&first, &["job", &job, "--run-id", "r"]).code(0);
+    let said = ["is used with another database on a server", "locks/database_id"];
+    for command in [&["job", &job, "--run-id", "r"][..], &["submit", &job, "--new"], &["worker", "--until-empty"]] {
+        with(&second, command).refused(74, &said);
+    }
+    with(&second, &["runs", "list"]).code(0);
+    with(&second, &["db", "check"]).says(&["is used with another database on a server"]);
+    assert_eq!(env.comments().len(), 1);
+    with(&first, &["job", &job, "--run-id", "r"]).code(0);
+    // Another root is nobody's yet, and the word of a person counts.
+    with(&second, &["submit", &job, "--root", &env.arg("fresh"), "--run-id", "s"]).code(0);
+    fs::remove_file(env.root().join("locks/database_id")).unwrap();
+    with(&second, &["job", &job, "--run-id", "r"]).code(0);
+    assert_eq!(env.comments().len(), 2);
+    with(&first, &["job", &job, "--new"]).refused(74, &said);
 }

@@ -178,7 +178,8 @@ impl Runs {
     }
 
     /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
-    /// version already ([`Runs::migrate_server`]), and a run stays with the folder that took it first. On the runtime of the caller.
+    /// version already ([`Runs::migrate_server`]), and a run stays with the folder that took it first, a folder with the database that it was used
+    /// with first. On the runtime of the caller.
     ///
     /// # Errors
     /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot; [`Error::Refused`] when the folder's own database
@@ -200,6 +201,7 @@ impl Runs {
         config.migrated_by = "`Runs::migrate_server`";
         let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());
         config.place = Some(place.map_err(|source| Error::Folder { path: folder.clone(), source })?);
+        config.alone_beside = Some(folder.join("locks"));
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
         Ok(Self { kept: Kept::OnServer, ..Self::with(folder, Arc::new(store)) })
     }

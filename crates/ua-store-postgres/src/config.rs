@@ -28,6 +28,9 @@ pub struct PostgresConfig {
     pub lock_wait: Duration,
     /// Where runs are taken: those of a lineage that another place holds are refused. Without it none is looked at.
     pub place: Option<Place>,
+    /// The folder of locks beside which this database alone is used: the first one that is, is noted there, and another one is refused. It knows
+    /// nothing of what was done from here. Without it none is looked at.
+    pub alone_beside: Option<PathBuf>,
     /// Whether each row that the store keeps is read as well after every write, and compared. For tests: it takes a flight more.
     #[doc(hidden)]
     pub compares: bool,
@@ -77,6 +80,47 @@ impl Place {
             }
         }
         Self::known(root, locks).ok_or_else(|| std::io::Error::other("its name cannot be read"))
+    }
+}
+
+/// The file among the locks that names the database on a server that is used with them.
+const DATABASE_ID: &str = "database_id";
+
+/// Which database on a server is used with a folder of locks, as it was noted there.
+pub fn database_beside(locks: &Path) -> Option<String> {
+    let noted = Folder::open_itself(locks).and_then(|locks| locks.read(DATABASE_ID, MAX_ID_BYTES)).ok()?;
+    String::from_utf8(noted).ok()
+}
+
+/// Forgets which one is, because a person moved it or took it back.
+///
+/// # Errors
+///
+/// The note cannot be removed.
+pub fn forget_database_beside(locks: &Path) -> std::io::Result<()> {
+    match fs::remove_file(locks.join(DATABASE_ID)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Refuses a database with this identity where another one is used, and notes the first one.
+pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(), StoreError> {
+    match database_beside(locks) {
+        Some(noted) if noted == identity => Ok(()),
+        Some(_) => Err(refused(format!(
+            "{} is used with another database on a server, whose runs have their files there, and the {shown} knows nothing of them: what they did \
+             would be done again. Name that one, or use another folder; if that one is given up for good, remove {}",
+            locks.parent().unwrap_or(locks).display(),
+            locks.join(DATABASE_ID).display()
+        ))),
+        None => {
+            let noted = Folder::open_itself(locks).and_then(|locks| locks.replace(DATABASE_ID, identity.as_bytes()));
+            if let Err(error) = noted {
+                tracing::debug!(%error, "which database is used here could not be noted");
+            }
+            Ok(())
+        }
     }
 }
 
@@ -130,6 +174,7 @@ impl PostgresConfig {
             connections: 8,
             lock_wait: Duration::from_secs(10),
             place: None,
+            alone_beside: None,
             compares: false,
             migrated_by: "`ua db migrate`",
         })

@@ -38,7 +38,7 @@ mod store;
 mod tls;
 mod value;
 
-pub use config::{Place, PostgresConfig};
+pub use config::{Place, PostgresConfig, database_beside, forget_database_beside};
 pub use filling::Filling;
 pub use health::Health;
 pub use only_one::OnlyOne;

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use ua_core::RunId;
 use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, RunRecord, StoreError, apply};
 
-use crate::config::{Place, PostgresConfig};
+use crate::config::{Place, PostgresConfig, stay_with};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
 use crate::kept::{Kept, KeptRuns, OfRun};
@@ -126,7 +126,13 @@ impl PostgresStore {
 
     async fn check_schema(&self) -> Result<(), StoreError> {
         let by = self.config.migrated_by;
-        self.begun(Purpose::Read, move |db| schema::check(db, by)).await?.map_err(DbError::into_store)
+        let beside = self.config.alone_beside.clone().map(|locks| (locks, self.config.shown()));
+        let check = move |db: &Db| {
+            schema::check(db, by)?;
+            let Some((locks, shown)) = beside else { return Ok(()) };
+            Ok(stay_with(&locks, &db.database_id()?, &shown)?)
+        };
+        self.begun(Purpose::Read, check).await?.map_err(DbError::into_store)
     }
 
     /// Reads from one snapshot.

@@ -70,9 +70,44 @@ impl Home {
         )
     }
 
+    /// Says what is to be known of a server with this identity: that another one is used from here.
+    #[cfg(feature = "postgres")]
+    pub fn is_used_with_another_server(&self, identity: &str) -> Option<String> {
+        let noted = ua_store_postgres::database_beside(&self.locks())?;
+        (noted != identity).then(|| {
+            format!(
+                "{} is used with another database on a server, and its runs are not in this one",
+                self.root.display()
+            )
+        })
+    }
+
+    /// Forgets which database on a server is used from here: the runs of this root were moved to one, or taken back.
+    ///
+    /// # Errors
+    /// The note cannot be removed.
+    #[cfg(feature = "postgres")]
+    pub fn forget_the_server(&self) -> Result<(), HostError> {
+        ua_store_postgres::forget_database_beside(&self.locks())
+            .map_err(|e| HostError::storage(format!("cannot change {}: {e}", self.locks().display())))
+    }
+
     /// Whether a line about an effect lies beside the database.
     pub(super) fn has_effects(&self) -> bool {
         fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
+    }
+
+    /// That there is nothing to move: the database was moved to a server before.
+    pub fn moved_already(&self) -> Option<HostError> {
+        let left = left_of(&self.database).next()?;
+        Some(
+            HostError::usage(format!(
+                "the database of {} was moved to a server already, and {} is what is kept of it",
+                self.root.display(),
+                left.display()
+            ))
+            .hint(format!("{NAME_IT}; nothing was changed")),
+        )
     }
 
     /// Whether the database was moved to a server, by what is kept of it.

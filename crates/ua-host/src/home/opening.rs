@@ -45,7 +45,7 @@ impl Home {
         if let Some(server) = &self.server {
             self.refuse_what_is_in_a_file()?;
             self.make()?;
-            return served(server, Some(self.place()?));
+            return served(server, Some(self.place()?), Some(self.locks()));
         }
         // Before anything is made, and before the folder counts as this user's own.
         self.refuse_file()?;
@@ -338,7 +338,7 @@ impl Home {
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
             self.refuse_what_is_in_a_file()?;
-            return served(server, Place::known(&self.root, &self.locks()));
+            return served(server, Place::known(&self.root, &self.locks()), None);
         }
         self.file().map(Database::File)
     }
@@ -535,9 +535,9 @@ fn unreadable(folder: &Path) -> Option<io::Error> {
 
 /// The database on a server, as it is used from a place.
 #[cfg(feature = "postgres")]
-fn served(server: &PostgresConfig, place: Option<Place>) -> Result<Database, HostError> {
+fn served(server: &PostgresConfig, place: Option<Place>, locks: Option<PathBuf>) -> Result<Database, HostError> {
     let mut config = server.clone();
-    config.place = place;
+    (config.place, config.alone_beside) = (place, locks);
     let store = PostgresStore::lazy(&config);
     store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
 }

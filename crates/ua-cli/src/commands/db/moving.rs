@@ -29,7 +29,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
     };
     match departure.standing().clone() {
         Standing::Leaving(copy) | Standing::Left(Some(copy)) if filling.has(&copy.id) => {
-            return finished(server, departure.under_way(copy), 0);
+            return finished(home, server, departure.under_way(copy), 0);
         }
         Standing::Here => {
             super::refuse_older_copy(home).await?;
@@ -75,7 +75,7 @@ pub(super) async fn copy(home: &Home, server: &PostgresConfig, without_lost: boo
              the server",
         )
     })?;
-    finished(server, under_way, rows)
+    finished(home, server, under_way, rows)
 }
 
 /// Refuses a database of which another copy lies where its runs have their workspaces: that one may be at work.
@@ -138,6 +138,7 @@ pub(super) async fn undo(home: &Home, server: Option<&PostgresConfig>, is_forced
                 .hint("if that one is gone for good and nothing was done there, add --force; nothing was changed"));
             }
             departure.take_back().map_err(|e| failed(&e))?;
+            home.forget_the_server()?;
             drop(filling);
             return taken_back(home.database(), true);
         }
@@ -146,13 +147,14 @@ pub(super) async fn undo(home: &Home, server: Option<&PostgresConfig>, is_forced
         }
     }
     departure.take_back().map_err(|e| failed(&e))?;
+    home.forget_the_server()?;
     taken_back(home.database(), true)
 }
 
 fn departure(home: &Home) -> Result<Departure, HostError> {
     let file = home.database();
     if !file.exists() {
-        return Err(super::no_database(home));
+        return Err(home.moved_already().unwrap_or_else(|| super::no_database(home)));
     }
     home.refuse_foreign()?;
     Departure::begin(file).map_err(|e| failed(&e))
@@ -168,11 +170,12 @@ fn failed(error: &StoreError) -> HostError {
     HostError::store("move the database", error).hint("nothing was changed")
 }
 
-fn finished(server: &PostgresConfig, under_way: UnderWay, rows: u64) -> Result<u8, HostError> {
+fn finished(home: &Home, server: &PostgresConfig, under_way: UnderWay, rows: u64) -> Result<u8, HostError> {
     let kept = under_way.arrived(ua_core::system::env().now()).map_err(|e| {
         HostError::store("put the file out of the way", &e)
             .hint(format!("everything is in the {}; give the command again once that is corrected", server.shown()))
     })?;
+    home.forget_the_server()?;
     if crate::terminal::is_json() {
         print_json(&DbMoved { path: server.shown().into(), rows, kept })?;
         return Ok(OK);

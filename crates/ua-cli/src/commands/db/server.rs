@@ -70,6 +70,7 @@ async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: boo
     let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
     let mut health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     health.warnings.extend(distance_of_clocks(&store).await?);
+    health.warnings.extend(home.is_used_with_another_server(&health.db_uuid));
     health.warnings.extend(home.only_in_a_file().map(|refused| refused.to_string()));
     let (runs, found) = if invariants { violations(&Database::Server(store)).await? } else { (0, Vec::new()) };
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
