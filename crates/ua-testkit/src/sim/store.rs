@@ -51,14 +51,16 @@ enum Behind {
     Sqlite {
         runtime: tokio::runtime::Runtime,
         nobody: RunId,
+        /// `None` while another one is put in its place.
+        file: Option<Arc<SqliteStore>>,
         database: PathBuf,
         copy: PathBuf,
     },
 }
 
-fn sqlite(database: &Path, beside: &Arc<Mirror>) -> Result<Arc<dyn Store>, StoreError> {
+fn sqlite(database: &Path) -> Result<Arc<SqliteStore>, StoreError> {
     let config = SqliteConfig { effects_log: false, ..SqliteConfig::new(database) };
-    Ok(at_once(Arc::new(SqliteStore::open(config)?), beside))
+    Ok(Arc::new(SqliteStore::open(config)?))
 }
 
 /// Whoever asks learns it at once. A database that was put back from a copy has a log beside it, which says what `Mirror` says for both stores.
@@ -75,8 +77,9 @@ impl StageStore {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
         let database = folder.join("runtime_state.db");
-        let (port, copy) = (sqlite(&database, &beside)?, folder.join("copy.db"));
-        let behind = Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, database, copy };
+        let (file, copy) = (sqlite(&database)?, folder.join("copy.db"));
+        let port = at_once(file.clone(), &beside);
+        let behind = Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, file: Some(file), database, copy };
         Ok(Self { port, beside, rounds: Arc::default(), behind })
     }
 
@@ -107,14 +110,26 @@ impl StageStore {
                 *now = Arc::new(*copy.take().ok_or("no copy was made")?);
                 self.port = at_once(now.clone(), &self.beside);
             }
-            Behind::Sqlite { runtime, database, copy, .. } => {
+            Behind::Sqlite { runtime, file, database, copy, .. } => {
                 let _runtime = runtime.enter();
-                self.port = Arc::new(MemStore::default()); // lets go of the database
+                // Lets go of the database.
+                *file = None;
+                self.port = Arc::new(MemStore::default());
                 ua_store_sqlite::restore(copy, database, at)?;
-                self.port = sqlite(database, &self.beside)?;
+                let restored = sqlite(database)?;
+                self.port = at_once(restored.clone(), &self.beside);
+                *file = Some(restored);
             }
         }
         Ok(())
+    }
+
+    /// What `ua db check` finds wrong with what is stored. The model in memory has no rows that could contradict each other.
+    pub(super) fn findings(&self) -> Result<Vec<String>, StoreError> {
+        match &self.behind {
+            Behind::Memory { .. } | Behind::Sqlite { file: None, .. } => Ok(Vec::new()),
+            Behind::Sqlite { file: Some(file), .. } => Ok(block_on(file.examine())?.findings),
+        }
     }
 
     /// Reads need the runtime's thread.

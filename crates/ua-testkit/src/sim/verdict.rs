@@ -44,6 +44,8 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
         found.extend(invariants::check(records, &events).iter().map(of_records));
     }
     found.extend(invariants::check_family(&family).iter().map(of_records));
+    let of_rows = stage.store.findings()?.into_iter();
+    found.extend(of_rows.map(|words| Violation::new(Wrong::Records, format!("`ua db check`: {words}"))));
     drop(runtime);
     let questions = family.iter().flat_map(|records| &records.questions);
     for question in questions.filter(|question| question.call_id.is_some()) {
