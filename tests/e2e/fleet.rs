@@ -359,6 +359,31 @@ fn a_schedule_with_a_misspelt_queue_is_told_the_name_that_was_meant() {
     assert!(!fine.stderr.contains("did you mean"), "{}", fine.stderr);
 }
 
+/// A run that is in the queue stays as it is, and whoever asks for something else is told the way to it; so is who moves it to a misspelt queue.
+#[test]
+fn what_is_asked_of_a_queued_run_and_not_done_is_told() {
+    let env = env().with_forum();
+    let again = ["submit", "--run", "r"];
+    env.run(&["submit", &comment_job(&env), "--run-id", "r", "--priority", "2"]).code(0);
+    let same = env.run(&again).code(0).says(&["already in the queue default"]);
+    assert!(!same.stderr.contains("warning"), "{}", same.stderr);
+    let move_it = "`ua queue move r --queue night --priority 3` does";
+    env.run(&[&again[..], &["--queue", "night", "--priority", "3"]].concat())
+        .code(0)
+        .says(&["--queue, --priority", move_it]);
+    env.run(&[&again[..], &["--delay", "1h"]].concat()).code(0).says(&["--delay", "`ua queue remove r`"]);
+    env.run(&["queue", "move", "r", "--queue", "defualt"]).code(0).says(&["did you mean `default`?"]);
+    env.run(&["queue", "move", "r", "--queue", "default"]).code(0);
+    let listed = rows(&env, &["queue", "list"]);
+    assert_eq!((&listed[0]["queue"], &listed[0]["priority"]), (&json!("default"), &json!(2)));
+    let worker = env.run(&["worker", "--until-empty"]).code(0);
+    assert!(
+        worker.stderr.contains("takes runs from the database ") && worker.stderr.contains("runtime_state.db"),
+        "{}",
+        worker.stderr
+    );
+}
+
 fn asked(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();

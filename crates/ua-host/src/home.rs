@@ -246,6 +246,15 @@ impl Home {
         &self.database
     }
 
+    /// Which database it is, for people: `database ua on db.example`, or the path of a file.
+    pub fn database_in_words(&self) -> String {
+        #[cfg(feature = "postgres")]
+        if let Some(server) = &self.server {
+            return server.shown();
+        }
+        format!("database {}", self.database.display())
+    }
+
     /// Whether a file, there or not, is one of those that everything of this root stands in: the database and what belongs to it, logs, locks.
     /// The workspaces of its runs are not.
     pub fn is_own_file(&self, file: &Path) -> bool {

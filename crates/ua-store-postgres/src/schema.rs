@@ -132,15 +132,23 @@ fn may_not_use(role: &str) -> StoreError {
 /// Refuses a database that this program does not know how to write.
 pub(crate) fn check(db: &Db, migrated_by: &str) -> Result<(), DbError> {
     let facts = "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), \
-                 coalesce(has_schema_privilege(to_regnamespace('ua')::oid, 'USAGE'), true), quote_ident(current_user)";
+                 coalesce(has_schema_privilege(to_regnamespace('ua')::oid, 'USAGE'), true), quote_ident(current_user), \
+                 current_setting('session_replication_role')";
     let facts = db.row(facts, params![], |row| {
         let may_look: bool = row.try_get(2)?;
-        Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, may_look, row.try_get::<_, String>(3)?))
+        let (role, replication) = (row.try_get::<_, String>(3)?, row.try_get::<_, String>(4)?);
+        Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, may_look, role, replication))
     })?;
-    let Some((server, encoding, may_look, role)) = facts else {
+    let Some((server, encoding, may_look, role, replication)) = facts else {
         return Err(refused("the server says nothing").into());
     };
     check_server(server)?;
+    // No trigger fires then: a call would be written without its events, and whatever else they see to.
+    if replication == "replica" {
+        let why = "session_replication_role is `replica` for this role or database, so no trigger guards what is written; set it back \
+                   (ALTER ROLE or ALTER DATABASE … RESET session_replication_role)";
+        return Err(refused(why).into());
+    }
     if encoding != "UTF8" {
         return Err(refused(format!("the database is encoded as {encoding}; make one with encoding UTF8")).into());
     }

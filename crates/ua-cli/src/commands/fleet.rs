@@ -17,8 +17,8 @@ use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
-    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueState, RunRecord,
-    SecondSignal, Store as _, StoreError, stored_name,
+    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions, QueueState,
+    RunRecord, SecondSignal, Store as _, StoreError, stored_name,
 };
 
 use super::accept;
@@ -261,18 +261,53 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
             configured: None,
         },
     };
+    let has_time = args.run_after.is_some() || args.delay.is_some();
+    let asked = submission.options(host.env().now())?;
     let submitted = match &args.run {
         None => fleet::submit(host, &people, &submission).await?,
         Some(name) => {
             let store = host.home().open()?;
             let run = find::run(&store, name).await?;
-            let submitted = fleet::enqueue(host, &store, run, submission.options(host.env().now())?).await;
+            let submitted = fleet::enqueue(host, &store, run, asked.clone()).await;
             ua_host::home::close(store);
             submitted?
         }
     };
     show_submitted(&submitted, args.launch.quiet, host.env().now())?;
+    let was_there = submitted.entry.as_ref().filter(|_| submitted.was_queued && !crate::terminal::is_json());
+    if let Some(said) = was_there.and_then(|entry| not_taken(&asked, has_time, entry)) {
+        tell(said);
+    }
     Ok(OK)
+}
+
+/// What was asked for of a run that is in the queue already and stays as it is, with the way to it.
+fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option<String> {
+    let (there, run) = (&entry.options, &entry.run_id);
+    let (mut options, mut way) = (Vec::new(), String::new());
+    if asked.queue != there.queue && asked.queue != QueueOptions::DEFAULT_QUEUE {
+        options.push("--queue");
+        way.push_str(&format!(" --queue {}", asked.queue));
+    }
+    if asked.priority != there.priority && asked.priority != 0 {
+        options.push("--priority");
+        way.push_str(&format!(" --priority {}", asked.priority));
+    }
+    let is_movable = !options.is_empty();
+    let others = [
+        ("--concurrency-key", asked.concurrency.is_some() && asked.concurrency != there.concurrency),
+        ("--fair-key", asked.fair_key.is_some() && asked.fair_key != there.fair_key),
+        ("--run-after, --delay", has_time && asked.run_after != there.run_after),
+    ];
+    let others: Vec<&str> = others.into_iter().filter(|(_, differs)| *differs).map(|(option, _)| option).collect();
+    let again = format!("`ua queue remove {run}` and `ua submit --run {run}` with them queue it so");
+    let how = match (is_movable, others.is_empty()) {
+        (false, true) => return None,
+        (true, true) => format!("`ua queue move {run}{way}` does"),
+        (true, false) | (false, false) => again,
+    };
+    options.extend(others);
+    Some(format!("warning: it stays as it was queued, whatever {} say: {how}", options.join(", ")))
 }
 
 /// Shows a run that was stored, or the one that was there.
@@ -392,6 +427,9 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
             let words =
                 format!("{} waits in {} with priority {}\n", moved.run_id, moved.options.queue, moved.options.priority);
             say(&queue_row(&moved, host.env().now()), words)?;
+            if let Some(warning) = fleet::queue_of_move(host, &moved.options.queue, &moved.run_id).await? {
+                tell(crate::ids::in_sentence(&warning).as_ref());
+            }
         }
         QueueCommand::Remove { run } => {
             let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;

@@ -33,6 +33,17 @@ pub(super) async fn of_submission(
     Ok(of_a_submission(&without(state, schedule), now, queue, run))
 }
 
+/// What is to be said of the queue that a person moved a run to.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn of_move(host: &Host, queue: &str, run: &RunId) -> Result<Option<String>, HostError> {
+    let store = host.home().open_read_only()?;
+    let said = of_submission(host, &store, queue, run, None).await;
+    crate::home::close(store);
+    said
+}
+
 /// What is to be said of the queues that a worker is to take from: which of them nobody else ever named, and another name is close to.
 ///
 /// # Errors

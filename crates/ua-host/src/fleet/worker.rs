@@ -150,7 +150,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         let bound = worker.health.listen(address).await?;
         worker.say(&format!("listening on http://{bound}"));
     }
-    worker.say(&format!("worker {} takes runs", worker.record.worker));
+    worker.say(&format!("worker {} takes runs from the {}", worker.record.worker, host.home().database_in_words()));
     let left = worker.until_stopped(options.until_empty).await;
     drop(lock);
     // Nobody proves anything by the lock of a worker that is not there.

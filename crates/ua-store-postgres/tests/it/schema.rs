@@ -45,6 +45,21 @@ async fn a_newer_and_an_older_schema_are_left_as_they_are() {
     assert!(refusal(&database).contains("older than this program's"));
 }
 
+/// A setting of the role or the database that switches every trigger off is seen before anything is written.
+#[tokio::test]
+async fn a_database_whose_triggers_do_not_fire_is_refused() {
+    let Some(database) = Database::fresh() else { return };
+    let set = |what: &str| {
+        let sql = format!("ALTER DATABASE {} {what}", database.name);
+        blocking(database.by_hand().batch_execute(&sql)).unwrap();
+    };
+    set("SET session_replication_role = replica");
+    assert!(refusal(&database).contains("session_replication_role"));
+    set("SET session_replication_role = local");
+    assert!(database.store().runs(1).await.unwrap().is_empty());
+    set("RESET session_replication_role");
+}
+
 /// Brought up to date by a newer program while it is open: whatever kind of write comes next is refused and says why, and nothing of it is there.
 #[tokio::test]
 async fn an_open_store_writes_nothing_to_a_schema_that_it_does_not_know() {
