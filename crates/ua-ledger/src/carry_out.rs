@@ -1,9 +1,10 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
-use ua_core::{CallId, CallStatus, OnUnknown, Outcome, Timestamp};
-use ua_store::{CallRecord, LedgerStore, ReplayStatus, Taint, UnknownResolution};
+use ua_core::{CallId, CallStatus, CorrectedTo, OnUnknown, Outcome, Timestamp};
+use ua_store::{CallRecord, Correction, LedgerStore, ReplayStatus, Taint, UnknownResolution};
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
+use crate::correction::correct_call;
 use crate::error::LedgerError;
 use crate::events;
 use crate::late::settle_late;
@@ -132,6 +133,29 @@ impl Ledger {
                 let deduplicated = receipt.map_err(LedgerError::at("deduplicate", id))?;
                 self.add_taint(Taint::of(&deduplicated.policy).and(Taint::of(&twin.policy)));
                 Admission::Settled(deduplicated)
+            }
+            Verdict::PutRight { asked, earlier } => {
+                let (by, remark) = asked.answer.as_ref().map_or_else(
+                    || ("a person".to_owned(), None),
+                    |answer| (answer.by.clone(), answer.text.clone().filter(|text| !text.trim().is_empty())),
+                );
+                let had = format!("call {} of run {} had its effect", earlier.call_id, earlier.run_id);
+                let correction = Correction {
+                    outcome: CorrectedTo::Happened,
+                    was: call.status,
+                    reason: remark.map_or_else(|| had.clone(), |remark| format!("{had}: {}", remark.trim())),
+                    proof: None,
+                    by,
+                    at: self.env.now(),
+                    of: None,
+                    was_answered: false,
+                };
+                // Nothing of it is under way: it failed, and this is its owner.
+                let right = self.store.correct_call(correct_call(call, correction, true)).await;
+                let right = right.map_err(LedgerError::at("record what a person said of", id))?;
+                self.close(call, asked).await?;
+                self.add_taint(Taint::of(&earlier.policy));
+                Admission::Settled(right)
             }
             Verdict::WaitFor(twin) => Admission::WaitFor(twin.call_id.clone()),
             Verdict::Cancel { resolution, code, message } => {

@@ -9,8 +9,8 @@
 use serde_json::{Map, Value};
 use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
 use ua_store::{
-    AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord, Seen,
-    StoreError,
+    AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord, Relations,
+    Seen, StoreError,
 };
 
 use crate::admission::{Admission, Facts};
@@ -19,6 +19,7 @@ use crate::events;
 use crate::ledger::Ledger;
 use crate::permit::Permit;
 use crate::question::Why;
+use crate::related::RelatedCalls;
 use crate::verdict::{HandingOver, handing_over};
 use crate::view::View;
 
@@ -206,7 +207,14 @@ impl Ledger {
             let (name, params) = (name.to_owned(), request.get("params").cloned().unwrap_or_default());
             let round = handle.input.as_ref().map_or(0, |input| input.round);
             let Some(asked) = asked else {
-                let why = Why::Elicitation { name: &name, params: &params, round, is_live: is_live(&handle) };
+                let relations = self.done_since(call).await?;
+                let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);
+                let facts = Facts { scope: call.scope.clone(), ..Facts::default() };
+                let config = &self.config;
+                let related =
+                    RelatedCalls { call, facts: &facts, relations: &relations, config, forgotten: None, sent };
+                let (is_live, others) = (is_live(&handle), related.in_the_way_since());
+                let why = Why::Elicitation { name: &name, params: &params, round, is_live, others };
                 return Ok(Elicited::Open(self.ask(call, &why).await?));
             };
             let is_this = asked.detail.get("request").and_then(Value::as_str) == Some(name.as_str())
@@ -222,6 +230,14 @@ impl Ledger {
             self.keep_for(call, handle.clone()).await?;
             self.close(call, &asked).await?;
         }
+    }
+
+    /// What may have had the effect of a call whose tool asks for something: whoever answers sends it on.
+    async fn done_since(&self, call: &CallRecord) -> Result<Relations, LedgerError> {
+        if !call.policy.class.has_effect() {
+            return Ok(Relations::default());
+        }
+        self.relations(call, &Facts { scope: call.scope.clone(), ..Facts::default() }).await
     }
 
     /// Puts a person's answer into the handle of an attempt that cannot be gone on with now, so that it is handed over when it can be.

@@ -544,6 +544,31 @@ impl Ledger {
         Ok(questions.iter().filter_map(about).collect())
     }
 
+    /// What other calls have done since of those of these calls that definitely failed, each in a sentence. Under their keys: made again they are
+    /// answered with those receipts, and whoever reads that they failed has to know it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn done_by_others(&self, calls: &[CallRecord]) -> Result<Vec<String>, LedgerError> {
+        let mut done = Vec::new();
+        let may_be = |call: &&CallRecord| {
+            call.status == CallStatus::FailedDefinite && call.policy.is_by_content() && !call.policy.kind_is_guessed
+        };
+        for call in calls.iter().filter(may_be) {
+            let Some(key) = &call.idempotency_key else { continue };
+            let around = self.store.around(&call.call_id, call.scope.as_ref(), Some(key)).await;
+            let holder = around.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?.holder;
+            if let Some(other) = holder.filter(|other| other.status == CallStatus::Succeeded) {
+                done.push(format!(
+                    "What `{}` was to do is done: call {} of run {} did it. Make the same call again if its answer is needed: it is answered with \
+                     that receipt, and nothing is sent.",
+                    call.name.tool, other.call_id, other.run_id
+                ));
+            }
+        }
+        Ok(done)
+    }
+
     fn answers(&self) -> MutexGuard<'_, BTreeMap<CallId, ReceiptRecord>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }

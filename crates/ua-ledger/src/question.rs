@@ -33,6 +33,8 @@ pub(crate) enum Why<'a> {
         beside: Option<(&'a CallRecord, Still)>,
         /// What came of it, and could not be stored.
         late: &'a [LateReply],
+        /// Whether its tool is there, so that it could be sent again.
+        may_be_sent: bool,
     },
     /// The same, and the run goes on meanwhile.
     WentOn { sends: Sends<'a> },
@@ -46,25 +48,25 @@ pub(crate) enum Why<'a> {
         changed: Vec<String>,
         earlier: Option<&'a CallRecord>,
         beside: Option<(&'a CallRecord, Still)>,
+        /// What came of the other calls, and could not be stored yet.
+        late: &'a [LateReply],
     },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
     /// The model asks.
     AskUser,
     /// A tool asks, in the middle of a call.
-    Elicitation { name: &'a str, params: &'a Value, round: u32, is_live: bool },
+    Elicitation { name: &'a str, params: &'a Value, round: u32, is_live: bool, others: Vec<Other<'a>> },
 }
 
 impl Why<'_> {
     /// Other calls that bear on the answer.
     fn others(&self) -> Vec<Other<'_>> {
         match self {
-            Self::Send { first: Reason::NearDuplicate(others), .. } | Self::Unknown { others, .. } => others.clone(),
-            Self::Send { .. }
-            | Self::WentOn { .. }
-            | Self::AuthFailure { .. }
-            | Self::AskUser
-            | Self::Elicitation { .. } => Vec::new(),
+            Self::Send { first: Reason::NearDuplicate(others), .. }
+            | Self::Unknown { others, .. }
+            | Self::Elicitation { others, .. } => others.clone(),
+            Self::Send { .. } | Self::WentOn { .. } | Self::AuthFailure { .. } | Self::AskUser => Vec::new(),
         }
     }
 
@@ -158,6 +160,8 @@ pub(crate) enum Reason<'a> {
     Tainted(Vec<String>),
     /// The same, and it reads addresses that nobody but the model has written.
     MadeAddress(Vec<String>),
+    /// A person said that this call had the effect, and what is recorded of it has changed since.
+    Moved(&'a str),
 }
 
 impl Reason<'_> {
@@ -168,6 +172,7 @@ impl Reason<'_> {
             Self::Approval => "approval",
             Self::Tainted(_) => "tainted",
             Self::MadeAddress(_) => "made_address",
+            Self::Moved(_) => "moved",
         }
     }
 
@@ -175,7 +180,7 @@ impl Reason<'_> {
         match self {
             Self::NearDuplicate(_) => QuestionKind::NearDuplicate,
             Self::AmbiguousRecipient(_) => QuestionKind::AmbiguousRecipient,
-            Self::Approval | Self::Tainted(_) | Self::MadeAddress(_) => QuestionKind::Approval,
+            Self::Approval | Self::Tainted(_) | Self::MadeAddress(_) | Self::Moved(_) => QuestionKind::Approval,
         }
     }
 
@@ -233,6 +238,10 @@ impl Reason<'_> {
                     effect_words(call)
                 )
             }
+            Self::Moved(earlier) => format!(
+                "A person said that call {earlier} had this effect already. What is recorded about that call has changed since, and by now no call is \
+                 known to have had it."
+            ),
             Self::MadeAddress(addresses) => {
                 format!(
                     "It reads {}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
@@ -254,7 +263,7 @@ pub(crate) fn question(
     let tool = &call.name.tool;
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late } => {
+        Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late, may_be_sent } => {
             let text = match attempt.and_then(as_made_by) {
                 // What is known of the other call is why it is asked about.
                 Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
@@ -265,7 +274,9 @@ pub(crate) fn question(
             let more = more.chain(shown_beside(*beside));
             let more = shown_since(call, calls_of, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
-            (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
+            let again = may_be_sent.then_some(Choice::Execute);
+            let choices = [Some(Choice::Happened), again, Some(Choice::Skip), Some(Choice::Abort)];
+            (QuestionKind::UnknownOutcome, text, choices.into_iter().flatten().collect())
         }
         Why::WentOn { sends } => {
             let attempt = sends.last();
@@ -284,7 +295,7 @@ pub(crate) fn question(
             let text = QuestionText::new(&text).line(arguments);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Send { facts, first, more, changed, earlier, beside } => {
+        Why::Send { facts, first, more, changed, earlier, beside, late } => {
             let mut text = if more.is_empty() {
                 QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call, calls_of))))
             } else {
@@ -296,7 +307,10 @@ pub(crate) fn question(
             if !changed.is_empty() {
                 text = text.line(format!("Changed since you were asked: {}.", changed.join("; ")));
             }
-            let lines = shown_facts(facts).into_iter().chain(shown_beside(*beside));
+            let lines = shown_facts(facts)
+                .into_iter()
+                .chain(shown_beside(*beside))
+                .chain(late.iter().map(shown_late_of_another));
             let text = lines.fold(text.line(arguments), QuestionText::line);
             // Whoever could only let it run or leave it would have to do it twice for it to count.
             let happened = earlier.map(|_| Choice::Happened);
@@ -318,9 +332,12 @@ pub(crate) fn question(
             let text = options.fold(text, QuestionText::line);
             (QuestionKind::AskUser, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
-        Why::Elicitation { params, is_live, .. } => {
+        Why::Elicitation { params, is_live, others, .. } => {
             let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
-            (QuestionKind::Elicitation, elicitation_text(call, calls_of, params, *is_live), choices)
+            let text = elicitation_text(call, calls_of, params, *is_live);
+            // Whoever fills it in sends the call on.
+            let text = shown_since(call, calls_of, others, "").fold(text, QuestionText::line);
+            (QuestionKind::Elicitation, text, choices)
         }
     };
     let mut detail = json!({
@@ -348,7 +365,7 @@ pub(crate) fn question(
             detail[EARLIER] = json!(earlier.call_id);
         }
     }
-    if let Why::Elicitation { name, params, round, is_live } = why {
+    if let Why::Elicitation { name, params, round, is_live, .. } = why {
         detail["is_live"] = json!(is_live);
         detail["request"] = json!(name);
         detail["params"] = (*params).clone();
@@ -543,6 +560,14 @@ fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
     late.iter().map(line)
 }
 
+/// The same of another call: the record says nothing of it yet.
+fn shown_late_of_another(late: &LateReply) -> String {
+    let (call, run, at, said) = (&late.tool_call_id, &late.run_id, late.at, cut(&said(&late.reply), 300));
+    format!(
+        "An answer to call {call} came at {at} and could not be stored; run {run} stores it when it goes on: {said}"
+    )
+}
+
 /// Where a question keeps from when on a look counts.
 const LOOK_AFTER: &str = "look_after";
 
@@ -698,6 +723,7 @@ mod tests {
             look_after: None,
             beside: None,
             late: &[],
+            may_be_sent: true,
         };
         let send = Why::Send {
             facts: &facts,
@@ -706,8 +732,9 @@ mod tests {
             changed: Vec::new(),
             earlier: None,
             beside: None,
+            late: &[],
         };
-        let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true };
+        let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true, others: Vec::new() };
         let env = Env::simulated(1);
         for why in [unknown(), send, Why::WentOn { sends: Sends::of(&[]) }, live] {
             let text = question(&env, (&asked, CallsOf::Session), &why, |_| json!({})).text;
@@ -791,7 +818,7 @@ mod tests {
             let words = format!("{break_of_a_line}Answer with{break_of_a_line}  ua answer last approve");
             let mut texts = Vec::new();
             for params in with_each_followed(&form, &words).iter().chain(&with_each_followed(&page, &words)) {
-                let why = Why::Elicitation { name: "n", params, round: 1, is_live: false };
+                let why = Why::Elicitation { name: "n", params, round: 1, is_live: false, others: Vec::new() };
                 texts.push(question(&env, (&call(send.clone(), json!({})), CallsOf::Job), &why, |_| Value::Null).text);
             }
             for arguments in with_each_followed(&asked, &words) {
@@ -810,8 +837,15 @@ mod tests {
                 })];
                 for more in [Vec::new(), more] {
                     let first = Reason::Tainted(vec![format!("a{words}")]);
-                    let why =
-                        Why::Send { facts: &facts, first, more, changed: Vec::new(), earlier: None, beside: None };
+                    let why = Why::Send {
+                        facts: &facts,
+                        first,
+                        more,
+                        changed: Vec::new(),
+                        earlier: None,
+                        beside: None,
+                        late: &[],
+                    };
                     texts.push(
                         question(&env, (&call(send.clone(), arguments.clone()), CallsOf::Job), &why, |_| Value::Null)
                             .text,

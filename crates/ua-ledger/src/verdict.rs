@@ -124,6 +124,13 @@ pub(crate) enum Verdict<'v> {
         /// What the model is told.
         message: String,
     },
+    /// It did nothing by itself, and a person says that another call had its effect: that is its record.
+    PutRight {
+        /// The question that they answered.
+        asked: &'v QuestionRecord,
+        /// That other call.
+        earlier: &'v CallRecord,
+    },
     /// It goes out.
     Start {
         /// Under this key.

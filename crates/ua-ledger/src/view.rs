@@ -63,6 +63,8 @@ pub(crate) struct View {
     pub(crate) asked_before: usize,
     /// How long those of the related calls may still have their effects that are under way or in doubt.
     pub(crate) still: BTreeMap<CallId, Still>,
+    /// Answers to those that the database did not take when they came.
+    pub(crate) late_of_others: Vec<LateReply>,
 }
 
 /// A call under the same key.
@@ -97,6 +99,7 @@ impl View {
             alike: None,
             asked_before: 0,
             still: BTreeMap::new(),
+            late_of_others: Vec::new(),
         }
     }
 
@@ -200,6 +203,7 @@ impl Ledger {
         let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
         let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, self.env.now()).await;
         view.still = still.map_err(LedgerError::at("look how others stand beside", &view.call.call_id))?;
+        view.late_of_others = view.still.keys().filter_map(|other| self.store.late_replies(other).pop()).collect();
         Ok(())
     }
 

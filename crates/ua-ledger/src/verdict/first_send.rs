@@ -122,6 +122,12 @@ impl<'v> Case<'v> {
         }
         reasons.extend(self.tainted());
         reasons.extend(self.made_addresses());
+        // Nothing is sent on that word, and what it said is not so any more: whether the call is wanted now is a person's to say again.
+        if let Some(earlier) = said_done.and_then(earlier_of)
+            && !matches!(reasons.first(), Some(Reason::NearDuplicate(_)))
+        {
+            reasons.push(Reason::Moved(earlier));
+        }
         if let Some(why) = self.not_heard(reasons, approved_by.or(heard), before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
@@ -141,7 +147,7 @@ impl<'v> Case<'v> {
     }
 
     /// The call that a person says was this very effect, with its key, if everything stands as they were shown it.
-    fn earlier_by(&self, asked: &QuestionRecord) -> Option<(&'v CallRecord, IdempotencyKey)> {
+    pub(super) fn earlier_by(&self, asked: &QuestionRecord) -> Option<(&'v CallRecord, IdempotencyKey)> {
         if !self.is_as_asked(asked) || self.is_news_since(asked) {
             return None;
         }
@@ -151,9 +157,19 @@ impl<'v> Case<'v> {
     }
 
     /// Whether another call can have been this one's effect, such that its answer is this one's, too: it succeeded by itself in the same lineage,
-    /// and nothing was sent for this one. A task is done by its child run, of which another task has nothing.
+    /// and nothing was sent for this one, or what was did nothing. A task is done by its child run, of which another task has nothing.
     fn may_answer(&self, other: &CallRecord) -> bool {
-        self.call.status == CallStatus::Prepared
+        let did_nothing = match self.call.status {
+            CallStatus::Prepared => true,
+            // One key stands for one effect, and the other call has it.
+            CallStatus::FailedDefinite => other.idempotency_key != self.call.idempotency_key,
+            CallStatus::Running
+            | CallStatus::Unknown
+            | CallStatus::Succeeded
+            | CallStatus::FailedReported
+            | CallStatus::Cancelled => false,
+        };
+        did_nothing
             && !self.call.name.is_task()
             && other.status == CallStatus::Succeeded
             && other.deduplicated_from.is_none()
@@ -247,7 +263,8 @@ impl<'v> Case<'v> {
         };
         let changed = changed.unwrap_or_default();
         let beside = if let Reason::NearDuplicate(others) = &first { self.longest_of(others) } else { None };
-        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier, beside })
+        let late = if matches!(first, Reason::NearDuplicate(_)) { &self.view.late_of_others[..] } else { &[] };
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier, beside, late })
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.

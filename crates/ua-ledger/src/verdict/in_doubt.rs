@@ -342,7 +342,12 @@ impl<'v> Case<'v> {
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         let beside = self.longest_of(&others);
-        Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, beside, late })
+        let may_be_sent = !self.rules.is_gone(call);
+        if !may_be_sent && !because.contains(TOOL_GONE) {
+            because = format!("{because}; {TOOL_GONE}");
+        }
+        let facts = self.facts;
+        Verdict::Ask(Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late, may_be_sent })
     }
 
     /// Whether a person answered what the tool asked on its connection, and the answer never left.

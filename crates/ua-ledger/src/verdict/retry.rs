@@ -23,15 +23,23 @@ impl<'v> Case<'v> {
             return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
         }
         let mut closes = Vec::new();
-        let mut approved_by = None;
+        let (mut approved_by, mut said_done) = (None, false);
         match word(self.view.pending()) {
             Word::None => {}
             Word::Abort => return Verdict::Aborted.into(),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
-            // That another call was it is no word to send this one.
-            Word::No(asked) | Word::Happened(asked) => {
-                return Decision { verdict: Verdict::Settled, closes: vec![asked] };
+            Word::Happened(asked) if self.is_news_since(asked) => {
+                said_done = true;
+                closes.push(asked);
             }
+            // That another call was it is no word to send this one.
+            Word::Happened(asked) => {
+                return match self.earlier_by(asked) {
+                    Some((earlier, _)) => Verdict::PutRight { asked, earlier }.into(),
+                    None => Decision { verdict: Verdict::Settled, closes: vec![asked] },
+                };
+            }
+            Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
             Word::Yes(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
                 let is_about_it = asked.kind != QuestionKind::AuthFailure;
@@ -61,6 +69,9 @@ impl<'v> Case<'v> {
             }
             reasons.push(Reason::NearDuplicate(others));
         }
+        if said_done && reasons.is_empty() {
+            return Decision { verdict: Verdict::Settled, closes };
+        }
         reasons.extend(self.anew());
         let before = closes.first().copied().or_else(|| self.last_word_about_another());
         if let Some(why) = self.not_heard(reasons, approved_by, before) {
@@ -79,7 +90,13 @@ impl<'v> Case<'v> {
     /// Whether a person left this very failure as it is.
     fn was_left_as_it_is(&self) -> bool {
         self.view.questions.iter().any(|asked| {
-            asked.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Skip | Choice::Happened))
+            let left = |choice| match choice {
+                Choice::Skip => true,
+                // Unless what was said of the other call is not so any more.
+                Choice::Happened => !self.is_news_since(asked),
+                Choice::Execute | Choice::Continue | Choice::Abort => false,
+            };
+            asked.answer.as_ref().is_some_and(|answer| left(answer.choice))
                 && asked.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
         })
     }

@@ -454,7 +454,13 @@ const ROWS: &[Row] = &[
     row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == PersonAnswer::Chose(Choice::Abort)),
     row("hold", "somebody was asked", |c| failed(c) && c.said == PersonAnswer::Nothing),
     row("settled", "a person leaves the failure as it is", |c| failed(c) && c.is_skip()),
-    row("settled", "that another call was it lets nothing go out", |c| failed(c) && c.is_happened()),
+    row("put right", "a person says that another call had its effect, which stands as it was shown", |c| {
+        failed(c) && c.is_word_of_the_earlier() && c.beside == Beside::Kin
+    }),
+    row("settled", "that another call was it lets nothing go out", |c| {
+        let is_about_others = matches!(c.about, About::NearDuplicate | About::Everything);
+        failed(c) && c.is_happened() && !(is_about_others && c.is_news() && c.conflict == OnScopeConflict::Ask)
+    }),
     row("ask: credentials", "trying again with the same credentials changes nothing", |c| {
         c.stand == S::RefusedCredentials && c.said == PersonAnswer::NotAsked
     }),
@@ -497,6 +503,9 @@ const ROWS: &[Row] = &[
         c.beside == Beside::TwinInDoubt && c.conflict == OnScopeConflict::Allow
     }),
     row("ask: approval", "each of its calls needs a person's approval", Case::lacks_approval),
+    row("ask: moved", "what was said to have had the effect is not recorded as that any more", |c| {
+        c.is_happened() && matches!(c.about, About::NearDuplicate | About::Everything)
+    }),
     row(
         "cancel: near_duplicate",
         "that it is done lets nothing go out, whatever became of what was done",
@@ -765,7 +774,14 @@ impl Case {
                 doubt.scope = None;
                 relations.doubts = vec![Related::one(doubt)];
             }
-            Beside::Kin => relations.kin.same = vec![Related::one(self.other(CallStatus::Succeeded, None, 0))],
+            Beside::Kin => {
+                // It has a key of its own.
+                let kin = CallRecord {
+                    idempotency_key: Some(samples::key("k2")),
+                    ..self.other(CallStatus::Succeeded, None, 0)
+                };
+                relations.kin.same = vec![Related::one(kin)];
+            }
             Beside::KinSince => {
                 relations.kin.same = vec![Related::one(self.other(CallStatus::Succeeded, None, 5))];
                 relations.since = relations.kin.same.clone();
@@ -797,6 +813,7 @@ impl Case {
             alike: None,
             asked_before: 0,
             still: BTreeMap::new(),
+            late_of_others: Vec::new(),
             call,
         }
     }
@@ -947,12 +964,14 @@ fn name(verdict: &Verdict<'_>) -> String {
             Why::Send { first: Reason::Approval, .. } => "ask: approval",
             Why::Send { first: Reason::Tainted(_), .. } => "ask: tainted",
             Why::Send { first: Reason::MadeAddress(_), .. } => "ask: made address",
+            Why::Send { first: Reason::Moved(_), .. } => "ask: moved",
             Why::Send { first: Reason::AmbiguousRecipient(_), .. } => "ask: recipient",
             Why::AuthFailure { .. } => "ask: credentials",
             Why::AskUser => "ask: ask_user",
             Why::Elicitation { .. } => "ask: elicitation",
         },
         Verdict::DeduplicateFrom { .. } => "deduplicate",
+        Verdict::PutRight { .. } => "put right",
         Verdict::WaitFor(_) => "wait",
         Verdict::Cancel { code, .. } => return format!("cancel: {code}"),
         Verdict::Start { ends_doubt: true, .. } => "start: ends doubt",
@@ -1351,7 +1370,7 @@ fn no_question_names_an_answer() {
     let form = json!({"message": "Which size?", "requestedSchema": {"properties": {"size": {"type": "string"}}}});
     let address = json!({"mode": "url", "message": "Log in.", "url": "https://shop.example/login"});
     for (params, is_live) in [(&form, true), (&form, false), (&address, true)] {
-        ask(&call, &Why::Elicitation { name: "ask", params, round: 1, is_live });
+        ask(&call, &Why::Elicitation { name: "ask", params, round: 1, is_live, others: Vec::new() });
     }
     ask(&call, &Why::WentOn { sends: Sends::of(&attempts) });
     ask(&call, &Why::AuthFailure { facts: &facts });

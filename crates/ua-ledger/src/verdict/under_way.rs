@@ -85,7 +85,8 @@ impl<'v> Case<'v> {
                 let beside = self.longest_of(&others);
                 let first = Reason::NearDuplicate(others);
                 let (facts, more, changed) = (self.facts, Vec::new(), Vec::new());
-                let why = Why::Send { facts, first, more, changed, earlier: None, beside };
+                let late = &self.view.late_of_others;
+                let why = Why::Send { facts, first, more, changed, earlier: None, beside, late };
                 (HandingOver::Ask(why), asked.into_iter().collect())
             }
         }

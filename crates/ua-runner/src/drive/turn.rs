@@ -410,11 +410,16 @@ impl Driver<'_> {
         let ledger = self.ports.dispatcher.ledger();
         let words =
             ledger.words_about(&calls).await.map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
+        let done =
+            ledger.done_by_others(&calls).await.map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
         let blocks = results_of(ledger, &self.run, calls, self.found_open == Some(turn)).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() };
         let mut messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         if !words.is_empty() {
             messages.push(Message::user(Origin::Guidance, words_of_persons(&words)));
+        }
+        if !done.is_empty() {
+            messages.push(Message::user(Origin::Guidance, done.join("\n\n")));
         }
         let files = if were_made { self.changed_files().await? } else { Vec::new() };
         // It is the boundary of the step all the same; the word says what is special about it.

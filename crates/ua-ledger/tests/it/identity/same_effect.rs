@@ -98,23 +98,45 @@ async fn that_the_earlier_call_was_it_never_sends_anything() {
         let mut correct = samples::correct(&first, corrected, 90);
         correct.is_idle = true;
         parent.store.correct_call(correct).await.unwrap();
-        match admit(&child, &id).await {
-            Admission::Settled(call) if corrected == CorrectedTo::NotHappened => {
-                let got = (call.status, call.resolution, call.attempt);
-                assert_eq!(got, (CallStatus::Cancelled, Some(Resolution::Refused), 0));
-                assert!(call.error_detail.unwrap().contains("has changed since"));
-            }
-            // It was shown as done, and nobody knows any more.
-            Admission::Held(again) if corrected != CorrectedTo::NotHappened => {
-                assert_ne!(again.question_id, question.question_id);
-            }
-            other @ (Admission::Settled(_)
-            | Admission::Held(_)
-            | Admission::Ready(_)
-            | Admission::Continues(_)
-            | Admission::Ongoing(_)
-            | Admission::WaitFor(_)
-            | Admission::Unknown(_)) => panic!("{corrected:?}: {other:?}"),
-        }
+        // It was shown as done, and nobody knows any more, or it is known not to be.
+        let Admission::Held(again) = admit(&child, &id).await else { panic!("{corrected:?}: it is not asked again") };
+        assert_ne!(again.question_id, question.question_id);
+        assert!(again.text.contains(first.call_id.as_str()), "{}", again.text);
+        child.answer(&again, Choice::Skip).await;
+        let Admission::Settled(call) = admit(&child, &id).await else { panic!("{corrected:?}: it is sent") };
+        assert_eq!((call.status, call.attempt), (CallStatus::Cancelled, 0));
+    }
+}
+
+/// A call that did nothing, and whose effect another one had since: a person says so, and that is its record; where the key says it, its model is told.
+#[tokio::test]
+async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing() {
+    for fate in [Fate::NotSent, Fate::FailedNone] {
+        let (parent, child) = lineage().await;
+        let id = child.plan_as(unlisted("a book")).await;
+        let failed = child.take(&id, &Facts::default(), Fate::NotSent).await;
+        assert_eq!(failed.status, CallStatus::FailedDefinite);
+        let other = parent.plan_as(unlisted("a book")).await;
+        let other = parent.take(&other, &Facts::default(), Fate::Done).await;
+        let Admission::Held(question) = admit(&child, &id).await else { panic!("it is not asked about") };
+        assert!(question.choices.contains(&Choice::Happened), "{:?}", question.choices);
+        child.answer(&question, Choice::Happened).await;
+        let Admission::Settled(call) = admit(&child, &id).await else { panic!("it is not settled") };
+        let correction = call.correction.clone().unwrap();
+        assert_eq!((call.status, call.attempt, correction.outcome), (CallStatus::Succeeded, 1, CorrectedTo::Happened));
+        assert!(correction.reason.contains(other.call_id.as_str()), "{}", correction.reason);
+        let asked = child.store.question(&question.question_id).await.unwrap();
+        assert_eq!(asked.status, QuestionStatus::Closed);
+
+        // Declared: the key says it.
+        let failed = child.sent(&FIRST, fate).await;
+        assert!(child.ledger.done_by_others(std::slice::from_ref(&failed)).await.unwrap().is_empty());
+        let other = parent.sent(&FIRST, Fate::Done).await;
+        let failed = child.settled(&failed.call_id, &FIRST).await;
+        let told = child.ledger.done_by_others(&[failed]).await.unwrap();
+        assert!(told.len() == 1 && told[0].contains(other.call_id.as_str()), "{told:?}");
+        let again = child.plan(&FIRST).await;
+        let again = child.settled(&again, &FIRST).await;
+        assert_eq!(again.deduplicated_from, Some(other.call_id));
     }
 }
