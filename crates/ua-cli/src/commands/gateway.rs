@@ -17,7 +17,7 @@ use super::summary;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
-use crate::output::{plain, print, print_exactly, print_json, print_table, say, wrapped};
+use crate::output::{line, plain, print, print_exactly, print_json, print_table, say, wrapped};
 use crate::view::{
     GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,
     GatewayStatus, GatewayStopped, GatewayToken, OpenQuestion,
@@ -385,7 +385,16 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Unwrapped => "is restored",
             What::MayLogIn => "skipped: it may require a login by its client; name it if it does not",
             What::Unreachable => "skipped: the gateway cannot reach an address of this kind",
-            What::NotRead => "skipped: its `args` or its file of variables (`envFile`) cannot be read in full",
+            What::Elsewhere => {
+                "skipped: it goes through the gateway of another folder; take that away first (`ua gateway uninstall`)"
+            }
+            What::NotRead => {
+                "skipped: it cannot be read in full: `args` that are no list of texts, a name that it has twice, or a file of variables (`envFile`) \
+                 that is not found"
+            }
+            What::Shared => {
+                "skipped: it shares a value with other parts of the file (`&`, `*` or `<<`), which would be changed as well; write it out"
+            }
             What::Twice => {
                 "skipped: its name is given twice, and only the client knows which entry it takes; remove one of them"
             }
@@ -401,6 +410,8 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             Some(project) => format!("{} (in {project})", change.server),
             None => change.server.clone(),
         };
+        // Names are a project's to choose.
+        let server = line(&server, usize::MAX);
         (server, what)
     });
     print(format!("{}\n", file.display()))?;
@@ -415,6 +426,12 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
     let is_changed = edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Unwrapped));
     if !is_changed || dry_run {
         return Ok(());
+    }
+    let names_database = install && settings.of_environment("UA_DATABASE_URL").is_some();
+    if names_database {
+        let note = "The entries name no database: the gateway that clients start takes it from `database_url` in your config.toml, or from the \
+                    client's own environment (`UA_DATABASE_URL`).";
+        print(format!("{}\n", wrapped(note, 0)))?;
     }
     let undo = if install { format!(" {} undoes it.", undo(entries)) } else { String::new() };
     let restart = format!("Restart the client if it runs: it reads this file when it starts.{undo}");

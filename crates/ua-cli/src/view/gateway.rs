@@ -119,8 +119,8 @@ pub(crate) struct GatewayChanged {
 pub(crate) struct GatewayEntry {
     /// Its name.
     pub(crate) server: String,
-    /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `twice`, `not_wrapped`,
-    /// `all` or `not_restored`.
+    /// What was done about it: `wrapped`, `already`, `elsewhere`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `shared`, `twice`,
+    /// `not_wrapped`, `all` or `not_restored`.
     pub(crate) what: String,
 }
 

@@ -104,7 +104,10 @@ impl GatewayConfig {
                 let patience = match client.text("patience")?.as_deref() {
                     None => None,
                     Some("unlimited") => Some(Patience::Unlimited),
-                    Some(_) => client.span("patience")?.map(Patience::Limited),
+                    Some(_) => {
+                        let span = client.span("patience").map_err(|why| format!("{why}, or \"unlimited\""))?;
+                        span.map(Patience::Limited)
+                    }
                 };
                 let rules = ClientRules { patience, elicitation: client.truth("elicitation")? };
                 read.rules.clients.insert(name.clone(), rules);
@@ -315,6 +318,7 @@ calls = 0
             ("hold_wiat = \"5m\"", "`hold_wiat` does not exist; did you mean `hold_wait`?"),
             ("zebra = 1", "known fields are hold_wait"),
             ("hold_wait = \"5 parsecs\"", "must be a span like"),
+            ("[client.x]\npatience = \"forever\"", "or \"2h\", or \"unlimited\""),
             ("hold_wait = 5", "`hold_wait` must be a string"),
             ("http = 1", "`http` must be a table"),
             ("[http]\nport = 1", "`http.port` does not exist"),

@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use ua_core::sha256;
@@ -166,7 +167,7 @@ fn missing(servers: &[String], known: &[String]) -> Result<(), HostError> {
 }
 
 /// What is kept of a file that was changed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     path: PathBuf,
     /// Digest of the text that was written.
@@ -242,16 +243,21 @@ pub fn install(
     servers: &[String],
     dry_run: bool,
 ) -> Result<Edited, HostError> {
-    let (edited, kept) = installed(path, kept_of(root, path), &read(path)?, front, servers)?;
-    let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(edited) };
     let place = kept_at(root, path);
-    let folder = place.parent().unwrap_or(root);
-    Folder::make(folder).map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
-    let text = serde_json::to_string(&kept).map_err(|error| HostError::failed(error.to_string()))?;
-    // What the file was is kept before it is another one.
-    replace(&place, text.as_bytes())?;
-    replace(path, edited.text.as_bytes())?;
-    Ok(edited)
+    changed(path, dry_run, |now, earlier: &mut Option<Option<Kept>>| {
+        // What was kept before the first try; what a try that came to nothing wrote says nothing.
+        let earlier = earlier.get_or_insert_with(|| kept_of(root, path)).clone();
+        let (edited, kept) = installed(path, earlier, now, front, servers)?;
+        let Some(kept) = kept.filter(|_| !dry_run) else { return Ok(Some(edited)) };
+        let folder = place.parent().unwrap_or(root);
+        Folder::make(folder)
+            .map_err(|error| HostError::storage(format!("cannot make {}: {error}", folder.display())))?;
+        let text = serde_json::to_string(&kept).map_err(|error| HostError::failed(error.to_string()))?;
+        has_one_name(path)?;
+        // What the file was is kept before it is another one.
+        replace(&place, text.as_bytes())?;
+        Ok(replace_as_read(path, now, &edited.text)?.then_some(edited))
+    })
 }
 
 /// Takes `ua gateway` away again: to the byte, if the file is as it was left.
@@ -259,25 +265,94 @@ pub fn install(
 /// # Errors
 /// The file cannot be read, understood or written.
 pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) -> Result<Edited, HostError> {
-    let now = read(path)?;
-    let edited = uninstalled(path, kept_of(root, path), &now, servers)?;
-    if dry_run {
-        return Ok(edited);
-    }
-    if edited.text != now {
-        replace(path, edited.text.as_bytes())?;
-    }
-    if servers.is_empty() {
-        for place in [kept_at(root, path), kept_as(root, path)] {
-            match fs::remove_file(&place) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::debug!(%error, "the record of the original configuration could not be removed");
-                }
-                Ok(()) | Err(_) => {}
+    changed(path, dry_run, |now, (): &mut ()| {
+        let edited = uninstalled(path, kept_of(root, path), now, servers)?;
+        if dry_run {
+            return Ok(Some(edited));
+        }
+        if edited.text != *now {
+            has_one_name(path)?;
+            if !replace_as_read(path, now, &edited.text)? {
+                return Ok(None);
             }
         }
+        if servers.is_empty() {
+            for place in [kept_at(root, path), kept_as(root, path)] {
+                match fs::remove_file(&place) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        tracing::debug!(%error, "the record of the original configuration could not be removed");
+                    }
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+        Ok(Some(edited))
+    })
+}
+
+/// So often a change is begun anew because somebody else changed the file in the middle of it.
+const TRIES: u32 = 20;
+/// How long somebody else who changes a file as well is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Changes a file from what it is, for one after the other. `change` gets its text, and is `None` where that was another one in the end: clients
+/// write their files whenever they like, and know nothing of our lock.
+fn changed<K: Default, T>(
+    path: &Path,
+    dry_run: bool,
+    change: impl Fn(&str, &mut K) -> Result<Option<T>, HostError>,
+) -> Result<T, HostError> {
+    let mut kept = K::default();
+    for _ in 0..TRIES {
+        // What is no file is refused before it is opened.
+        read(path)?;
+        let _one = if dry_run { None } else { locked(path) };
+        if let Some(done) = change(&read(path)?, &mut kept)? {
+            return Ok(done);
+        }
     }
-    Ok(edited)
+    let message = format!("{} is written by another program all the time; it was not changed", path.display());
+    Err(HostError::failed(message).hint("end the client whose configuration it is, and try again"))
+}
+
+/// The file, for this process alone among those of this program, whichever gateway they are of. Where it cannot be had, it goes without.
+fn locked(path: &Path) -> Option<fs::File> {
+    #[expect(clippy::disallowed_methods, reason = "how long another process is waited for, in real time")]
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        #[expect(clippy::disallowed_methods, reason = "a person named it, and it was read")]
+        let file = fs::File::open(path).ok()?;
+        let is_free = file.try_lock().is_ok();
+        // Whoever had it may have put another file in its place.
+        let ids = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        if is_free && file.metadata().map(ids).ok() == fs::metadata(path).map(ids).ok() {
+            return Some(file);
+        }
+        drop(file);
+        std::thread::sleep(Duration::from_millis(if is_free { 0 } else { 5 }));
+    }
+    None
+}
+
+/// Writes the file unless it is not as it was read any more.
+fn replace_as_read(path: &Path, now: &str, content: &str) -> Result<bool, HostError> {
+    if read(path)? != now {
+        return Ok(false);
+    }
+    replace(path, content.as_bytes())?;
+    Ok(true)
+}
+
+/// A file is replaced by another one, so that whoever reads it sees one of the two whole. Another name of the same file would keep the old one.
+fn has_one_name(path: &Path) -> Result<(), HostError> {
+    let has_more = fs::metadata(path).is_ok_and(|meta| meta.nlink() > 1);
+    if !has_more {
+        return Ok(());
+    }
+    let message =
+        format!("cannot change {}: it has another name (a hard link), which would keep what it is now", path.display());
+    Err(HostError::usage(message)
+        .hint("make the other name a symbolic link (`ln -sf`), or this one a file of its own; nothing was changed"))
 }
 
 /// The largest configuration of a client that is read; theirs have a few kilobytes.
@@ -331,6 +406,55 @@ mod tests {
         let error = read(&folder.path().join("config.toml")).unwrap_err();
         assert!(error.to_string().starts_with("there is no configuration "), "{error}");
         assert!(error.hint_text().unwrap().contains("--file"));
+    }
+
+    /// Several at once, and whoever writes the file in the middle of a change: nothing of either is lost.
+    #[test]
+    fn of_changes_at_once_none_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+        let entries: Vec<String> = names.iter().map(|name| format!("\"{name}\": {{\"command\": \"x\"}}")).collect();
+        let config = format!("{{\"mcpServers\": {{{}}}}}", entries.join(", "));
+        for _ in 0..5 {
+            fs::write(&path, &config).unwrap();
+            std::thread::scope(|scope| {
+                for (number, name) in names.iter().enumerate() {
+                    let root = folder.path().join(format!("gateway{}", number % 2));
+                    let path = &path;
+                    scope.spawn(move || install(&root, path, &ua(), std::slice::from_ref(name), false).unwrap());
+                }
+            });
+            let now = fs::read_to_string(&path).unwrap();
+            let made = Format::Json.wrapped(here(), &now, &ua(), &[]).unwrap();
+            assert!(made.changes.iter().all(|change| change.what == What::Already), "{now}");
+        }
+        assert!(
+            !replace_as_read(&path, &config, "").unwrap()
+                && replace_as_read(&path, &fs::read_to_string(&path).unwrap(), &config).unwrap()
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), config);
+    }
+
+    #[test]
+    fn a_file_with_another_name_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("mcp.json"), folder.path().join("other.json"));
+        fs::write(&path, CONFIG).unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        let refused = install(folder.path(), &path, &ua(), &[], false).unwrap_err();
+        assert!(
+            refused.message().contains("another name") && refused.hint_text().unwrap().contains("nothing was"),
+            "{refused}"
+        );
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), kept_at(folder.path(), &path).exists()),
+            (CONFIG.to_owned(), false)
+        );
+        fs::remove_file(&other).unwrap();
+        std::os::unix::fs::symlink(&path, &other).unwrap();
+        install(folder.path(), &other, &ua(), &[], false).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("gateway"));
     }
 
     #[test]
@@ -466,6 +590,44 @@ mod tests {
             Format::Json.wrapped(here(), CONFIG, &ua(), &["nobody".to_owned()]).is_err()
                 && Format::Json.wrapped(here(), "{}", &ua(), &[]).is_err()
         );
+    }
+
+    /// What goes through the gateway of another folder does so still, and is said to.
+    #[test]
+    fn an_entry_of_another_gateway_is_said_to_be_one() {
+        let config = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
+        let of = |root: Option<&str>| Front { root: root.map(str::to_owned), ..ua() };
+        for (first, second, what) in [
+            (None, Some("/b"), What::Elsewhere),
+            (Some("/a"), Some("/b"), What::Elsewhere),
+            (Some("/a"), Some("/a"), What::Already),
+            (Some("/a"), None, What::Already),
+        ] {
+            let made = Format::Json.wrapped(here(), config, &of(first), &[]).unwrap().text;
+            let again = Format::Json.wrapped(here(), &made, &of(second), &[]).unwrap();
+            assert_eq!((again.changes[0].what, again.text), (what, made), "{first:?} {second:?}");
+        }
+    }
+
+    /// An anchor and its aliases are one value: what is written at one of them is written at all.
+    #[test]
+    fn what_yaml_shares_between_entries_is_left_alone() {
+        for (config, whats) in [
+            (
+                "extensions:\n  a: &b\n    type: stdio\n    cmd: x\n    args: [y]\n  c: *b\n  d: {<<: *b}\n  e:\n    cmd: z\n    args: []\n",
+                vec![What::Shared, What::Shared, What::Shared, What::Wrapped],
+            ),
+            (
+                "x: &l [a]\nextensions:\n  a:\n    cmd: y\n    args: *l\n  b: {cmd: &c z, args: [q]}\n  d: {cmd: *c, args: [q]}\n",
+                vec![What::Shared, What::Shared, What::Shared],
+            ),
+            ("x: &w a\nextensions:\n  a:\n    cmd: y\n    args: [q, *w]\n", vec![What::Shared]),
+        ] {
+            let made = Format::Yaml.wrapped(here(), config, &ua(), &[]).unwrap();
+            let found: Vec<What> = made.changes.iter().map(|change| change.what).collect();
+            assert_eq!(found, whats, "{}", made.text);
+            assert_eq!(made.text == config, !whats.contains(&What::Wrapped));
+        }
     }
 
     /// Nothing is changed of what is broken, and where is said; what has no tool servers yet is not broken.

@@ -52,10 +52,10 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
         let Ok(edited) = install(&root, &file, &front, &[], true) else { continue };
         for change in edited.changes {
             let of = match change.what {
-                What::Already => &mut looked.wrapped,
+                What::Already | What::Elsewhere => &mut looked.wrapped,
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
-                What::NotRead | What::Twice => &mut looked.not_read,
+                What::NotRead | What::Shared | What::Twice => &mut looked.not_read,
                 What::Unwrapped | What::Unreachable | What::NotWrapped | What::All | What::NotRestored => continue,
             };
             of.push((file.clone(), change.server));

@@ -12,6 +12,8 @@ pub enum What {
     Wrapped,
     /// It did already.
     Already,
+    /// It goes through the gateway of another folder.
+    Elsewhere,
     /// It is as it was before the gateway.
     Unwrapped,
     /// An address without a header of its own: such a tool server may want its client to log in, which it cannot do behind the gateway. Wrapped
@@ -21,6 +23,8 @@ pub enum What {
     Unreachable,
     /// Something that it is started with is not read whole, and would be lost.
     NotRead,
+    /// It shares something that would be changed with what else the file has.
+    Shared,
     /// Its name is given to two entries of one list, and only the client knows which of them it takes.
     Twice,
     /// It does not go through the gateway.
@@ -37,10 +41,12 @@ impl What {
         match self {
             Self::Wrapped => "wrapped",
             Self::Already => "already",
+            Self::Elsewhere => "elsewhere",
             Self::Unwrapped => "unwrapped",
             Self::MayLogIn => "may_log_in",
             Self::Unreachable => "unreachable",
             Self::NotRead => "not_read",
+            Self::Shared => "shared",
             Self::Twice => "twice",
             Self::NotWrapped => "not_wrapped",
             Self::All => "all",
@@ -79,6 +85,8 @@ pub(super) struct Entry {
     pub(super) env_file: Option<String>,
     /// Something of this is there and could not be read whole.
     pub(super) is_cut: bool,
+    /// Something of this stands elsewhere in the file as well, or only there.
+    pub(super) is_shared: bool,
 }
 
 /// A header of an entry.
@@ -258,6 +266,13 @@ impl Entry {
         None
     }
 
+    /// The folder of the gateway that its arguments name.
+    fn root(&self) -> Option<&str> {
+        let own: Vec<&str> = self.args.iter().map(String::as_str).take_while(|word| *word != "--").collect();
+        let said = own.windows(2).find(|pair| pair[0] == "--root").map(|pair| pair[1]);
+        said.or_else(|| own.iter().find_map(|word| word.strip_prefix("--root=")))
+    }
+
     /// Whether it goes through a gateway.
     pub(super) fn is_wrapped(&self) -> bool {
         let Some(at) = self.gateway_at() else { return false };
@@ -281,6 +296,9 @@ impl Entry {
         is_moved: bool,
         names_in: &dyn Fn(&str) -> Option<Vec<String>>,
     ) -> (What, Option<Becomes>) {
+        if self.is_shared {
+            return (What::Shared, None);
+        }
         if self.is_cut {
             return (What::NotRead, None);
         }
@@ -288,7 +306,8 @@ impl Entry {
             return (What::Wrapped, Some(Becomes::Program { command: front.program.clone() }));
         }
         if self.is_wrapped() {
-            return (What::Already, None);
+            let is_elsewhere = front.root.is_some() && self.root() != front.root.as_deref();
+            return (if is_elsewhere { What::Elsewhere } else { What::Already }, None);
         }
         let of_file = match self.env_file.as_deref().map(names_in) {
             Some(None) => return (What::NotRead, None),
@@ -343,6 +362,9 @@ impl Entry {
 
     /// What it was before; `typed` is what a record says of that.
     pub(super) fn unwrapped(&self, typed: Option<&Self>) -> (What, Option<Becomes>) {
+        if self.is_shared {
+            return (What::Shared, None);
+        }
         if self.is_cut {
             return (What::NotRead, None);
         }

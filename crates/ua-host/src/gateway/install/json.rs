@@ -221,6 +221,7 @@ fn entry_of(read: &Map<String, Value>) -> Entry {
         headers: headers.map(|all| all.iter().filter_map(header).collect()).unwrap_or_default(),
         env_file: word("envFile"),
         is_cut,
+        is_shared: false,
     }
 }
 

@@ -132,6 +132,7 @@ fn entry_of(entry: &dyn TableLike) -> Entry {
         headers,
         env_file: None,
         is_cut,
+        is_shared: false,
     }
 }
 

@@ -30,15 +30,16 @@ pub(super) fn edited(
     let known: Vec<String> = list.iter().filter_map(|(name, _)| word(name)).collect();
     let (mut edits, mut changes) = (Vec::new(), Vec::new());
     for (name, entry) in list {
-        let Some(name) = word(name) else { continue };
-        if !servers.is_empty() && !servers.contains(&name) {
+        let Some(text_of) = word(name) else { continue };
+        if !servers.is_empty() && !servers.contains(&text_of) {
             continue;
         }
-        let (what, new) = change(None, &name, &entry_of(entry));
+        let (what, new) =
+            change(None, &text_of, &Entry { is_shared: places.is_shared(name, entry), ..entry_of(entry) });
         let new = new.map(|new| places.edits_of(entry, new));
         // An address is not written here, so that one behind the gateway has nothing to become again.
         let what = if matches!(new, Some(None)) && what == What::Unwrapped { What::NotRestored } else { what };
-        changes.push(Change { server: name, project: None, what });
+        changes.push(Change { server: text_of, project: None, what });
         edits.extend(new.flatten().unwrap_or_default());
     }
     missing(servers, &known)?;
@@ -233,6 +234,22 @@ impl<'a> Places<'a> {
 
     fn is_in_braces(&self, entry: &Node<'_>) -> bool {
         self.text.as_bytes().get(self.byte(entry.span.start.index())) == Some(&b'{')
+    }
+
+    /// Whether a value has an anchor, is an alias, which stands where its anchor does, or has something of the kind in it.
+    fn is_shared(&self, key: &Node<'_>, value: &Node<'_>) -> bool {
+        let behind = self.text.get(self.byte(key.span.end.index())..).unwrap_or_default();
+        let typed = behind.trim_start_matches(|c: char| c == ':' || c.is_whitespace());
+        let is_before = |one: &Node<'_>| one.span.start.index() < key.span.end.index();
+        typed.starts_with(['&', '*'])
+            || is_before(value)
+            || match &value.data {
+                YamlData::Mapping(fields) => {
+                    fields.iter().any(|(key, value)| word(key).as_deref() == Some("<<") || self.is_shared(key, value))
+                }
+                YamlData::Sequence(all) => all.iter().any(is_before),
+                _ => false,
+            }
     }
 
     fn line_end(&self) -> &'static str {
