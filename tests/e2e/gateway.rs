@@ -46,6 +46,27 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     env.run(&["runs", "export", "last", "--html"]).refused(2, &["has no folder of its own"]);
 }
 
+/// A client that forgets the handshake is told so, while a broker is only being started for it too: nothing was sent, and nothing may have happened.
+#[test]
+fn a_call_before_the_handshake_is_not_said_to_have_happened() {
+    let env = env();
+    let said = env.run_by_bash(
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name mail -- "$1" toolserver --workspace . --outbox ./outbox; }
+ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; echo "$reply"; }
+mail() { ask '{"jsonrpc":"2.0","id":'"$1"',"method":"tools/call","params":{"name":"send_email","arguments":{"to":["a@example.test"],"subject":"One","body":"x"}}}'; }
+mail 1
+mail 2
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"$1" "$2" "$3" gateway stop
+"#,
+    );
+    let said = said.code(0).stdout;
+    assert_eq!(said.matches("Not sent").count(), 2, "{said}");
+    assert!(!said.contains("may have") && said.contains("`initialize`"), "{said}");
+}
+
 /// The client's project is nobody's to delete, wherever it lies; and a call that may have happened is not forgotten by the way.
 #[test]
 fn a_session_is_deleted_without_the_folder_that_its_client_works_in() {

@@ -196,8 +196,10 @@ impl Bridge {
         let mut text = self.args.hello(&self.name, &self.environment, state.handshake.as_deref());
         text.push('\n');
         for open in &mut state.unanswered {
+            // What no broker was told comes for the first time: nobody has to say of it that it may have been carried out.
+            let word = if open.is_said { "S" } else { "R" };
+            text.push_str(&format!("{word} {} {}\n", open.name, open.line));
             open.is_said = true;
-            text.push_str(&format!("S {} {}\n", open.name, open.line));
         }
         let mut writer = broker.try_clone()?;
         // If it went away just now, reading finds that.

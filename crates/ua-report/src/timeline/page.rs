@@ -1,5 +1,6 @@
 //! The page: one template, its data, and the policy that keeps everything else out.
 
+use serde_json::Value;
 use ua_core::Sha256;
 
 use super::data::data;
@@ -25,7 +26,7 @@ pub fn timeline_html(export: &RunExport<'_>) -> String {
         ("{{policy}}", policy.as_str()),
         ("{{title}}", &escaped(&title)),
         ("{{style}}", STYLE),
-        ("{{data}}", &script_safe(&data(export).to_string())),
+        ("{{data}}", &script_safe(&cleaned(data(export)).to_string())),
         ("{{script}}", SCRIPT),
     ];
     let mut html = String::with_capacity(parts.iter().map(|(_, text)| text.len()).sum::<usize>() + TEMPLATE.len());
@@ -38,6 +39,16 @@ pub fn timeline_html(export: &RunExport<'_>) -> String {
     }
     html.push_str(rest);
     html
+}
+
+/// The same with every text in it [`clean`], whatever field it is in: names, arguments and answers are a stranger's.
+fn cleaned(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(values) => values.into_iter().map(cleaned).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (clean(&name), cleaned(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
 }
 
 /// JSON that may stand in a `<script>`: nothing in it ends the element or a line. All of this is still the same JSON.

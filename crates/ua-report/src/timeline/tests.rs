@@ -123,7 +123,17 @@ fn what_tools_and_models_say_cannot_leave_the_data() {
     let attack = "</script><img src=x onerror=alert(1)>\u{2028}\u{1b}[2J\u{202e}{{script}}";
     story.call(&ids[0]).arguments = json!({"path": attack}).into();
     std::sync::Arc::make_mut(&mut story.records.run.spec).objective = attack.to_owned();
+    // Whatever the database has, a column that nobody thought of too.
+    let run = &mut story.records.run;
+    (run.status_detail, run.final_output, run.job_key) =
+        (Some(attack.to_owned()), Some(attack.to_owned()), Some(attack.to_owned()));
+    run.provider_session_id = Some(attack.to_owned());
+    story.call(&ids[0]).external_correlation_id = Some(attack.to_owned());
     let page = page(&story);
+    let hidden = page
+        .chars()
+        .find(|c| ua_core::is_hidden(*c) && !matches!(c, '\u{200c}'..='\u{200d}' | '\u{fe0e}'..='\u{fe0f}'));
+    assert_eq!(hidden, None, "nothing that hides or turns text");
     assert_eq!(page.matches("</script>").count(), 2, "the data's end and the script's");
     assert_eq!(page.matches("<script").count(), 2);
     assert!(!page.contains("<img") && !page.contains(['\u{1b}', '\u{202e}', '\u{2028}']));
