@@ -46,6 +46,7 @@ mod phase;
 mod picture;
 mod pin;
 mod ports;
+mod read_ahead;
 mod recover;
 mod retry;
 mod road;

@@ -20,6 +20,9 @@ pub(crate) struct FileStamps(BTreeMap<String, Stamp>);
 /// The most files that are looked at, and the most bytes that are read of those that changed, while an answer waits to be stored.
 const LITTLE: (usize, u64) = (256, 64 * 1024);
 
+/// The most bytes of all files that are read where they are looked at.
+const LITTLE_OF_ALL: u64 = 1 << 20;
+
 impl Workspace {
     /// The same as [`changed_files`](Self::changed_files) where that is done in no time: there are few files, and of those that changed little
     /// is to be read. `None` where it would take a while; `seen` stays as it is then.
@@ -38,6 +41,16 @@ impl Workspace {
         let mut look =
             |(path, name, stamp): (PathBuf, String, Stamp)| seen.read(&self.digests, &path, name, stamp, &mut read);
         is_little.then(|| by_path(new.into_iter().filter_map(&mut look)))
+    }
+
+    /// Whether there are few files with little in them, so that all is read in no time.
+    pub(crate) fn is_little(&self) -> bool {
+        let (mut files, mut bytes) = (0, 0_u64);
+        self.each_file(|path, _| {
+            files += 1;
+            bytes = bytes.saturating_add(stamp(path).map_or(0, |(bytes, ..)| bytes));
+            files <= LITTLE.0 && bytes <= LITTLE_OF_ALL
+        })
     }
 
     /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or

@@ -13,7 +13,7 @@ impl Driver<'_> {
             changed
         } else {
             self.ports.store.flush().await.map_err(RunError::at("store an answer"))?;
-            self.ports.workspace.changed_files(&mut self.marked_files)
+            self.ports.workspace.changed_files_beside(&mut self.marked_files).await
         };
         Ok(changed.into_iter().map(|file| ArtifactRef { path: file.path, sha256: file.sha256 }).collect())
     }

@@ -97,6 +97,7 @@ impl Driver<'_> {
     /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between. The run is read anew for it: people,
     /// forks and the runs beside it do not wait for a resume.
     pub(super) async fn finish_replay(&mut self, note: bool) -> Result<Event, RunError> {
+        self.ports.workspace.read_ahead(&self.run.spec).await;
         let artifacts = self.ports.workspace.artifacts_of(&self.run.spec)?;
         let refs = artifacts.iter().map(|a| ArtifactRef { path: a.path.clone(), sha256: a.sha256 }).collect();
         self.checkpoint(CheckpointKind::PostReplay, None, refs).await?;
@@ -196,6 +197,7 @@ impl Driver<'_> {
 
     /// What the conditions come to that have to hold now, those about citations included.
     pub(super) async fn evidence_with_citations(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
+        self.ports.workspace.read_ahead(&records.run.spec).await;
         let mut report = self.evidence(records)?;
         if self.evidence_scope().is_of_job() {
             let replies = crate::citations::whole_replies(self.ports.store.as_ref(), records).await?;
@@ -216,6 +218,7 @@ impl Driver<'_> {
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.
     pub(super) async fn conclude(&mut self, conclusion: &Conclusion) -> Result<RunRecord, RunError> {
+        self.ports.workspace.read_ahead(&self.run.spec).await;
         let now = self.ports.env.now();
         if matches!(conclusion, Conclusion::Stopped { reason: RunStop::Interrupt, .. }) {
             self.checkpoint(CheckpointKind::Interrupt, None, self.artifact_refs()?).await?;

@@ -26,6 +26,7 @@ impl Driver<'_> {
         let state = PhaseState::fresh(&records, next).unwrap_or_default();
         let number = spec.phase(next).map_or(0, |(number, _)| number);
         let message = Message::user(Origin::Phase, spec.phase_message(number).unwrap_or_default());
+        self.ports.workspace.read_ahead(&self.run.spec).await;
         let artifacts = self.artifact_refs()?;
         let committed = self.machine.committed();
         let markers = [CheckpointKind::StepBoundary, CheckpointKind::PhaseBoundary]
