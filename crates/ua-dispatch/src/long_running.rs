@@ -167,6 +167,7 @@ impl Dispatcher {
                 handle = match self.hand_over(&permit, handle, is_live, stop).await? {
                     HandedOver::Sent(handle) => handle,
                     HandedOver::Held(question) => return Ok(LongCallOutcome::Held(Box::new(question))),
+                    HandedOver::Ending => return Ok(LongCallOutcome::Stopped),
                     HandedOver::GivenUp => {
                         self.transport.give_up(&permit, &before).await;
                         let why = "it was not continued, for another call may have had its effect since it was sent";
@@ -246,7 +247,10 @@ impl Dispatcher {
             } else {
                 match self.ledger.hand_over(permit, handle.clone()).await? {
                     HandedOver::Held(question) if is_live => Some(question),
-                    other @ (HandedOver::Sent(_) | HandedOver::Held(_) | HandedOver::GivenUp) => return Ok(other),
+                    HandedOver::Ending if is_live => continue, // the next look finds it, and tells the tool
+                    other @ (HandedOver::Sent(_) | HandedOver::Held(_) | HandedOver::GivenUp | HandedOver::Ending) => {
+                        return Ok(other);
+                    }
                 }
             };
             let is_late = !is_to_end && self.ledger.env().now() >= until;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord, Relations,
-    Seen, StoreError,
+    Seen, Store as _, StoreError,
 };
 
 use crate::admission::{Admission, Facts};
@@ -56,6 +56,8 @@ pub enum HandedOver {
     Held(QuestionRecord),
     /// They are not to leave, and its tool takes no other ones: nobody continues the call.
     GivenUp,
+    /// The run is to end, so nothing leaves any more.
+    Ending,
 }
 
 impl Ledger {
@@ -112,6 +114,9 @@ impl Ledger {
                     match self.store.keep_handle(&self.lease, keep).await {
                         Ok(_) => return Ok(HandedOver::Sent(sent)),
                         Err(StoreError::ScopeTouched { .. }) => events::not_started(call),
+                        Err(StoreError::Conflict { .. }) if self.is_to_end(call).await? => {
+                            return Ok(HandedOver::Ending);
+                        }
                         Err(source) => return Err(LedgerError::at("store what continues of", id)(source)),
                     }
                 }
@@ -126,6 +131,11 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    async fn is_to_end(&self, call: &CallRecord) -> Result<bool, LedgerError> {
+        let run = self.store.run(&call.run_id).await;
+        Ok(run.map_err(LedgerError::at("read the run of", &call.call_id))?.end_mark().is_some())
     }
 
     /// Says no to everything that `handle` asks for, whatever was answered, and stores that this is about to be handed over.

@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, CallStatus, RunId, Timestamp, size_in_words};
-use ua_store::{AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, rules};
+use ua_store::{AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, TASK_BEGUN, rules};
 
 use crate::column::Columns;
 use crate::db::Db;
@@ -186,9 +186,10 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
                 (Some(accepted), None) => mirror.accept(|about, _| accepted.iter().any(|one| one == about)),
                 (None, _) => mirror.accept(|_, known| known.run_id == line.run_id),
             }
-        } else if let Ok(known) = serde_json::from_slice::<Forgotten>(&bytes)
+        } else if let Ok(mut known) = serde_json::from_slice::<Forgotten>(&bytes)
             && (known.attempt > 0 || known.word.is_some())
         {
+            known.is_task = line.event == TASK_BEGUN;
             mirror.learn(known, line.event == START);
         }
     }
@@ -207,6 +208,7 @@ impl Mirror {
         let (done, before) = if is_another { (None, None) } else { (done, before) };
         let is_first = || (line.attempt > 0).then(|| line.at.clone());
         line.answered = line.was_answered() || before.as_ref().or(done.as_ref()).is_some_and(Forgotten::was_answered);
+        line.is_task |= before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_task);
         let has_start = before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_from_its_start);
         line.is_from_its_start = begins || has_start;
         line.first_at = sent_at.filter(|_| !begins).or_else(is_first);

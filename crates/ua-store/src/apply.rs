@@ -13,11 +13,12 @@ use crate::commit::{
     UnknownResolution,
 };
 use crate::error::StoreError;
+use crate::forgotten::TASK_BEGUN;
 use crate::gateway::{Delivery, NewArrival, NewSession};
 use crate::overrides::NewOverride;
 use crate::record::{
-    CallRecord, Choice, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId, RequestRecord, RunLease,
-    RunRecord, StepRecord,
+    AttemptRecord, CallRecord, Choice, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId,
+    RequestRecord, RunLease, RunRecord, StepRecord,
 };
 use crate::relations::Relations;
 use crate::rows::{Rows, Written};
@@ -688,15 +689,24 @@ fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Re
 }
 
 fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<Done, R::Error> {
-    let call = leased_call(rows, lease, &keep.call_id)?;
-    if let Some(seen) = &keep.seen
-        && let Some(other) = rows.relations(&call, call.scope.as_ref())?.news(seen)
-    {
-        let (by, status) = (other.call_id.clone(), other.status);
-        return Err(StoreError::ScopeTouched { call: call.call_id, by, status }.into());
+    let run = leased_run(rows, lease)?;
+    let call = rules::owned_call(rows.call(&keep.call_id)?, lease)?;
+    if let Some(seen) = &keep.seen {
+        rules::may_send(&run)?;
+        if let Some(other) = rows.relations(&call, call.scope.as_ref())?.news(seen) {
+            let (by, status) = (other.call_id.clone(), other.status);
+            return Err(StoreError::ScopeTouched { call: call.call_id, by, status }.into());
+        }
     }
-    let attempt = rules::handle_kept(&call, rows.current_attempt(&call)?, keep)?;
+    let (at, before) = (keep.at, rows.current_attempt(&call)?);
+    let task_of = |attempt: &AttemptRecord| attempt.handle.as_ref().and_then(|handle| handle.task.clone());
+    let task_before = before.as_ref().and_then(task_of);
+    let attempt = rules::handle_kept(&call, before, keep)?;
     rows.keep_handle(&attempt)?;
+    // A copy of before that does not know that it goes on elsewhere.
+    if task_of(&attempt).is_some_and(|task| Some(&task) != task_before.as_ref()) {
+        rows.note_effect(&call, TASK_BEGUN, lease.epoch, at)?;
+    }
     Ok(Done::Attempt(attempt))
 }
 

@@ -16,6 +16,12 @@ pub const DELETED: &str = "delete";
 /// The status of an attempt of which no more is known than that a person answered what its tool had asked for: that may have been delivered.
 pub const DELIVERED: &str = "delivered";
 
+/// The event of an attempt whose tool goes on with it as a task.
+pub const TASK_BEGUN: &str = "task";
+
+/// What is said of an attempt of which no more is known than that its tool goes on with it as a task.
+pub const AS_TASK: &str = "running as a task";
+
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
@@ -59,6 +65,9 @@ pub struct Forgotten {
     /// The last status that the log has for it; empty for a word.
     #[serde(default)]
     pub status: String,
+    /// Whether its tool went on with it as a task, which a copy of before cannot follow.
+    #[serde(skip)]
+    pub is_task: bool,
     /// What a person said about the attempt with `ua calls resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<Correction>,
@@ -87,6 +96,11 @@ impl Forgotten {
         // A person's own word about it is none of the other side.
         let was = self.correction.as_ref().map(|word| is_answer(word.was) || word.was_answered);
         self.answered || was.unwrap_or(says)
+    }
+
+    /// What came of it, in a word.
+    fn said(&self) -> String {
+        if self.is_task && !self.has_ended() { AS_TASK.to_owned() } else { self.status.clone() }
     }
 
     /// Whether it provably did nothing, for all that was said since.
@@ -244,7 +258,7 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
             .or_else(|| known.scope.clone().filter(|_| likeness > Likeness::Tool).map(Scope::from_stored)),
         sent_at,
         at,
-        said: known.status.clone(),
+        said: known.said(),
         was_answered: false,
         did_nothing: false,
         file_digests: None,
@@ -317,7 +331,7 @@ fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
         scope: known.scope.clone().map(Scope::from_stored),
         sent_at,
         at,
-        said: known.status.clone(),
+        said: known.said(),
         was_answered: known.was_answered(),
         did_nothing: known.did_nothing(),
         file_digests: None,

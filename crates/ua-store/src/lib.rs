@@ -62,7 +62,7 @@ pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
     QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet,
 };
-pub use forgotten::{DELETED, DELIVERED, Forgotten, KnownBy, Lost, recall_lost, recall_of};
+pub use forgotten::{AS_TASK, DELETED, DELIVERED, Forgotten, KnownBy, Lost, TASK_BEGUN, recall_lost, recall_of};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
     SameCall, SessionRecord, SessionsOf, is_gateway,

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use ua_core::{CallStatus, CorrectedTo, OnUnknown, SideEffectClass};
+use ua_core::{CallStatus, CorrectedTo, Handle, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    Choice, Forgotten, LedgerStore as _, NewRun, PastStore as _, RunDeletion, RunStore as _, Store, StoreError,
+    AttemptEnd, Choice, Durability, Forgotten, KeepHandle, LedgerStore as _, NewRun, PastStore as _, RunDeletion,
+    RunStore as _, SettleAttempt, Store, StoreError,
 };
 use ua_store_sqlite::{Restore, SqliteConfig, SqliteStore, backup, cut_off_restore, restore};
 
@@ -82,6 +83,37 @@ async fn what_a_run_sent_that_the_copy_does_not_know_is_forgotten_for_its_whole_
 
     store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+}
+
+/// Of a call that its tool went on with as a task a copy of before can follow nothing, and whoever is asked about it has to know that.
+#[tokio::test]
+async fn a_task_that_the_copy_does_not_know_is_known_from_the_log() {
+    for ends in [false, true] {
+        let place = Place::new();
+        let store = copied(&place).await;
+        let scene = Scene::take(&store, "run_a").await;
+        scene.call_that_is("call_1", CallStatus::Running).await;
+        let handle = Handle { task: Some("t-1".to_owned()), ..Handle::default() };
+        let keep =
+            KeepHandle { call_id: samples::call_id("call_1"), attempt: 1, handle, seen: None, at: samples::at(70) };
+        // Asked again and again it is one task.
+        for place in [1, 2] {
+            let handle = Handle { place: serde_json::json!(place), ..keep.handle.clone() };
+            store.keep_handle(&scene.lease, KeepHandle { handle, ..keep.clone() }).await.unwrap();
+        }
+        if ends {
+            let end = AttemptEnd::Lost { why: "it timed out".to_owned() };
+            let durability = Durability::Synced;
+            let at = samples::at(71);
+            let settle = SettleAttempt { call_id: samples::call_id("call_1"), attempt: 1, end, durability, at };
+            store.settle_attempt(&scene.lease, settle).await.unwrap();
+        }
+        assert_eq!(fs::read_to_string(place.log()).unwrap().matches(r#""event":"task""#).count(), 1);
+        let store = put_back(&place, store);
+        let known = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+        let of_call: Vec<_> = known.iter().filter(|known| known.attempt == 1).map(|known| known.is_task).collect();
+        assert_eq!(of_call, [true], "{known:?}");
+    }
 }
 
 /// A line as versions before this one wrote it.

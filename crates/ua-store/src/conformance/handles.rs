@@ -6,7 +6,7 @@ use ua_core::{CallStatus, Handle, Input, Scope};
 use super::samples::{self, at, call_id};
 use super::{Scene, refused};
 use crate::commit::{AttemptEnd, KeepHandle, SettleAttempt, StartAttempt};
-use crate::{LedgerStore, Seen, Store, StoreError};
+use crate::{LedgerStore, RunStore as _, Seen, Store, StoreError};
 
 fn task() -> Handle {
     Handle { task: Some("t-1".to_owned()), place: json!({"poll_ms": 5}), ..Handle::default() }
@@ -54,6 +54,21 @@ pub async fn an_answer_does_not_leave_behind_news(store: &dyn Store) {
     assert!(matches!(refused, Err(StoreError::ScopeTouched { .. })), "{refused:?}");
     assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, None);
     let kept = store.keep_handle(&scene.lease, leaves(seen().await)).await.unwrap();
+    assert_eq!(kept.handle, Some(sent()));
+}
+
+/// Nothing leaves with an answer behind the word that its run is to end, as no call is started behind it; a no, which sends nothing on, does.
+pub async fn an_answer_does_not_leave_behind_an_end_mark(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Prepared).await;
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    let asks = Handle { input: Some(Input { round: 1, ..Input::default() }), ..Handle::default() };
+    store.keep_handle(&scene.lease, keep("call_1", 1, asks.clone())).await.unwrap();
+    store.request_cancel(&samples::run_id("run_1"), "enough", at(6)).await.unwrap();
+    let leaves = KeepHandle { seen: Some(Vec::new()), ..keep("call_1", 1, sent()) };
+    refused(store.keep_handle(&scene.lease, leaves).await, "cancel was requested");
+    assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, Some(asks));
+    let kept = store.keep_handle(&scene.lease, keep("call_1", 1, sent())).await.unwrap();
     assert_eq!(kept.handle, Some(sent()));
 }
 

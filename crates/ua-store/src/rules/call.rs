@@ -47,6 +47,15 @@ pub struct StartContext<'a> {
     pub approval: Option<QuestionRecord>,
 }
 
+/// Whether anything of a run may still go out: behind the word that it is to end nothing does.
+pub fn may_send(run: &RunRecord) -> Result<(), StoreError> {
+    match run.end_mark() {
+        Some(EndMark::Cancel) => Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started")),
+        Some(EndMark::Abort) => Err(conflict("runs", &run.run_id, "a person answered `abort`: nothing new is started")),
+        None => Ok(()),
+    }
+}
+
 /// The rows of a started attempt.
 #[derive(Debug)]
 pub struct Started {
@@ -67,15 +76,7 @@ pub fn call_started(
     mut start: StartAttempt,
 ) -> Result<Started, StoreError> {
     let StartContext { run, holder, relations, other_effects, approval } = context;
-    match run.end_mark() {
-        Some(EndMark::Cancel) => {
-            return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
-        }
-        Some(EndMark::Abort) => {
-            return Err(conflict("runs", &run.run_id, "a person answered `abort`: nothing new is started"));
-        }
-        None => {}
-    }
+    may_send(run)?;
     let before = call.status;
     let call = moved(call, CallEvent::Started, start.at)?;
     if start.attempt != call.attempt + 1 {

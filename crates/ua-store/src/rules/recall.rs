@@ -10,7 +10,7 @@ use super::conflict;
 use crate::Durability;
 use crate::commit::{AttemptEnd, MadeBy, RecallCall, RecalledAttempt, StartAttempt};
 use crate::error::StoreError;
-use crate::forgotten::DELIVERED;
+use crate::forgotten::{AS_TASK, DELIVERED};
 use crate::record::{AttemptRecord, CallRecord};
 
 /// How the detail of a recalled attempt begins.
@@ -150,6 +150,10 @@ pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
         Some(last) => format!("it was answered, and is noted as {last} since"),
         None if said == DELIVERED => {
             "a person answered what its tool asked for, which may have been delivered".to_owned()
+        }
+        None if said == AS_TASK => {
+            "its tool went on with it as a task, which this copy cannot follow and which may still be under way"
+                .to_owned()
         }
         None => format!("it ended as {said}"),
     })
