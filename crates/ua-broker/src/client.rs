@@ -238,7 +238,8 @@ impl Connection {
     /// Whether this client's own dialogue may be asked a question about a call.
     pub(crate) fn may_decide(&self, question: &QuestionId) -> bool {
         let client = self.client();
-        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && !self.presence.is_in_vain(question)
+        let may_be_put = !self.presence.is_in_vain(question) && !self.presence.is_decided(question);
+        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && may_be_put
     }
 
     /// What to answer the client with, so that it comes back with a person's decision.
@@ -281,7 +282,10 @@ impl Connection {
         let given =
             ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by, &outside).await;
         match given.map_err(NotTaken::into_store_failure) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.presence.was_decided(&question.question_id);
+                Ok(())
+            }
             Err(Ok((doing, source))) => Err(Broken::at(doing)(source)),
             // Somebody else was quicker, or it is too early: the question says so to whoever asks next.
             Err(Err(why)) => {

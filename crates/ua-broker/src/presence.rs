@@ -12,6 +12,8 @@ struct Away {
     is_nobody_there: bool,
     /// Questions that were not decided there.
     undecided: Vec<QuestionId>,
+    /// Questions that were: whoever waits for their calls may not have heard of it yet.
+    decided: Vec<QuestionId>,
 }
 
 impl Away {
@@ -24,6 +26,16 @@ impl Presence {
     /// Whether a question is put there in vain: nobody is there, or it was not decided there before.
     pub(crate) fn is_in_vain(&self, question: &QuestionId) -> bool {
         self.0.borrow().is_in_vain(question)
+    }
+
+    /// A question was decided there, and is not put there once more.
+    pub(crate) fn was_decided(&self, question: &QuestionId) {
+        self.0.send_modify(|away| away.decided.push(question.clone()));
+    }
+
+    /// Whether it was.
+    pub(crate) fn is_decided(&self, question: &QuestionId) -> bool {
+        self.0.borrow().decided.contains(question)
     }
 
     /// A question was not decided there; `by_nobody`: so quickly that nobody can have read it.
