@@ -8,6 +8,7 @@
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
+mod arguments;
 pub(crate) mod as_text;
 mod assembler;
 #[cfg(test)]

@@ -12,10 +12,13 @@
 //! | Gemini's adapter | parallel calls all have the index 0, some without ids; a call has a signature, and without it the next request is refused |
 //! | xAI | reasoning is in the total but not in the completion's tokens |
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
+use super::arguments::Arguments;
 use super::as_text::{Offered, WRITTEN, asks_for_tool, offered_in};
 use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use super::{OF_CALLS, reasoning};
@@ -45,6 +48,10 @@ pub(crate) struct Assembler {
     refusal: String,
     reasoning: Reasoning,
     calls: Vec<PartialCall>,
+    /// Where the newest call of each index stands.
+    newest: HashMap<u64, usize>,
+    /// Bytes of arguments that have arrived.
+    argument_bytes: usize,
     /// The one call of a server that knows the field of before there were several.
     only_call: Option<PartialCall>,
     finish_reason: Option<String>,
@@ -67,10 +74,9 @@ struct Reasoning {
 
 #[derive(Debug, Default)]
 struct PartialCall {
-    index: Option<u64>,
     id: String,
     name: String,
-    arguments: String,
+    arguments: Arguments,
     /// What else the server said of it, which it wants to read again.
     more: Map<String, Value>,
 }
@@ -196,6 +202,8 @@ impl Assembler {
             refusal: String::new(),
             reasoning: Reasoning::default(),
             calls: Vec::new(),
+            newest: HashMap::new(),
+            argument_bytes: 0,
             only_call: None,
             finish_reason: None,
             ended: String::new(),
@@ -266,7 +274,7 @@ impl Assembler {
             self.extend_call(call);
         }
         if let Some(function) = delta.function_call {
-            self.only_call.get_or_insert_default().extend(function);
+            self.argument_bytes += self.only_call.get_or_insert_default().extend(function);
         }
         said
     }
@@ -286,13 +294,19 @@ impl Assembler {
             if id.is_empty() || call.id.is_empty() { !call.is_followed_by(&function) } else { call.id == id }
         };
         let newest = match delta.index {
-            Some(index) => self.calls.iter_mut().rfind(|call| call.index == Some(index)).filter(|call| goes_on(call)),
+            Some(index) => {
+                let place = self.newest.get(&index).copied();
+                place.and_then(|place| self.calls.get_mut(place)).filter(|call| goes_on(call))
+            }
             None => self.calls.last_mut().filter(|call| goes_on(call) && (!has_name || call.name.is_empty())),
         };
         let call = if let Some(call) = newest {
             call
         } else {
-            self.calls.push(PartialCall { index: delta.index, ..PartialCall::default() });
+            if let Some(index) = delta.index {
+                self.newest.insert(index, self.calls.len());
+            }
+            self.calls.push(PartialCall::default());
             let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
             call
         };
@@ -300,7 +314,7 @@ impl Assembler {
         if call.id.is_empty() {
             call.id = id;
         }
-        call.extend(function);
+        self.argument_bytes += call.extend(function);
     }
 
     /// The reply, once its stream has ended in good order.
@@ -340,7 +354,7 @@ impl Assembler {
             blocks.push(Block::ToolUse(ToolUse {
                 id: self.ids.take(&call.id, position),
                 name: offered_name(call.name, &self.renamed),
-                input: read_arguments(call.arguments),
+                input: read_arguments(call.arguments.into_text()),
             }));
         }
         ModelTurn {
@@ -354,7 +368,9 @@ impl Assembler {
 }
 
 impl PartialCall {
-    fn extend(&mut self, FunctionDelta { name, arguments, more }: FunctionDelta) {
+    /// Takes a piece in, and returns by how many bytes of arguments it grew.
+    fn extend(&mut self, FunctionDelta { name, arguments, more }: FunctionDelta) -> usize {
+        let before = self.arguments.len();
         let more: Map<String, Value> = said_besides(more).collect();
         if !more.is_empty() {
             match self.more.entry("function").or_insert_with(|| Value::Object(Map::new())) {
@@ -367,42 +383,45 @@ impl PartialCall {
         }
         match arguments {
             // Behind what is whole another object would make it none: it stands in its place.
-            Some(Value::String(whole)) if self.is_said_again_in(&whole) => self.arguments = whole,
-            Some(Value::String(piece)) => self.arguments.push_str(&piece),
-            Some(whole @ (Value::Object(_) | Value::Array(_))) => self.arguments = whole.to_string(),
+            Some(Value::String(whole)) if self.is_said_again_in(&whole) => self.arguments.replace(&whole),
+            Some(Value::String(piece)) => self.arguments.push(&piece),
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => self.arguments.replace(&whole.to_string()),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
         }
+        self.arguments.len().saturating_sub(before)
     }
 
     /// Whether this, which names a function, is the next call: whatever it said would not fit behind what was asked for in whole. Some servers repeat
     /// what they have said, or say it with more, and some begin with an empty object.
     fn is_followed_by(&self, function: &FunctionDelta) -> bool {
-        let Some(name) = function.name.as_deref().filter(|name| !name.is_empty()) else { return false };
+        let Some(name) = function.name.as_deref().filter(|name| !name.is_empty() && self.is_whole()) else {
+            return false;
+        };
         let is_repeated = match &function.arguments {
             Some(Value::String(piece)) => piece.is_empty() || self.is_said_again_in(piece),
             Some(whole @ (Value::Object(_) | Value::Array(_))) => self.is_held_by(whole),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => true,
         };
-        let has_begun = parse_strict(&self.arguments).is_ok_and(|begun| begun == Value::Object(Map::new()));
-        self.is_whole() && (name != self.name || !(is_repeated || has_begun))
+        let has_begun = self.arguments.object().is_some_and(Map::is_empty);
+        name != self.name || !(is_repeated || has_begun)
     }
 
     /// Whether the arguments are whole, and a text is an object that holds all of them.
     fn is_said_again_in(&self, text: &str) -> bool {
         // A piece of what is not whole yet is not even read.
-        self.arguments.trim_end().ends_with('}') && parse_strict(text).is_ok_and(|said| self.is_held_by(&said))
+        self.arguments.object().is_some() && parse_strict(text).is_ok_and(|said| self.is_held_by(&said))
     }
 
     /// Whether the arguments are whole, and an object has each field of them with the same value.
     fn is_held_by(&self, said: &Value) -> bool {
         let Some(said) = said.as_object() else { return false };
         let is_held = |known: &Map<String, Value>| known.iter().all(|(field, value)| said.get(field) == Some(value));
-        parse_strict(&self.arguments).is_ok_and(|known| known.as_object().is_some_and(is_held))
+        self.arguments.object().is_some_and(is_held)
     }
 
     /// Whether nothing of it can be missing.
     fn is_whole(&self) -> bool {
-        !self.name.is_empty() && parse_strict(&self.arguments).is_ok_and(|arguments| arguments.is_object())
+        !self.name.is_empty() && self.arguments.object().is_some()
     }
 }
 
@@ -444,8 +463,7 @@ impl Assemble for Assembler {
 
     fn heard(&self) -> Option<Usage> {
         let thoughts = self.reasoning.content.len() + self.reasoning.text.len();
-        let arguments: usize = self.calls.iter().chain(&self.only_call).map(|call| call.arguments.len()).sum();
-        heard_so_far(self.usage, (self.text_bytes() + thoughts + arguments) as u64)
+        heard_so_far(self.usage, (self.text_bytes() + thoughts + self.argument_bytes) as u64)
     }
 
     fn text_bytes(&self) -> usize {

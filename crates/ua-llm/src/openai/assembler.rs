@@ -4,7 +4,7 @@
 //! servers in between have one event for every end. Events and item types that this build does not know are tolerated, since the API adds new
 //! ones; an order of events that cannot be read is not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ pub(crate) struct Assembler {
     is_started: bool,
     /// The tools as they are offered on this wire.
     offered: Offered,
-    items: BTreeMap<u64, Partial>,
+    items: Items,
     text_bytes: usize,
     /// Bytes of arguments that have arrived.
     argument_bytes: usize,
@@ -49,6 +49,64 @@ pub(crate) struct Assembler {
     known: Option<KnownPrefix>,
     /// Its status, and why it is not complete.
     ended: String,
+}
+
+/// How many items back the announcement of one is looked for that says nothing else about itself.
+const BACK: usize = 64;
+
+/// The items that were announced or are whole, by their places. A reply may be nothing but items, so none of them is looked for from one end to
+/// the other for each event.
+#[derive(Debug, Default)]
+struct Items {
+    by_place: BTreeMap<u64, Partial>,
+    /// Where each id stands first.
+    places: HashMap<String, u64>,
+    /// Those that are not whole.
+    open: BTreeSet<u64>,
+}
+
+impl Items {
+    /// Puts one to its place; what stood there.
+    fn put(&mut self, place: u64, partial: Partial) -> Option<Partial> {
+        if let Some(id) = partial.value["id"].as_str().filter(|id| !id.is_empty()) {
+            let first = self.place_of(id).map_or(place, |known| known.min(place));
+            self.places.insert(id.to_owned(), first);
+        }
+        if partial.is_done {
+            self.open.remove(&place);
+        } else {
+            self.open.insert(place);
+        }
+        self.by_place.insert(place, partial)
+    }
+
+    /// The place of the item that has this id now.
+    fn place_of(&self, id: &str) -> Option<u64> {
+        let place = *self.places.get(id)?;
+        (self.by_place.get(&place)?.value["id"] == id).then_some(place)
+    }
+
+    /// The newest that is not whole.
+    fn newest_open(&self) -> Option<u64> {
+        self.open.last().copied()
+    }
+
+    /// The place behind all.
+    fn next_place(&self) -> u64 {
+        self.by_place.keys().next_back().map_or(0, |last| last + 1)
+    }
+
+    /// Where an item stands that was announced: the newest that is not whole and has its id, or, where one of them has none, its kind.
+    fn announced(&self, item: &Value) -> Option<u64> {
+        let id = item["id"].as_str().filter(|id| !id.is_empty());
+        let mut open = self.open.iter().rev().take(BACK).filter_map(|place| Some((place, self.by_place.get(place)?)));
+        let near = open.find(|(_, partial)| match (id, partial.value["id"].as_str()) {
+            (Some(id), Some(announced)) => id == announced,
+            (Some(_) | None, _) => partial.value["type"] == item["type"],
+        });
+        let far = || id.and_then(|id| self.place_of(id)).filter(|place| self.open.contains(place));
+        near.map(|(place, _)| *place).or_else(far)
+    }
 }
 
 #[derive(Debug)]
@@ -190,12 +248,13 @@ impl Assemble for Assembler {
         match known_event(event)? {
             Event::Created { response } => self.start(response.unwrap_or_default()),
             Event::ItemAdded { output_index, item } => {
-                self.open(output_index.unwrap_or_else(|| self.next_place()), item)
+                self.open(output_index.unwrap_or_else(|| self.items.next_place()), item)
             }
             Event::ItemDone { output_index, item } => {
                 // Some servers announce an item only when it is whole.
-                let place = output_index.or_else(|| self.announced(&item)).unwrap_or_else(|| self.next_place());
-                self.items.insert(place, Partial { value: item, arguments: String::new(), is_done: true });
+                let place = output_index.or_else(|| self.items.announced(&item));
+                let place = place.unwrap_or_else(|| self.items.next_place());
+                self.items.put(place, Partial { value: item, arguments: String::new(), is_done: true });
                 Ok(Progress::Nothing)
             }
             Event::TextDelta { delta } => {
@@ -277,40 +336,21 @@ impl Assembler {
             return Err(Fault::Nonsense("an item starts before the response does".to_owned()));
         }
         let partial = Partial { value, arguments: String::new(), is_done: false };
-        if self.items.insert(index, partial).is_some() {
+        if self.items.put(index, partial).is_some() {
             return Err(Fault::Nonsense(format!("item {index} starts twice")));
         }
         Ok(Progress::Nothing)
     }
 
-    /// The place behind all items.
-    fn next_place(&self) -> u64 {
-        self.items.keys().next_back().map_or(0, |last| last + 1)
-    }
-
-    /// Where an item stands that was announced: by its id, else the newest that is not whole and of its kind.
-    fn announced(&self, item: &Value) -> Option<u64> {
-        let id = item["id"].as_str().filter(|id| !id.is_empty());
-        let mut open = self.items.iter().rev().filter(|(_, partial)| !partial.is_done);
-        open.find(|(_, partial)| match (id, partial.value["id"].as_str()) {
-            (Some(id), Some(announced)) => id == announced,
-            (Some(_) | None, _) => partial.value["type"] == item["type"],
-        })
-        .map(|(place, _)| *place)
-    }
-
     /// The call that a piece of arguments belongs to: one that does not say goes on with the newest.
     fn partial(&mut self, index: Option<u64>, item_id: Option<&str>) -> Result<&mut Partial, Fault> {
-        let by_id = || {
-            let mut items = self.items.iter();
-            items
-                .find(|(_, partial)| partial.value["id"].as_str() == item_id && item_id.is_some())
-                .map(|(place, _)| *place)
-        };
-        let newest = || self.items.iter().rev().find(|(_, partial)| !partial.is_done).map(|(place, _)| *place);
-        let index = index.or_else(by_id).or_else(newest).unwrap_or(0);
-        let partial =
-            self.items.get_mut(&index).ok_or_else(|| Fault::Nonsense(format!("item {index} never started")))?;
+        let by_id = || item_id.and_then(|id| self.items.place_of(id));
+        let index = index.or_else(by_id).or_else(|| self.items.newest_open()).unwrap_or(0);
+        let partial = self
+            .items
+            .by_place
+            .get_mut(&index)
+            .ok_or_else(|| Fault::Nonsense(format!("item {index} never started")))?;
         if partial.is_done {
             return Err(Fault::Nonsense(format!("item {index} continues after its end")));
         }
@@ -351,7 +391,7 @@ impl Assembler {
         if !self.is_started && response.output.as_ref().is_none_or(Vec::is_empty) {
             return Err(Fault::Nonsense("the response ends before it started".to_owned()));
         }
-        let items = std::mem::take(&mut self.items);
+        let items = std::mem::take(&mut self.items).by_place;
         if is_said_complete && items.values().any(|item| !item.is_done) {
             return Err(Fault::Nonsense("the response is completed inside an item".to_owned()));
         }
@@ -444,11 +484,11 @@ impl Reported {
 /// The kind of an item that asks for something and has no answer among the others.
 fn unanswered<'a>(items: &(impl Iterator<Item = &'a Value> + Clone)) -> Option<String> {
     let kind_of = |item: &Value| item["type"].as_str().unwrap_or_default().to_owned();
-    let answers = |asked: &Value, item: &Value| {
-        kind_of(item) == format!("{}_output", kind_of(asked)) && item["call_id"] == asked["call_id"]
-    };
+    let answer_to =
+        |item: &Value| Some((kind_of(item).strip_suffix("_output")?.to_owned(), item["call_id"].to_string()));
+    let answered: HashSet<(String, String)> = items.clone().filter_map(answer_to).collect();
     let mut asking = items.clone().filter(|item| ASKING.contains(&kind_of(item).as_str()));
-    asking.find(|asked| !items.clone().any(|item| answers(asked, item))).map(kind_of)
+    asking.find(|asked| !answered.contains(&(kind_of(asked), asked["call_id"].to_string()))).map(kind_of)
 }
 
 /// Whether the calls of a reply are those that its end names, in whatever order. An end that names none, or none's arguments, says nothing of them.
@@ -457,24 +497,40 @@ fn are_the_same_calls(blocks: &[Block], told: &[Value]) -> bool {
     for item in told.iter().filter(|item| item["type"] == "function_call") {
         push_blocks(item.clone(), "", &mut of_end);
     }
-    let calls = |blocks: &[Block]| {
-        let calls = blocks.iter().filter_map(|block| match block {
-            Block::ToolUse(call) => Some(call.clone()),
-            Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
-        });
-        calls.collect::<Vec<_>>()
-    };
-    let (mut streamed, of_end) = (calls(blocks), calls(&of_end));
-    if of_end.is_empty() {
+    // By name, and under it by what they ask for, with how often.
+    let mut streamed: HashMap<&str, HashMap<String, usize>> = HashMap::new();
+    for call in calls_in(blocks) {
+        *streamed.entry(&call.name).or_default().entry(call.input.to_string()).or_default() += 1;
+    }
+    if calls_in(&of_end).next().is_none() {
         return true;
     }
-    let is_bare = |call: &ToolUse| call.input.as_object().is_some_and(Map::is_empty);
-    let (bare, whole): (Vec<_>, Vec<_>) = of_end.iter().partition(|call| is_bare(call));
-    let mut is_streamed = |call: &ToolUse| {
-        let is_it = |other: &ToolUse| other.name == call.name && (other.input == call.input || is_bare(call));
-        streamed.iter().position(is_it).map(|place| streamed.swap_remove(place)).is_some()
+    let is_bare = |call: &&ToolUse| call.input.as_object().is_some_and(Map::is_empty);
+    let (bare, whole): (Vec<_>, Vec<_>) = calls_in(&of_end).partition(is_bare);
+    let is_streamed = |call: &ToolUse, of_name: Option<&mut HashMap<String, usize>>, is_bare: bool| {
+        let Some(of_name) = of_name else { return false };
+        let asked = if is_bare { of_name.keys().next().cloned() } else { Some(call.input.to_string()) };
+        let Some(asked) = asked else { return false };
+        match of_name.get_mut(&asked) {
+            Some(1) => of_name.remove(&asked).is_some(),
+            Some(count) => {
+                *count -= 1;
+                true
+            }
+            None => false,
+        }
     };
-    whole.into_iter().chain(bare).all(&mut is_streamed) && streamed.is_empty()
+    let whole_are = whole.into_iter().all(|call| is_streamed(call, streamed.get_mut(call.name.as_str()), false));
+    let all_are =
+        whole_are && bare.into_iter().all(|call| is_streamed(call, streamed.get_mut(call.name.as_str()), true));
+    all_are && streamed.values().all(HashMap::is_empty)
+}
+
+fn calls_in(blocks: &[Block]) -> impl Iterator<Item = &ToolUse> {
+    blocks.iter().filter_map(|block| match block {
+        Block::ToolUse(call) => Some(call),
+        Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+    })
 }
 
 /// Whether a piece of text or a call says of itself that something of it is missing.
@@ -554,6 +610,30 @@ mod tests {
             Ok(Progress::Whole(turn)) => turn,
             other => panic!("no whole reply: {other:?}"),
         }
+    }
+
+    /// A reply may be nothing but items: none is looked for from one end to the other for each event, and their end is compared with them once.
+    #[test]
+    fn s23_a_reply_of_nothing_but_items_is_read_in_one_pass() {
+        const MANY: u64 = 30_000;
+        let call = |number: u64, arguments: &str| {
+            let (id, call) = (format!("fc_{number}"), format!("c_{number}"));
+            json!({"type": "function_call", "id": id, "call_id": call, "name": "t", "arguments": arguments})
+        };
+        let place = |event: &str, item: Value| json!({"type": event, "item": item});
+        let mut events = vec![created()];
+        events.extend((0..MANY).map(|number| place("response.output_item.added", call(number, ""))));
+        events.extend((0..MANY).map(|number| {
+            json!({"type": "response.function_call_arguments.delta", "item_id": format!("fc_{number}"), "delta": "{"})
+        }));
+        let whole_of = |number: u64| call(number, &format!("{{\"n\":{number}}}"));
+        events.extend((0..MANY).map(|number| place("response.output_item.done", whole_of(number))));
+        let told: Vec<Value> = (0..MANY).rev().map(whole_of).collect();
+        events.push(
+            json!({"type": "response.completed", "response": {"id": "resp_1", "model": "gpt-x", "output": told}}),
+        );
+        let turn = whole(&events);
+        assert_eq!((turn.blocks.len() as u64, turn.stop_reason), (MANY, StopReason::ToolUse));
     }
 
     #[test]
