@@ -134,6 +134,7 @@ const KNOWN: [&str; 19] = [
     "target/debug/ua-e2e-ua-pdf",
     "touch",
     "wait",
+    "xargs",
 ];
 
 /// The steps of a script of `.ci`, as it lists them itself.

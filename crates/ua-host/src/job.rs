@@ -535,7 +535,7 @@ fn refuse_key_of_another(request: &JobRequest, holder: &RunRecord, spec: &RunSpe
     };
     Err(HostError::usage(format!("the job key {key:?} is that of run {id}, which was {how}"))
         .hint(format!(
-            "a key names one job: give this one another key, or `ua submit --again` once that run succeeded to do the job as it is now under \
+            "a key names one job: give this one another key, or add `--again` once that run succeeded to do the job as it is now under \
              this key; `ua runs show {id}` shows that run; nothing was queued"
         ))
         .field("kind", "job_key_of_another")
