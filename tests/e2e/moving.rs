@@ -174,7 +174,7 @@ fn a_move_that_is_killed_anywhere_is_taken_back_unless_it_arrived() {
         let url = world.killed_at(reached);
         let back = world.env.run(&["db", "copy", "--undo", "--database-url", &url]);
         match reached {
-            Reached::Arrived => drop(back.refused(2, &["there is no runtime database"])),
+            Reached::Arrived => drop(back.refused(2, &["was moved to a server already"])),
             Reached::Committed => drop(back.refused(2, &["the copy arrived", "`ua db copy`"])),
             Reached::Given => drop(back.code(0).shows(&["is in use again"])),
             Reached::Nothing | Reached::File | Reached::Server | Reached::Rows | Reached::Whole => {
