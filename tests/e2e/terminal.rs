@@ -224,6 +224,11 @@ fn a_terminal_without_unicode_gets_ascii_and_everything_else_stays_as_it_is() {
         let raw = screen_of(args, &posix);
         assert!(is_ascii(&raw), "{args:?}: {raw}");
     }
+    // So do words that come before anything is known but how the command was written.
+    let too_long = "x".repeat(300);
+    let mut wrong = Screen::start(&env, &["runs", "list", "--limit", &too_long], &posix);
+    assert_eq!(wrong.end(), 2);
+    assert!(is_ascii(&wrong.raw()) && wrong.raw().contains("invalid value"), "{}", wrong.raw());
     // Machines, pipes and other terminals get what they always get.
     assert!(screen_of(&["calls", "show", &call, "--json"], &posix).contains("grüße"));
     assert!(screen_of(&["runs", "show", "r"], &[plain]).contains("succeeded · run r"));

@@ -212,3 +212,9 @@ pub struct ShimArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<std::ffi::OsString>,
 }
+/// What the words of a command line say of colours, where they cannot be read as a whole.
+pub(crate) fn color_in(words: &[String]) -> Option<Color> {
+    let behind = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1].as_str());
+    let when = words.iter().find_map(|word| word.strip_prefix("--color=")).or(behind)?;
+    clap::ValueEnum::from_str(when, true).ok()
+}

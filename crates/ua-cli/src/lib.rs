@@ -101,7 +101,10 @@ fn run(parts: Parts) -> ExitCode {
         Err(error) if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let words: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let failure = mistakes::told_apart(&error, &words).unwrap_or_else(|| mistakes::in_short(&error, &words));
-            error::print_as(&failure, words.iter().any(|word| word == "--json"));
+            let is_json = words.iter().any(|word| word == "--json");
+            // Signs that the terminal does not draw, and colours, are for these words as for all others.
+            terminal::init(&Settings::of_process(), Redactor::default(), is_json, args::color_in(&words));
+            error::print_as(&failure, is_json);
             terminal::flush();
             return ExitCode::from(error::USAGE);
         }
