@@ -93,7 +93,7 @@ pub enum NotTaken {
         until: Timestamp,
     },
     /// Another call, which may have the effect that is asked about, is under way.
-    #[error("call {call} of run {run} is under way, as far as is known, and will have its effect unless it fails")]
+    #[error("the call {call} of run {run} is under way, as far as is known, and will have its effect unless it fails")]
     UnderWay {
         /// Which call.
         call: CallId,

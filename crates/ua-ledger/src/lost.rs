@@ -131,7 +131,7 @@ pub fn key_in_own_place(lineage: &Lineage, call: &CallRecord) -> IdempotencyKey 
 /// What is said of a call that is in doubt for one that the database does not have.
 pub(crate) fn as_made_by(attempt: &ua_store::AttemptRecord) -> Option<String> {
     let (made_by, said) = rules::made_by(attempt)?;
-    let said = if said == AS_TASK { "its tool went on with it as a task, which may still be under way" } else { said };
+    let said = if said == AS_TASK { "its tool continued it as a task, which may still be under way" } else { said };
     let words = if made_by.in_same_words {
         "with the same arguments"
     } else {

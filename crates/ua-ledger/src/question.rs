@@ -564,7 +564,7 @@ fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
 fn shown_late_of_another(late: &LateReply) -> String {
     let (call, run, at, said) = (&late.tool_call_id, &late.run_id, late.at, cut(&said(&late.reply), 300));
     format!(
-        "An answer to call {call} came at {at} and could not be stored; run {run} stores it when it goes on: {said}"
+        "An answer to call {call} came at {at} and could not be stored; run {run} stores it when it continues: {said}"
     )
 }
 

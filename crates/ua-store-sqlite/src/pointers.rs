@@ -117,7 +117,7 @@ const FINDINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "tool_receipts",
-        "it is vouched for by a look, and its call was never in doubt nor put right",
+        "it is vouched for by a look, and its call was never in doubt nor corrected",
         "SELECT receipt_seq FROM tool_receipts p WHERE p.evidence <> 'reported' AND NOT EXISTS \
          (SELECT 1 FROM tool_call_events e WHERE e.tool_call_id = p.tool_call_id \
          AND ('unknown' IN (e.from_status, e.to_status) OR e.correction_json IS NOT NULL))",

@@ -389,7 +389,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
                 "skipped: it goes through the gateway of another folder; take that away first (`ua gateway uninstall`)"
             }
             What::NotRead => {
-                "skipped: it cannot be read in full: `args` that are no list of texts, a name that it has twice, or a file of variables (`envFile`) \
+                "skipped: it cannot be read in full: `args` that are no list of strings, a name that it has twice, or a file of variables (`envFile`) \
                  that is not found"
             }
             What::Shared => {

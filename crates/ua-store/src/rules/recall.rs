@@ -152,8 +152,7 @@ pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
             "a person answered what its tool asked for, which may have been delivered".to_owned()
         }
         None if said == AS_TASK => {
-            "its tool went on with it as a task, which this copy cannot follow and which may still be under way"
-                .to_owned()
+            "its tool continued it as a task, which this copy cannot follow and which may still be under way".to_owned()
         }
         None => format!("it ended as {said}"),
     })
