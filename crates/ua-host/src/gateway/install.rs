@@ -621,7 +621,7 @@ mod tests {
                 "x: &l [a]\nextensions:\n  a:\n    cmd: y\n    args: *l\n  b: {cmd: &c z, args: [q]}\n  d: {cmd: *c, args: [q]}\n",
                 vec![What::Shared, What::Shared, What::Shared],
             ),
-            ("x: &w a\nextensions:\n  a:\n    cmd: y\n    args: [q, *w]\n", vec![What::Shared]),
+            ("x: &w a\nextensions:\n  a:\n    cmd: y\n    args: [q, *w]\n", vec![What::Wrapped]),
         ] {
             let made = Format::Yaml.wrapped(here(), config, &ua(), &[]).unwrap();
             let found: Vec<What> = made.changes.iter().map(|change| change.what).collect();

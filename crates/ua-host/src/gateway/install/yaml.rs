@@ -247,7 +247,7 @@ impl<'a> Places<'a> {
                 YamlData::Mapping(fields) => {
                     fields.iter().any(|(key, value)| word(key).as_deref() == Some("<<") || self.is_shared(key, value))
                 }
-                YamlData::Sequence(all) => all.iter().any(is_before),
+                // A word of a list stays where it is, whatever stands for it.
                 _ => false,
             }
     }
