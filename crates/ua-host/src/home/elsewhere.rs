@@ -99,7 +99,11 @@ impl Home {
 
     /// That there is nothing to move: the database was moved to a server before.
     pub fn moved_already(&self) -> Option<HostError> {
-        let left = left_of(&self.database).next()?;
+        let is_beside = |left: &std::path::PathBuf| {
+            let name = left.display().to_string();
+            name.ends_with("-wal") || name.ends_with("-shm")
+        };
+        let left = left_of(&self.database).find(|left| !is_beside(left))?;
         Some(
             HostError::usage(format!(
                 "the database of {} was moved to a server already, and {} is what is kept of it",
