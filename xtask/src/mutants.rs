@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 67] = [
+const MUTANTS: [Mutant; 69] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -493,6 +493,24 @@ const MUTANTS: [Mutant; 67] = [
             "0",
             "--broken-rule",
             "corrected-keys-stay-good",
+        ],
+    ),
+    lane(
+        "–",
+        "what a person answered is handed over to a tool without looking beside its call",
+        &["explore", "--scene", "fork-beside-form", "--deviations", "0", "--broken-rule", "hand-overs-look-at-nobody"],
+    ),
+    lane(
+        "–",
+        "the same, where the effect is known by its content",
+        &[
+            "explore",
+            "--scene",
+            "fork-beside-form-by-content",
+            "--deviations",
+            "0",
+            "--broken-rule",
+            "hand-overs-look-at-nobody",
         ],
     ),
     lane(

@@ -690,7 +690,7 @@ fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Re
 
 fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<Done, R::Error> {
     let run = leased_run(rows, lease)?;
-    let call = rules::owned_call(rows.call(&keep.call_id)?, lease)?;
+    let mut call = rules::owned_call(rows.call(&keep.call_id)?, lease)?;
     if let Some(seen) = &keep.seen {
         rules::may_send(&run)?;
         if let Some(other) = rows.relations(&call, call.scope.as_ref())?.news(seen) {
@@ -701,8 +701,14 @@ fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<
     let (at, before) = (keep.at, rows.current_attempt(&call)?);
     let task_of = |attempt: &AttemptRecord| attempt.handle.as_ref().and_then(|handle| handle.task.clone());
     let task_before = before.as_ref().and_then(task_of);
+    let leaves = keep.seen.is_some();
     let attempt = rules::handle_kept(&call, before, keep)?;
     rows.keep_handle(&attempt)?;
+    if leaves {
+        // Whoever decided beside it saw a call that waited.
+        call.updated_at = call.updated_at.max(at);
+        rows.update_call(&call, lease.epoch)?;
+    }
     // A copy of before that does not know that it goes on elsewhere.
     if task_of(&attempt).is_some_and(|task| Some(&task) != task_before.as_ref()) {
         rows.note_effect(&call, TASK_BEGUN, lease.epoch, at)?;

@@ -132,6 +132,7 @@ macro_rules! conformance_tests {
             handles::a_handle_is_kept_while_its_attempt_runs,
             handles::an_answer_does_not_leave_behind_news,
             handles::an_answer_does_not_leave_behind_an_end_mark,
+            handles::an_answer_that_leaves_is_news_to_what_was_decided_beside_it,
             handles::a_recovery_leaves_what_can_be_gone_on_with,
             calls::evidence_settles_an_unknown_call,
             calls::evidence_is_kept_beside_the_reply,

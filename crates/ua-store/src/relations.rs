@@ -6,7 +6,7 @@
 //! processes that look at the same instant do not both send. Durable Jobs v1 spec §8.3. Proved by: `conformance::calls`,
 //! `crash_anywhere::family`, the simulation.
 
-use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope, SideEffectClass};
+use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope, SideEffectClass, Timestamp};
 
 use crate::record::{CallRecord, QuestionRecord, RunRecord};
 use crate::rules;
@@ -83,6 +83,8 @@ pub struct Seen {
     pub in_doubt: bool,
     /// How often it had been sent: one in doubt that was sent again may be in doubt as before.
     pub attempt: u32,
+    /// When it came to stand so, or what was answered to its tool was handed over: until then it waits, and from then on it is under way.
+    pub since: Timestamp,
     /// For how many it stood.
     pub count: u64,
 }
@@ -90,13 +92,14 @@ pub struct Seen {
 impl Seen {
     fn of(related: &Related) -> Self {
         let call = &related.newest;
-        let (status, in_doubt, attempt) = (call.status, call.doubt.is_some(), call.attempt);
-        Self { call: call.call_id.clone(), status, in_doubt, attempt, count: related.count }
+        let (status, in_doubt, attempt, since) = (call.status, call.doubt.is_some(), call.attempt, call.updated_at);
+        Self { call: call.call_id.clone(), status, in_doubt, attempt, since, count: related.count }
     }
 
     /// Whether whoever saw this knows what is to be seen now.
     fn covers(&self, now: &Self) -> bool {
-        let stood = |seen: &Self| (seen.call.clone(), seen.status, seen.in_doubt, seen.attempt);
+        let since = |seen: &Self| (seen.status == CallStatus::Running).then_some(seen.since);
+        let stood = |seen: &Self| (seen.call.clone(), seen.status, seen.in_doubt, seen.attempt, since(seen));
         let is_same = stood(self) == stood(now);
         is_same && now.count <= self.count
     }

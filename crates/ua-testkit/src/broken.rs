@@ -52,6 +52,8 @@ pub enum BrokenRule {
     RetriesLookAtNobody,
     /// What began since a start was decided is not looked at when it is written: [`Blind::InTheWrite`].
     StartsUnguarded,
+    /// What a person answered is handed over to a tool without looking beside its call: [`Blind::InHandOvers`].
+    HandOversLookAtNobody,
     /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
     JudgedBeforeWaiting,
     /// Where an attempt went is not stored: `DestinationsForgotten`.
@@ -66,7 +68,7 @@ pub enum BrokenRule {
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -83,6 +85,7 @@ impl BrokenRule {
         Self::AbortOfOneCall,
         Self::RetriesLookAtNobody,
         Self::StartsUnguarded,
+        Self::HandOversLookAtNobody,
         Self::JudgedBeforeWaiting,
         Self::DestinationsForgotten,
         Self::CorrectedKeysStayGood,
@@ -109,6 +112,7 @@ impl BrokenRule {
             Self::AbortOfOneCall => "abort-of-one-call",
             Self::RetriesLookAtNobody => "retries-look-at-nobody",
             Self::StartsUnguarded => "starts-unguarded",
+            Self::HandOversLookAtNobody => "hand-overs-look-at-nobody",
             Self::JudgedBeforeWaiting => "judged-before-waiting",
             Self::DestinationsForgotten => "destinations-forgotten",
             Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
@@ -133,6 +137,7 @@ impl BrokenRule {
             Self::SubAgentsUnseen => Some(Arc::new(Blind::ToSubAgents)),
             Self::RetriesLookAtNobody => Some(Arc::new(Blind::InRetries)),
             Self::StartsUnguarded => Some(Arc::new(Blind::InTheWrite)),
+            Self::HandOversLookAtNobody => Some(Arc::new(Blind::InHandOvers)),
             Self::DestinationsForgotten => Some(Arc::new(DestinationsForgotten)),
             Self::NoFence
             | Self::LostIsFailed
@@ -190,6 +195,7 @@ impl BrokenRule {
             | Self::RestoreLooksAtOneRun
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
+            | Self::HandOversLookAtNobody
             | Self::JudgedBeforeWaiting
             | Self::AcceptedIsForgotten
             | Self::DestinationsForgotten => return inner,
@@ -228,6 +234,7 @@ impl BrokenRule {
             | Self::AbortOfOneCall
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
+            | Self::HandOversLookAtNobody
             | Self::JudgedBeforeWaiting
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent

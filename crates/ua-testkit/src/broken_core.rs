@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
-    Related, RunStore as _, Store, StoreError, is_task,
+    Related, Relations, RunStore as _, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -64,6 +64,8 @@ pub enum Blind {
     InRetries,
     /// To whatever began since the start was decided on: what was seen then is taken for all there is.
     InTheWrite,
+    /// To everything, when what a person answered is handed over to a tool.
+    InHandOvers,
 }
 
 impl Blind {
@@ -88,7 +90,8 @@ impl Blind {
                 around.relations.left_open.clear();
                 around.relations.since = since;
             }
-            Self::InTheWrite | Self::InRetries => around.relations.kin = kin,
+            Self::InHandOvers if around.call.status == CallStatus::Running => around.relations = Relations::default(),
+            Self::InTheWrite | Self::InRetries | Self::InHandOvers => around.relations.kin = kin,
         }
         Ok(around)
     }
@@ -99,7 +102,15 @@ impl Writes for Blind {
     /// The guard of a start is as blind as who decided on it.
     async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
         for change in batch.stands.iter_mut().chain(&mut batch.provided) {
+            if let (Self::InHandOvers, Change::KeepHandle(keep)) = (self, &mut *change) {
+                let around = inner.around(&keep.call_id, None, None).await?;
+                let now = inner.relations(&keep.call_id, around.call.scope.as_ref()).await?;
+                keep.seen = keep.seen.take().map(|_| now.seen());
+            }
             let Change::StartAttempt(start) = change else { continue };
+            if matches!(self, Self::InHandOvers) {
+                continue;
+            }
             // A call that the same batch plans has no row yet; refused, it comes again.
             let Ok(around) = inner.around(&start.call_id, start.scope.as_ref(), None).await else { continue };
             let Some(seen) = &mut start.seen else { continue };

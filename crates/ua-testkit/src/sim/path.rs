@@ -60,6 +60,10 @@ pub enum Scene {
     Moved,
     /// A person undoes what a call did under a key, puts its record right, and forks the run so that it is done again.
     ForkBehindCorrection,
+    /// A call waits for what its tool asked, and a person forks the run and lets the fork make the same call.
+    ForkBesideForm,
+    /// The same of a call whose effect is known by its content.
+    ForkBesideFormByContent,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -81,11 +85,12 @@ enum What {
     ForkStarts,
     TurnedAway,
     PutRight,
+    AsksFirst,
 }
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -103,6 +108,8 @@ impl Scene {
         Self::ForkBehindFailure,
         Self::Moved,
         Self::ForkBehindCorrection,
+        Self::ForkBesideForm,
+        Self::ForkBesideFormByContent,
     ];
 
     /// Its name on a command line.
@@ -125,6 +132,8 @@ impl Scene {
             Self::ForkBehindFailure => "fork-behind-failure",
             Self::Moved => "moved",
             Self::ForkBehindCorrection => "fork-behind-correction",
+            Self::ForkBesideForm => "fork-beside-form",
+            Self::ForkBesideFormByContent => "fork-beside-form-by-content",
         }
     }
 
@@ -142,7 +151,10 @@ impl Scene {
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
             Self::RestoreOfPlanned => Intents::listed(&[&["order", "post_comment"]], &[]),
-            Self::RestoreOfForked | Self::RestoreOfRefused => Intents::listed(&[&["post_comment"]], &[]),
+            Self::RestoreOfForked | Self::RestoreOfRefused | Self::ForkBesideForm => {
+                Intents::listed(&[&["post_comment"]], &[])
+            }
+            Self::ForkBesideFormByContent => Intents::listed(&[&["send_letter"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
@@ -209,13 +221,26 @@ impl Scene {
                 anywhere(What::Forked),
             ],
             Self::ForkBehindCorrection => vec![anywhere(What::PutRight), anywhere(What::Forked)],
+            Self::ForkBesideForm | Self::ForkBesideFormByContent => vec![
+                anywhere(What::AsksFirst),
+                Given { what: What::Forked, at: Some(("store.raise_question", Side::After)) },
+                anywhere(What::ForkStarts),
+                // It asks, and is told to.
+                anywhere(What::ForkStarts),
+            ],
         }
     }
 
     /// The turn at which a person forks; the newest when there is none.
     pub(super) fn forks_at(self) -> Option<u32> {
-        let at_the_start =
-            [Self::ForkBehindCorrection, Self::RestoreOfForked, Self::RestoreOfDoubted, Self::RestoreOfRefused];
+        let at_the_start = [
+            Self::ForkBehindCorrection,
+            Self::RestoreOfForked,
+            Self::RestoreOfDoubted,
+            Self::RestoreOfRefused,
+            Self::ForkBesideForm,
+            Self::ForkBesideFormByContent,
+        ];
         at_the_start.contains(&self).then_some(0)
     }
 
@@ -228,7 +253,7 @@ impl Scene {
         let restores = of(|what| matches!(what, What::GoneBack));
         Harm {
             deaths: deviations + of(|what| matches!(what, What::Dies)),
-            tool_faults: deviations + of(|what| matches!(what, What::TurnedAway)),
+            tool_faults: deviations + of(|what| matches!(what, What::TurnedAway | What::AsksFirst)),
             store_faults: deviations,
             signals: 1,
             forks: forks + usize::from(matches!(self, Self::Fork | Self::ForkOfTasks)),
@@ -275,9 +300,10 @@ impl Stage {
         }
         let left = path.deviations - self.walked.deviations;
         let mut may: Vec<Happening> = self.everything()?;
-        may.retain(is_explored);
-        may.sort_by_key(|happening| self.rank(happening));
         let due = path.scene.given().get(self.walked.given).copied();
+        let is_due = |happening: &Happening| due.is_some_and(|due| self.is_given(due, happening));
+        may.retain(|happening| is_explored(happening) || is_due(happening));
+        may.sort_by_key(|happening| self.rank(happening));
         let given = due.and_then(|due| may.iter().position(|happening| self.is_given(due, happening)));
         if let Some(place) = given {
             may[..=place].rotate_right(1);
@@ -308,6 +334,7 @@ impl Stage {
             | (What::GoneBack, Happening::GoBack)
             | (What::Forked, Happening::Person(PersonOutcome::Forks, _))
             | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft)) => stands(None),
+            (What::AsksFirst, Happening::Tool(_, ToolOutcome::AsksFirst)) => stands(None),
             (What::Dies, Happening::Process(life, ProcessOutcome::Dies)) => stands(Some(*life)),
             (What::ForkStarts, Happening::Start(top)) => *top > 0,
             // Behind the end of the run: before it the run itself does nothing again.
@@ -319,7 +346,8 @@ impl Stage {
                 | What::TurnedAway
                 | What::Dies
                 | What::ForkStarts
-                | What::PutRight,
+                | What::PutRight
+                | What::AsksFirst,
                 _,
             ) => false,
         }

@@ -17,7 +17,7 @@ use ua_core::{
     CallId, Destination, DestinationKey, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotations, ToolName,
     ToolSpec,
 };
-use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, MayAct, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
 use super::gates::LifePlan;
@@ -67,6 +67,8 @@ pub(super) struct Send {
     pub(super) effects: u32,
     /// Its process stood still between its last look and this, for longer than any look is good for: nobody can help that.
     pub(super) was_held: bool,
+    /// It hands over what its tool had asked for.
+    pub(super) was_asked: bool,
 }
 
 /// One thing that happened outside.
@@ -77,6 +79,8 @@ pub(super) struct Effect {
     pub(super) tag: String,
     /// Which of the sends did it.
     pub(super) send: usize,
+    /// The step of the stage at which it did.
+    pub(super) step: u64,
     /// What the wall clock said then.
     pub(super) at: Timestamp,
     arguments: Value,
@@ -324,7 +328,8 @@ impl Servers {
                 let Request { call, tag, arguments, send, .. } = request.clone();
                 let at = ua_core::Clock::now(self.clock.as_ref());
                 state.sends[send].effects += 1;
-                state.effects.push(Effect { tool, call, tag, send, at, arguments, shown_from });
+                let step = state.step;
+                state.effects.push(Effect { tool, call, tag, send, step, at, arguments, shown_from });
             }
             let answer = json!({"id": format!("{}-{number}", tool.name)});
             state.seen_keys.insert(known_as, (answer.clone(), now));
@@ -511,6 +516,7 @@ impl Reach {
             fate: if has_server { Fate::InFlight } else { Fate::NeverLeft },
             effects: 0,
             was_held: self.plan.held() > Duration::from_secs(1),
+            was_asked,
         });
         let send = state.sends.len() - 1;
         if !has_server {
@@ -709,6 +715,19 @@ impl ToolTransport for Reach {
         let answer: Map<String, Value> =
             [("items".to_owned(), items.into()), ("more".to_owned(), false.into())].into_iter().collect();
         answered(&Value::Object(answer))
+    }
+
+    fn may_act(&self, _server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        if generation != REMOTE {
+            let is_there = locked(&self.servers.state).generations.contains_key(generation);
+            return if is_there { MayAct::Yes } else { MayAct::No };
+        }
+        let Some(ended_at) = ended_at else { return MayAct::Yes };
+        let waited = ua_core::Clock::now(self.servers.clock.as_ref()).since(ended_at);
+        match Duration::from_secs(HORIZON_SECONDS + 1).saturating_sub(waited) {
+            Duration::ZERO => MayAct::No,
+            left => MayAct::For(left),
+        }
     }
 
     async fn fence_earlier(&self) -> Fence {

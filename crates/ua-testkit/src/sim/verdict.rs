@@ -199,7 +199,10 @@ impl Judge<'_> {
     fn promises_once(&self, first: &Effect, second: &Effect) -> bool {
         let (one, other) = (&self.sends[first.send], &self.sends[second.send]);
         let was_accepted = self.was_accepted(one) && one.words != other.words;
-        if was_accepted || self.has_a_persons_word(&second.call) || self.has_a_persons_word(&first.call) {
+        // What a person answered to a tool is no word about a call that did the same since.
+        let is_behind = other.was_asked && first.step < other.step;
+        let has_a_word = self.has_a_persons_word(&second.call) || (self.has_a_persons_word(&first.call) && !is_behind);
+        if was_accepted || has_a_word {
             return false;
         }
         let tree = |send: &Send| self.trees.get(&send.run).copied().unwrap_or(0);

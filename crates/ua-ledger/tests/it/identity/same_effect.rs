@@ -111,7 +111,7 @@ async fn that_the_earlier_call_was_it_never_sends_anything() {
 /// A call that did nothing, and whose effect another one had since: a person says so, and that is its record; where the key says it, its model is told.
 #[tokio::test]
 async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing() {
-    for fate in [Fate::NotSent, Fate::FailedNone] {
+    for fate in [Fate::NotSent, Fate::Unauthorized] {
         let (parent, child) = lineage().await;
         let id = child.plan_as(unlisted("a book")).await;
         let failed = child.take(&id, &Facts::default(), Fate::NotSent).await;
