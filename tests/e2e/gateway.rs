@@ -513,6 +513,23 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }
 
+/// Names of entries are a project's to choose: none of them writes a line of its own.
+#[test]
+fn s16_a_name_of_an_entry_forges_no_line() {
+    let env = env();
+    env.write(
+        "work/mcp.json",
+        r#"{"mcpServers": {"x\n  mail  goes through the gateway already\u001b[2J": {"command": "a"}}}"#,
+    );
+    for args in [
+        &["gateway", "install", "--file", "mcp.json", "--dry-run"][..],
+        &["gateway", "uninstall", "--file", "mcp.json", "--dry-run"],
+    ] {
+        let shown = env.run(args).code(0).shows(&[r"x\n  mail"]).stdout;
+        assert!(!shown.contains("\n  mail") && !shown.contains('\u{1b}'), "{shown}");
+    }
+}
+
 /// A client that waits as long as most do hears what is wrong, and so does whoever looks: not that there is no socket.
 #[test]
 fn a_database_that_cannot_be_used_is_said_wherever_a_person_looks() {

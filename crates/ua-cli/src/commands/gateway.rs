@@ -411,7 +411,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             None => change.server.clone(),
         };
         // Names are a project's to choose.
-        let server = line(&server, usize::MAX);
+        let server = line(&server.replace('\n', "\\n").replace('\t', "\\t"), usize::MAX);
         (server, what)
     });
     print(format!("{}\n", file.display()))?;

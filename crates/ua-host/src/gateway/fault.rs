@@ -89,7 +89,7 @@ pub async fn trouble(host: &Host, root: &Path) -> Option<HostError> {
             let read = store.sessions_of(SessionsOf::Newest(1)).await;
             let is_free = super::is_free_of_others(&store).await;
             crate::home::close(store);
-            let unread = read.err().map(|error| HostError::store("read the gateway's database", &error));
+            let unread = read.err().map(|error| HostError::store("look at the gateway's database", &error));
             unread.or(is_free.err())
         }
         Err(wrong) => Some(wrong),
