@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{CallStatus, RunStatus};
-use ua_ledger::{MAX_ANSWER, NotTaken, give_answer};
+use ua_ledger::{MAX_ANSWER, MayAct, NotTaken, Outside, give_answer};
 use ua_store::conformance::samples;
-use ua_store::{Answer, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
+use ua_store::{
+    Answer, AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
+    RunStore as _,
+};
 
 use super::doubts::left_open;
-use super::member::{FIRST, Fate, Member, lineage};
+use super::member::{FIRST, Fate, Member, OTHER_WORDS, lineage};
 
 const KINDS: [QuestionKind; 11] = [
     QuestionKind::UnknownOutcome,
@@ -220,4 +223,53 @@ async fn that_it_did_not_happen_is_not_taken_while_it_may_still_begin() {
     let env = member.ledger.env();
     env.clock.sleep(until.since(env.now())).await;
     give(&member, &question, Answer::new(Choice::Execute)).await.unwrap();
+}
+
+/// What somebody who takes an answer sees of the other call's server, and of who drives its run.
+struct Sees(MayAct, bool);
+
+impl Outside for Sees {
+    fn may_act(&self, _call: &CallRecord, _last: &AttemptRecord) -> MayAct {
+        self.0
+    }
+
+    fn may_be_driven(&self, _run: &RunRecord) -> bool {
+        self.1
+    }
+}
+
+/// Nothing is let out beside a call that is under way or may still begin, whoever takes the word; what sends nothing is taken at once.
+#[tokio::test]
+async fn nothing_is_let_out_beside_a_call_that_is_not_over() {
+    let mut refused = 0;
+    for fate in [Fate::Lost, Fate::UnderWay] {
+        for acts in [MayAct::No, MayAct::For(Duration::from_secs(5)), MayAct::Yes] {
+            for is_driven in [false, true] {
+                for choice in [Choice::Execute, Choice::Skip] {
+                    let (parent, child) = lineage().await;
+                    let other = parent.sent(&FIRST, fate).await;
+                    let (_, question) = child.near_duplicate(&OTHER_WORDS).await;
+                    let (env, sees) = (child.ledger.env(), Sees(acts, is_driven));
+                    let given = give_answer(&*child.store, env, &question, Answer::new(choice), "ada", &sees).await;
+                    let at = format!("{fate:?}, {acts:?}, driven: {is_driven}, {choice:?}: {given:?}");
+                    let is_at_it = acts == MayAct::Yes || (fate == Fate::UnderWay && is_driven);
+                    match &given {
+                        Ok(_) => {
+                            assert!(choice == Choice::Skip || (acts == MayAct::No && !is_at_it), "{at}");
+                            continue;
+                        }
+                        Err(NotTaken::UnderWay { call, .. }) => assert!(is_at_it && *call == other.call_id, "{at}"),
+                        Err(NotTaken::MayStillBegin { call, until }) => {
+                            assert!(!is_at_it && *call == other.call_id && *until > env.now(), "{at}");
+                        }
+                        Err(_) => panic!("{at}"),
+                    }
+                    assert_eq!(choice, Choice::Execute, "{at}");
+                    assert_eq!(stored(&child, &question).await, question, "{at}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 5, "{refused}");
 }
