@@ -304,7 +304,7 @@ fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option
     let how = match (is_movable, others.is_empty()) {
         (false, true) => return None,
         (true, true) => format!("`ua queue move {run}{way}` does"),
-        (true, false) | (false, false) => again,
+        (true | false, false) => again,
     };
     options.extend(others);
     Some(format!("warning: it stays as it was queued, whatever {} say: {how}", options.join(", ")))

@@ -142,9 +142,9 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         ailing: Arc::default(),
         onlooker: options.onlooker.clone(),
     };
-    worker.register().await.map_err(|error| match error {
-        StoreError::Conflict { .. } => name_is_held(&error),
-        error => HostError::store("register the worker", &error),
+    worker.register().await.map_err(|error| {
+        let is_held = matches!(error, StoreError::Conflict { .. });
+        if is_held { name_is_held(&error) } else { HostError::store("register the worker", &error) }
     })?;
     if let Some(address) = options.listen {
         let bound = worker.health.listen(address).await?;

@@ -49,9 +49,8 @@ impl Scan {
         for byte in piece.bytes() {
             match self.stands {
                 Stands::Never => return,
-                Stands::Before if is_blank(byte) => {}
+                Stands::Before | Stands::Closed if is_blank(byte) => {}
                 Stands::Before if byte == b'{' => (self.stands, self.depth) = (Stands::Inside, 1),
-                Stands::Closed if is_blank(byte) => {}
                 Stands::Before | Stands::Closed => self.stands = Stands::Never,
                 Stands::Inside if self.is_escaped => self.is_escaped = false,
                 Stands::Inside if self.is_in_text => match byte {
