@@ -1,7 +1,7 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
 use ua_core::{CallId, CallStatus, CorrectedTo, OnUnknown, Outcome, Timestamp};
-use ua_store::{CallRecord, Correction, LedgerStore, ReplayStatus, Taint, UnknownResolution};
+use ua_store::{CallRecord, Correction, LedgerStore, ReplayStatus, StoreError, Taint, UnknownResolution};
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::correction::correct_call;
@@ -130,6 +130,12 @@ impl Ledger {
             }
             Verdict::DeduplicateFrom { twin, key } => {
                 let receipt = self.store.deduplicate_call(&self.lease, id, &twin.call_id, &key, self.env.now()).await;
+                if matches!(receipt, Err(StoreError::Conflict { .. })) {
+                    let now = self.store.call(&twin.call_id).await.map_err(LedgerError::at("read", &twin.call_id))?;
+                    if now.status != twin.status {
+                        return Ok(None); // a person put its record right since that was looked at
+                    }
+                }
                 let deduplicated = receipt.map_err(LedgerError::at("deduplicate", id))?;
                 self.add_taint(Taint::of(&deduplicated.policy).and(Taint::of(&twin.policy)));
                 Admission::Settled(deduplicated)
