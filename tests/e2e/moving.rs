@@ -361,4 +361,11 @@ fn a_root_is_not_used_with_another_server_than_before() {
     with(&second, &["job", &job, "--run-id", "r"]).code(0);
     assert_eq!(env.comments().len(), 2);
     with(&first, &["job", &job, "--new"]).refused(74, &said);
+    // What begins nothing here is written from anywhere.
+    with(&first, &["submit", &job, "--new", "--root", &env.arg("third"), "--run-id", "t"]).code(0);
+    with(&first, &["queue", "move", "t"]).code(0);
+    with(&first, &["runs", "cancel", "t", "--yes"]).code(0);
+    // A note that cannot be read is no leave.
+    fs::write(env.root().join("locks/database_id"), [0xff]).unwrap();
+    with(&first, &["job", &job, "--new"]).refused(74, &["cannot be read", "locks/database_id"]);
 }

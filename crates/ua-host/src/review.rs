@@ -22,12 +22,12 @@ use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
-use crate::settings::{Settings, is_systems, open_to_strangers};
+use crate::settings::{Settings, is_systems, open_to_strangers, program_open_to_strangers};
 use crate::text::plain;
 
 use covered::{Covered, covered};
 use kinds::{has_ending, is_cache, is_map, is_program_file, open};
-use launchers::{assignments, unpinned};
+use launchers::{assignments, name_of, unpinned};
 use variables::LOADERS;
 
 /// How much of a program or script is read; of a larger one counts besides which file it is, and when it was changed last.
@@ -227,7 +227,13 @@ impl ServerReview {
             format!("it runs whatever version of {package} the registry has that day; name an exact version")
         }));
         let texts = args.iter().chain(env.values());
-        let of_others = of_others(program.iter().chain(&files).map(PathBuf::as_path).chain([*base]));
+        // What this user's own `PATH` has under that name is the machine's program; what the configuration's `PATH` has, or the project, is not.
+        let by_name = resolve(name_of(command), settings.var("PATH"), &folder);
+        let machines =
+            program.as_deref().filter(|program| by_name.as_deref() == Some(*program) && !program.starts_with(base));
+        let all = program.iter().chain(&files).map(PathBuf::as_path).chain([*base]);
+        let of_others = of_others(all.filter(|file| machines != Some(*file)), open_to_strangers)
+            .or_else(|| of_others(machines.into_iter(), program_open_to_strangers));
         Self { of_others, ..Self::finish(server, counts, shown, warnings, unpinned.is_some(), texts) }
     }
 
@@ -295,14 +301,17 @@ impl ServerReview {
 }
 
 /// The first of these files that others may change, or of the folders by which one is reached, also where a link stands on the way.
-fn of_others<'a>(files: impl Iterator<Item = &'a Path>) -> Option<(PathBuf, &'static str)> {
+fn of_others<'a>(
+    files: impl Iterator<Item = &'a Path>,
+    open: impl Fn(&Path) -> Option<&'static str>,
+) -> Option<(PathBuf, &'static str)> {
     let mut ways = BTreeSet::new();
     for file in files {
         let real = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
         let named = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         ways.extend([real, named].iter().flat_map(|path| path.ancestors()).map(Path::to_path_buf));
     }
-    ways.into_iter().find_map(|path| open_to_strangers(&path).map(|why| (path, why)))
+    ways.into_iter().find_map(|path| open(&path).map(|why| (path, why)))
 }
 
 /// What every checkout has that version control made, in its first folder.

@@ -395,14 +395,16 @@ pub(crate) fn open_to_others(path: &Path) -> Option<(&'static str, &'static str)
     is_open.then_some((CHANGED, "chmod go-w"))
 }
 
+/// The same of a program that was found through `PATH`, and of a folder on the way to it. What the machine's own programs are in is its
+/// administrators', whoever they are (`/opt/homebrew`, of another user or of the group `admin`): whoever works there runs these programs anyway.
+pub(crate) fn program_open_to_strangers(path: &Path) -> Option<&'static str> {
+    if is_systems(path) { open_to_all(path).then_some(CHANGED) } else { open_to_strangers(path) }
+}
+
 /// The same of what a project and this machine have for more than one, and why alone: who is in a group with others (a team's checkout) shares what
-/// the group may change. What the machine's own programs are in is its administrators', whoever they are (`/opt/homebrew`, of another user or of
-/// the group `admin`): whoever works there runs these programs anyway.
+/// the group may change.
 pub(crate) fn open_to_strangers(path: &Path) -> Option<&'static str> {
     std::fs::metadata(path).ok()?;
-    if is_systems(path) {
-        return open_to_all(path).then_some(CHANGED);
-    }
     if is_foreign(path) && !is_roots_unmapped(path) {
         return Some(FOREIGN);
     }
@@ -487,7 +489,7 @@ mod tests {
     fn what_strangers_may_change_is_told_apart_from_what_administrators_do() {
         use std::os::unix::fs::PermissionsExt as _;
         for systems in ["/usr", "/usr/bin", "/opt"].map(Path::new) {
-            assert_eq!((open_to_strangers(systems), closing(systems)), (None, None), "{}", systems.display());
+            assert_eq!((program_open_to_strangers(systems), closing(systems)), (None, None), "{}", systems.display());
         }
         assert_eq!(open_to_strangers(Path::new("/nowhere/at/all")), None);
         let folder = tempfile::tempdir().unwrap();
@@ -502,6 +504,13 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
             assert_eq!((open_to_strangers(&path), closing(&path)), (Some(FOREIGN), None));
+            // Below a folder of the system a checkout of another user is no less theirs; of a program that is looked up it is not asked.
+            if let Ok(below) = tempfile::tempdir_in("/opt") {
+                let path = below.path().join("srv.py");
+                std::fs::write(&path, "").unwrap();
+                std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+                assert_eq!((open_to_strangers(&path), program_open_to_strangers(&path)), (Some(FOREIGN), None));
+            }
         }
     }
 

@@ -87,9 +87,16 @@ impl Place {
 const DATABASE_ID: &str = "database_id";
 
 /// Which database on a server is used with a folder of locks, as it was noted there.
-pub fn database_beside(locks: &Path) -> Option<String> {
-    let noted = Folder::open_itself(locks).and_then(|locks| locks.read(DATABASE_ID, MAX_ID_BYTES)).ok()?;
-    String::from_utf8(noted).ok()
+///
+/// # Errors
+///
+/// There is a note, and it cannot be read.
+pub fn database_beside(locks: &Path) -> std::io::Result<Option<String>> {
+    match Folder::open_itself(locks).and_then(|locks| locks.read(DATABASE_ID, MAX_ID_BYTES)) {
+        Ok(noted) => String::from_utf8(noted).map(Some).map_err(std::io::Error::other),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Forgets which one is, because a person moved it or took it back.
@@ -106,21 +113,25 @@ pub fn forget_database_beside(locks: &Path) -> std::io::Result<()> {
 
 /// Refuses a database with this identity where another one is used, and notes the first one.
 pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(), StoreError> {
-    match database_beside(locks) {
+    let failed = |does: &str, error: std::io::Error| {
+        let note = locks.join(DATABASE_ID);
+        refused(format!(
+            "which database is used here is noted in {}, which {does}: {error}; nothing was begun",
+            note.display()
+        ))
+    };
+    match database_beside(locks).map_err(|error| failed("cannot be read", error))? {
         Some(noted) if noted == identity => Ok(()),
         Some(_) => Err(refused(format!(
             "{} is used with another database on a server, whose runs have their files there, and the {shown} knows nothing of them: what they did \
-             would be done again. Name that one, or use another folder; if that one is given up for good, remove {}",
+             would be done again. Begin, queue and drive runs of this one with another folder (answers, cancellations and the like are taken from \
+             here, too), or name the other one; if that one is given up for good, remove {}",
             locks.parent().unwrap_or(locks).display(),
             locks.join(DATABASE_ID).display()
         ))),
-        None => {
-            let noted = Folder::open_itself(locks).and_then(|locks| locks.replace(DATABASE_ID, identity.as_bytes()));
-            if let Err(error) = noted {
-                tracing::debug!(%error, "which database is used here could not be noted");
-            }
-            Ok(())
-        }
+        None => Folder::open_itself(locks)
+            .and_then(|locks| locks.replace(DATABASE_ID, identity.as_bytes()))
+            .map_err(|error| failed("cannot be written", error)),
     }
 }
 

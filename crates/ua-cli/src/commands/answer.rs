@@ -323,7 +323,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         }
     };
     let text = text.map(|text| proposed(&question, &text).unwrap_or(text));
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let mut then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
     if choice == Choice::Abort {
         then = match super::cancel::end_if_asked(host, &store, &question.run_id).await {

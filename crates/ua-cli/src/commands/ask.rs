@@ -53,7 +53,7 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
 
 /// Asks about one question, and says what is next.
 pub(crate) async fn ask_here(host: &Host, question: &QuestionRecord) -> Result<u8, HostError> {
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let asked = questions::ask(host, &AtTerminal::default(), &store, question).await?;
     let code = match asked {
         Asked::Answered | Asked::Settled => {

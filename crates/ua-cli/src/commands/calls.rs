@@ -453,7 +453,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
             "--proof identifies what happened, so it is only allowed with --happened or --as happened",
         ));
     }
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call, choice).await?;
     let said = Answer { proof: args.proof.clone(), ..Answer::new(choice) };
@@ -490,7 +490,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
         }
     }
     ua_host::home::close(look);
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let (taken, then) = corrections::correct(host, &store, &seen, said).await?;
     ua_host::home::close(store);
     if crate::terminal::is_json() {

@@ -288,7 +288,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    let store = home.open()?;
+    let store = home.open_from_anywhere()?;
     let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
     accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
     let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;

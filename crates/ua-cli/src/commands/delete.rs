@@ -130,7 +130,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     }
     let mut left = 0;
     if !args.dry_run && !deleted.is_empty() {
-        let store = Arc::new(home.open()?);
+        let store = Arc::new(home.open_from_anywhere()?);
         let port = host.seams().store(store.clone());
         for run in &mut deleted {
             left += u32::from(!delete(host, port.as_ref(), run, args).await?);

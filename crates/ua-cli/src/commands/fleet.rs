@@ -266,7 +266,7 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
     let submitted = match &args.run {
         None => fleet::submit(host, &people, &submission).await?,
         Some(name) => {
-            let store = host.home().open()?;
+            let store = host.home().open_from_anywhere()?;
             let run = find::run(&store, name).await?;
             let submitted = fleet::enqueue(host, &store, run, asked.clone()).await;
             ua_host::home::close(store);
@@ -443,7 +443,7 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
 /// run began with, by whoever drives it.
 async fn accept_for_a_worker(host: &Host, name: &str, component: &str) -> Result<(), HostError> {
     let components = accept::components(&[component.to_owned()])?;
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let run = find::run(&store, name).await?;
     if components != [Component::Servers] {
         return Err(HostError::usage(format!("`{component}` is not accepted for a worker"))
@@ -463,7 +463,7 @@ async fn accept_for_a_worker(host: &Host, name: &str, component: &str) -> Result
 
 /// Changes the entry of a run.
 async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChange) -> Result<QueueEntry, HostError> {
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let run = find::run(&store, name).await?.run_id;
     let done = store.fleet(change(run.clone())).await;
     ua_host::home::close(store);
@@ -637,7 +637,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
     match command {
         WorkersCommand::List { json } => workers_list(host, json).await?,
         WorkersCommand::Drain { worker } => {
-            let store = host.home().open()?;
+            let store = host.home().open_from_anywhere()?;
             let named = named_worker(&store, &worker).await;
             let drained = match &named {
                 Ok(worker) => {
@@ -653,7 +653,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
             say(&WorkerDrained { worker }, words)?;
         }
         WorkersCommand::Forget { machine } => {
-            let store = host.home().open()?;
+            let store = host.home().open_from_anywhere()?;
             let forgotten = forget(host, &store, &machine).await;
             ua_host::home::close(store);
             let lineages = forgotten?;

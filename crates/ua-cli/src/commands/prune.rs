@@ -55,7 +55,7 @@ pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, HostError> 
     let mut pruned = look.prune_blobs(BlobPrune { dry_run: true, ..prune.clone() }).await.map_err(|e| fail(&e))?;
     ua_host::home::close(look);
     if !args.dry_run && !pruned.freed.is_empty() {
-        let store = home.open()?;
+        let store = home.open_from_anywhere()?;
         pruned = store.prune_blobs(prune.clone()).await.map_err(|e| fail(&e))?;
         ua_host::home::close(store);
     }

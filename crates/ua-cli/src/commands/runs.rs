@@ -422,7 +422,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
             return Ok(crate::error::FAILED);
         }
     }
-    let store = home.open()?;
+    let store = home.open_from_anywhere()?;
     store
         .request_cancel(&found.run_id, reason, env.now())
         .await

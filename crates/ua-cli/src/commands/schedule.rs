@@ -180,7 +180,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
         ScheduleCommand::Remove { name } => {
             // Looked up without touching anything first, so that a typing error changes nothing.
             found(host, &name).await?;
-            let store = host.home().open()?;
+            let store = host.home().open_from_anywhere()?;
             let removed = store.fleet(FleetChange::RemoveSchedule { name: name.clone() }).await;
             ua_host::home::close(store);
             match removed {
@@ -266,7 +266,7 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
-    let store = host.home().open()?;
+    let store = host.home().open_from_anywhere()?;
     let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
     ua_host::home::close(store);
     stored.map_err(|e| HostError::store("store the schedule", &e))?;

@@ -73,7 +73,16 @@ impl Home {
     /// Says what is to be known of a server with this identity: that another one is used from here.
     #[cfg(feature = "postgres")]
     pub fn is_used_with_another_server(&self, identity: &str) -> Option<String> {
-        let noted = ua_store_postgres::database_beside(&self.locks())?;
+        let noted = match ua_store_postgres::database_beside(&self.locks()) {
+            Ok(noted) => noted?,
+            Err(error) => {
+                let locks = self.locks();
+                return Some(format!(
+                    "which database on a server is used here cannot be read in {}: {error}",
+                    locks.display()
+                ));
+            }
+        };
         (noted != identity).then(|| {
             format!(
                 "{} is used with another database on a server, and its runs are not in this one",

@@ -35,8 +35,18 @@ const GIT_IGNORE: (&str, &[u8]) =
     (".gitignore", b"# Mails, transcripts and the runtime database: nothing of it belongs in a repository.\n*\n");
 
 impl Home {
-    /// Opens the database for work; makes it if this is the first run.
+    /// Opens the database for work from this root: to begin, queue or drive something. Makes it if this is the first run. One on a server has to be
+    /// the one that this root is used with.
     pub fn open(&self) -> Result<Database, HostError> {
+        self.open_from(true)
+    }
+
+    /// Opens the database to write what may be written from anywhere, as an answer: nothing is begun here, so one on a server may be any.
+    pub fn open_from_anywhere(&self) -> Result<Database, HostError> {
+        self.open_from(false)
+    }
+
+    fn open_from(&self, is_for_work_here: bool) -> Result<Database, HostError> {
         self.believe()?;
         if let Some(link) = self.foreign_link() {
             return Err(link);
@@ -45,7 +55,7 @@ impl Home {
         if let Some(server) = &self.server {
             self.refuse_what_is_in_a_file()?;
             self.make()?;
-            return served(server, Some(self.place()?), Some(self.locks()));
+            return served(server, Some(self.place()?), is_for_work_here.then(|| self.locks()));
         }
         // Before anything is made, and before the folder counts as this user's own.
         self.refuse_file()?;
