@@ -251,7 +251,7 @@ pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Time
             ),
         ),
     };
-    let mut result = beside(result, text);
+    let mut result = beside(result, &text);
     result["_meta"][META] = json!({"id": call.as_str(), "notice": kind, "at": at.to_string()});
     result
 }
@@ -263,7 +263,7 @@ fn decided(words: &str) -> String {
 
 /// A result with what a person said beside their decision about the call.
 pub(crate) fn with_words(result: Value, words: &str) -> Value {
-    let mut result = beside(result, decided(words));
+    let mut result = beside(result, &decided(words));
     result["_meta"][PERSON] = json!(words);
     result
 }
@@ -279,7 +279,7 @@ pub(crate) fn error_with_words(message: &str, data: Value, words: &str) -> (Stri
 
 /// A result with a text behind it, and a place for what is ours. Which of the two a client shows that has structured content and texts differs, so
 /// a text stands beside that too; one that is neither content nor structure is left as it is.
-fn beside(result: Value, text: String) -> Value {
+fn beside(result: Value, text: &str) -> Value {
     let mut result = as_object(result);
     let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
     if has_structure && result["content"].is_null() {

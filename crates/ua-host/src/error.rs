@@ -5,7 +5,7 @@
 pub use ua_core::chain;
 use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
-use ua_store::StoreError;
+use ua_store::{Retry, StoreError};
 
 /// What sort of failure it is: what somebody does about it, before any word is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ impl HostError {
         self.kind
     }
 
-    /// Whether the database is what was not available: it did not answer, or did not take what it was given.
+    /// Whether the database answered, and did not take what it was given: one that was away or busy may take it now.
     pub(crate) fn is_of_the_database(&self) -> bool {
         self.is_of_the_database
     }
@@ -176,8 +176,10 @@ impl HostError {
 
     /// An error of the store, with its kind and what to do.
     pub fn store(doing: &str, error: &StoreError) -> Self {
-        let is_of_the_database = matches!(error, StoreError::Unavailable { .. });
-        Self { is_of_the_database, ..Self::store_failed(doing, error) }
+        let refuses = matches!(error, StoreError::Unavailable { retry: Retry::WithRoom | Retry::Never, .. });
+        #[cfg(feature = "postgres")]
+        let refuses = refuses || ua_store_postgres::is_read_only(error);
+        Self { is_of_the_database: refuses, ..Self::store_failed(doing, error) }
     }
 
     fn store_failed(doing: &str, error: &StoreError) -> Self {

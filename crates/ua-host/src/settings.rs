@@ -429,6 +429,7 @@ pub(crate) fn is_systems(path: &Path) -> bool {
 
 /// Whether the folder stands right below `/`, or is that, and root's, in a user namespace (a sandbox) that has no number for root: there all that
 /// is of no user of it has the same owner, so that of nothing further down it is known whose it is.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own file")]
 fn is_roots_unmapped(path: &Path) -> bool {
     let unmapped = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let unmapped: Option<u32> = unmapped.and_then(|number| number.trim().parse().ok());

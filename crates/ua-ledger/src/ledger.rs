@@ -17,6 +17,7 @@ use ua_store::{
 };
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
+use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::events;
 use crate::exits::{Addresses, Heard};
@@ -29,6 +30,7 @@ use crate::people::{CallsOf, PeopleRules, words_beside};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
+use crate::rules::never_left;
 use crate::verdict::{Known, Verdict, verdict};
 use crate::view::View;
 
@@ -558,7 +560,9 @@ impl Ledger {
             let Some(key) = &call.idempotency_key else { continue };
             let around = self.store.around(&call.call_id, call.scope.as_ref(), Some(key)).await;
             let holder = around.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?.holder;
-            if let Some(other) = holder.filter(|other| other.status == CallStatus::Succeeded) {
+            if let Some(other) = holder.filter(|other| other.status == CallStatus::Succeeded)
+                && self.is_in_its_place(call, &other).await?
+            {
                 done.push(format!(
                     "What `{}` was to do is done: call {} of run {} did it. Make the same call again if its answer is needed: it is answered with \
                      that receipt, and nothing is sent.",
@@ -567,6 +571,15 @@ impl Ledger {
             }
         }
         Ok(done)
+    }
+
+    /// Whether another call was sent to where this one was: what was done somewhere else is not what this one was to do.
+    async fn is_in_its_place(&self, call: &CallRecord, other: &CallRecord) -> Result<bool, LedgerError> {
+        let own = self.attempts(&call.call_id).await?;
+        let to = own.iter().rev().find_map(|attempt| attempt.destination.as_ref());
+        let theirs = self.attempts(&other.call_id).await?;
+        let newest = theirs.iter().rev().find(|attempt| !never_left(attempt));
+        Ok(newest.is_none_or(|sent| !is_another_place(other, sent, to)))
     }
 
     fn answers(&self) -> MutexGuard<'_, BTreeMap<CallId, ReceiptRecord>> {

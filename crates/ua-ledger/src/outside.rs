@@ -83,9 +83,9 @@ pub fn still(
     };
     let Some(last) = attempts.last() else { return Still::Over };
     if is_running && let Some(handle) = last.handle.as_ref().filter(|_| last.ended_at.is_none()) {
-        // Its tool waits for a word, and does nothing before that is handed over, which is held to what other calls did. One that waited on a connection
-        // that is gone may do anything.
-        let waits = handle.input.as_ref().is_some_and(|input| !input.is_sent && (!input.is_live || is_driven));
+        // Its tool waits for a word, and does nothing before that is handed over, which is held to what other calls did. One that waits on its connection
+        // may do anything once that is gone, which not everybody can see who asks.
+        let waits = handle.input.as_ref().is_some_and(|input| !input.is_sent && !input.is_live);
         if waits {
             return Still::Over;
         }
@@ -114,9 +114,18 @@ pub(crate) async fn still_of(
     if !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
         return Ok(Still::Over);
     }
-    let attempts = store.attempts(&call.call_id).await?;
-    let is_running = call.status == CallStatus::Running;
-    let is_driven = is_running && outside.may_be_driven(&store.run(&call.run_id).await?);
+    let mut attempts = store.attempts(&call.call_id).await?;
+    let mut is_driven = false;
+    if call.status == CallStatus::Running {
+        let run = store.run(&call.run_id).await?;
+        is_driven = outside.may_be_driven(&run);
+        // Nobody goes on with a run that is over or was deleted: since then nobody waits for its call.
+        if run.status.is_terminal()
+            && let Some(last) = attempts.last_mut()
+        {
+            last.ended_at = last.ended_at.or(Some(run.updated_at));
+        }
+    }
     Ok(still(call, &attempts, is_driven, |last| outside.may_act(call, last), times))
 }
 
@@ -177,7 +186,7 @@ mod tests {
                             let what = format!("{status}, {handle:?}, {is_driven}, {acts:?}, {horizon:?}: {found:?}");
                             let is_running = *status == CallStatus::Running;
                             let input = handle.as_ref().and_then(|handle| handle.input.as_ref());
-                            let asks = input.is_some_and(|input| !input.is_sent && (!input.is_live || is_driven));
+                            let asks = input.is_some_and(|input| !input.is_sent && !input.is_live);
                             let is_task = handle.as_ref().is_some_and(|handle| handle.task.is_some());
                             let may_be = is_running || *status == CallStatus::Unknown;
                             if !may_be || (is_running && asks) {

@@ -39,6 +39,7 @@ mod tls;
 mod value;
 
 pub use config::{Place, PostgresConfig, database_beside, forget_database_beside};
+pub use error::is_read_only;
 pub use filling::Filling;
 pub use health::Health;
 pub use only_one::OnlyOne;

@@ -56,7 +56,9 @@ impl<'v> Case<'v> {
         if approved_by.is_none() && closes.is_empty() && asks_for_credentials {
             return Verdict::Ask(Why::AuthFailure { facts: self.facts }).into();
         }
-        if self.view.twin.is_some() {
+        // What was done somewhere else is not this effect: a person says whether it is wanted here, under a key of its own.
+        let is_elsewhere = self.view.twin.as_ref().is_some_and(|twin| twin.is_elsewhere);
+        if self.view.twin.is_some() && !is_elsewhere {
             return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
         }
         let mut reasons = Vec::new();
@@ -78,8 +80,9 @@ impl<'v> Case<'v> {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
+        let place = if is_elsewhere { Some(&self.call.call_id) } else { self.view.in_place_of.as_ref() };
         let start = Verdict::Start {
-            key: self.rules.key_of_retry(self.call, self.facts, self.view.in_place_of.as_ref()),
+            key: self.rules.key_of_retry(self.call, self.facts, place),
             ends_doubt: false,
             approved_by: approved_by.map(|asked| asked.question_id.clone()),
             replay: None,

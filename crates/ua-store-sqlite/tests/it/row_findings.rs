@@ -229,9 +229,13 @@ async fn s19_a_row_that_points_to_another_runs_rows_or_contradicts_its_own_is_na
         std::fs::copy(&path, &copy).unwrap();
         let raw = Connection::open(&copy).unwrap();
         raw.execute_batch("PRAGMA foreign_keys = 0; PRAGMA ignore_check_constraints = 1").unwrap();
-        names.iter().for_each(|name| raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap());
+        for name in &names {
+            raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+        }
         let changed = raw.execute(&edit, []).unwrap();
-        triggers.iter().for_each(|sql| raw.execute_batch(sql).unwrap());
+        for sql in &triggers {
+            raw.execute_batch(sql).unwrap();
+        }
         drop(raw);
         let findings = examine(&copy).await.findings;
         assert!(changed > 0, "{edit}");
@@ -295,12 +299,16 @@ async fn s19_the_value_of_another_row_is_named_in_every_column_or_nothing_can_vo
             let unchecked =
                 "PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0; PRAGMA synchronous = 0; BEGIN";
             edited.execute_batch(unchecked).unwrap();
-            names.iter().for_each(|name| edited.execute_batch(&format!("DROP TRIGGER {name}")).unwrap());
+            for name in &names {
+                edited.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+            }
             let done = edited.execute(
                 &format!("UPDATE {table} SET {column} = ?1 WHERE {column} IS ?2"),
                 rusqlite::params![other, before],
             );
-            triggers.iter().for_each(|sql| edited.execute_batch(sql).unwrap());
+            for sql in &triggers {
+                edited.execute_batch(sql).unwrap();
+            }
             edited.execute_batch("COMMIT").unwrap();
             drop(edited);
             // What the tables themselves refuse, nobody puts there.

@@ -333,8 +333,8 @@ impl Stage {
             (What::Copied, Happening::MakeCopy)
             | (What::GoneBack, Happening::GoBack)
             | (What::Forked, Happening::Person(PersonOutcome::Forks, _))
-            | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft)) => stands(None),
-            (What::AsksFirst, Happening::Tool(_, ToolOutcome::AsksFirst)) => stands(None),
+            | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft))
+            | (What::AsksFirst, Happening::Tool(_, ToolOutcome::AsksFirst)) => stands(None),
             (What::Dies, Happening::Process(life, ProcessOutcome::Dies)) => stands(Some(*life)),
             (What::ForkStarts, Happening::Start(top)) => *top > 0,
             // Behind the end of the run: before it the run itself does nothing again.

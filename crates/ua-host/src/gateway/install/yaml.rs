@@ -248,7 +248,12 @@ impl<'a> Places<'a> {
                     fields.iter().any(|(key, value)| word(key).as_deref() == Some("<<") || self.is_shared(key, value))
                 }
                 // A word of a list stays where it is, whatever stands for it.
-                _ => false,
+                YamlData::Representation(..)
+                | YamlData::Value(_)
+                | YamlData::Sequence(_)
+                | YamlData::Tagged(..)
+                | YamlData::Alias(_)
+                | YamlData::BadValue => false,
             }
     }
 

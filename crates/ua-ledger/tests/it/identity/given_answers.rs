@@ -262,7 +262,7 @@ async fn nothing_is_let_out_beside_a_call_that_is_not_over() {
                         Err(NotTaken::MayStillBegin { call, until }) => {
                             assert!(!is_at_it && *call == other.call_id && *until > env.now(), "{at}");
                         }
-                        Err(_) => panic!("{at}"),
+                        Err(error) => panic!("{at}: {error}"),
                     }
                     assert_eq!(choice, Choice::Execute, "{at}");
                     assert_eq!(stored(&child, &question).await, question, "{at}");
