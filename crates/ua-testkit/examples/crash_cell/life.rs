@@ -327,6 +327,13 @@ async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
             (_, "execute") => Choice::Execute,
             (_, other) => return Err(format!("{other:?} is no answer").into()),
         };
+        // Whoever lets a call go looks when the question says that a look counts.
+        let look_after = question.detail.get("look_after").cloned().unwrap_or_default();
+        if choice == Choice::Execute
+            && let Ok(until) = serde_json::from_value::<ua_core::Timestamp>(look_after)
+        {
+            life.env.clock.sleep(until.since(life.env.now())).await;
+        }
         let answer = NewAnswer {
             question_id: question.question_id,
             answer: choice.into(),
