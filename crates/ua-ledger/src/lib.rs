@@ -102,7 +102,7 @@ pub use outside::{MayAct, Outside, Still, still};
 pub use patience::{NoPatience, Patience, Tries, again};
 pub use people::{CallsOf, DECIDE_YOURSELF, PeopleRules, RecipientRule};
 pub use permit::Permit;
-pub use question::ARGUMENTS_CUT;
+pub use question::{ARGUMENTS_CUT, look_after};
 pub use recomputed::check_recomputed;
 pub use recovery::Recovery;
 pub use sent_files::{FileContent, SentFile, SentFiles};

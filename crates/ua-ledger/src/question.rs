@@ -573,7 +573,7 @@ const LOOK_AFTER: &str = "look_after";
 
 /// Until when, as a question shows it, the other side may still begin the call, or another one that it names; who looked before may have looked too
 /// early.
-pub(crate) fn look_after(asked: &QuestionRecord) -> Option<Timestamp> {
+pub fn look_after(asked: &QuestionRecord) -> Option<Timestamp> {
     asked.detail.get(LOOK_AFTER).and_then(|until| serde_json::from_value(until.clone()).ok())
 }
 

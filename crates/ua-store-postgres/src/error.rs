@@ -97,11 +97,11 @@ pub(crate) fn sql_error(error: tokio_postgres::Error) -> StoreError {
     unavailable(why, error, retry)
 }
 
-const READ_ONLY: &str = "the server is read-only, as a standby is; connect to the primary";
-
 /// Whether a server takes no writes, which may end by itself when another one takes over.
 pub fn is_read_only(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unavailable { why, .. } if why == READ_ONLY)
+    let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
+    let told = source.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code);
+    told == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// What a person reads about a state, and whether another try may help. Without a state it is the connection that failed.
@@ -114,7 +114,7 @@ pub(crate) fn words(code: Option<&SqlState>) -> (String, Retry) {
         "53300" => {
             ("PostgreSQL has no connection left; raise max_connections, or put a pooler in front of it", Retry::Later)
         }
-        "25006" => (READ_ONLY, Retry::Later),
+        "25006" => ("the server is read-only, as a standby is; connect to the primary", Retry::Later),
         "57P01" | "57P02" | "57P03" | "57P05" => ("the server is shutting down or starting up", Retry::Later),
         "53100" => ("the server's disk is full", Retry::WithRoom),
         "53200" => ("the server ran out of memory", Retry::Later),

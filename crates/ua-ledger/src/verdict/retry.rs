@@ -59,6 +59,7 @@ impl<'v> Case<'v> {
         // What was done somewhere else is not this effect: a person says whether it is wanted here, under a key of its own.
         let is_elsewhere = self.view.twin.as_ref().is_some_and(|twin| twin.is_elsewhere);
         if self.view.twin.is_some() && !is_elsewhere {
+            closes.extend(approved_by);
             return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
         }
         let mut reasons = Vec::new();

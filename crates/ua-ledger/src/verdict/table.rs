@@ -879,7 +879,7 @@ impl Case {
             max_effects: BTreeMap::new(),
         };
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
-        let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
+        let lineage = lineage();
         let now = match self.obstacle {
             Obstacle::HorizonAhead => samples::at(12),
             Obstacle::KeyExpired => samples::at(200),
@@ -891,16 +891,7 @@ impl Case {
             | Obstacle::Elsewhere
             | Obstacle::PromisesLess => samples::at(60),
         };
-        let rules = Rules {
-            config: &config,
-            people: &people,
-            definitions,
-            is_held_to_definitions: true,
-            calls_of: CallsOf::Job,
-            lineage: &lineage,
-            epoch: 1,
-            time: Time::plain(now),
-        };
+        let rules = Rules { definitions, time: Time::plain(now), ..rules(&config, &people, &lineage) };
         let mut facts = self.facts();
         let mut view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
         change(&mut view, &mut facts);
@@ -1457,6 +1448,24 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
     assert!(given_up > 100 && asked > 100, "{given_up} given up, {asked} asked");
 }
 
+fn lineage() -> Lineage {
+    Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None }
+}
+
+/// As a job has them, a minute in.
+fn rules<'r>(config: &'r LedgerConfig, people: &'r PeopleRules, lineage: &'r Lineage) -> Rules<'r> {
+    Rules {
+        config,
+        people,
+        definitions: None,
+        is_held_to_definitions: true,
+        calls_of: CallsOf::Job,
+        lineage,
+        epoch: 1,
+        time: Time::plain(samples::at(60)),
+    }
+}
+
 /// Whoever lets a call go beside another one that may still have its effect has looked too early: over every word that would let it go, every time
 /// until which the other one may begin, and every time that the question showed. The first send, the retry and the answer that is handed over.
 #[test]
@@ -1465,17 +1474,8 @@ fn nobody_is_heard_who_looked_before_the_other_call_was_over() {
         LedgerConfig { no_duplicate_external_actions: true, max_retries: 2, ..LedgerConfig::default() },
         PeopleRules::default(),
     );
-    let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
-    let rules = Rules {
-        config: &config,
-        people: &people,
-        definitions: None,
-        is_held_to_definitions: true,
-        calls_of: CallsOf::Job,
-        lineage: &lineage,
-        epoch: 1,
-        time: Time::plain(samples::at(60)),
-    };
+    let lineage = lineage();
+    let rules = rules(&config, &people, &lineage);
     let lets_go = |case: &Case| {
         let is_sent = matches!(case.stand, S::Prepared | S::FailedOnce | S::RunningWithHandle);
         is_sent
@@ -1543,17 +1543,8 @@ fn nobody_is_heard_who_looked_before_the_other_call_was_over() {
 fn an_answer_goes_to_a_tool_as_a_call_goes_out() {
     let config = LedgerConfig { no_duplicate_external_actions: true, ..LedgerConfig::default() };
     let people = PeopleRules::default();
-    let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap(), mark: None };
-    let rules = Rules {
-        config: &config,
-        people: &people,
-        definitions: None,
-        is_held_to_definitions: true,
-        calls_of: CallsOf::Job,
-        lineage: &lineage,
-        epoch: 1,
-        time: Time::plain(samples::at(60)),
-    };
+    let lineage = lineage();
+    let rules = rules(&config, &people, &lineage);
     let of_it = |case: &Case| {
         let is_about_it = case.said == PersonAnswer::NotAsked || case.about == About::NearDuplicate;
         let is_plain = case.obstacle == Obstacle::None && !case.needs_approval;

@@ -328,9 +328,8 @@ async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
             (_, other) => return Err(format!("{other:?} is no answer").into()),
         };
         // Whoever lets a call go looks when the question says that a look counts.
-        let look_after = question.detail.get("look_after").cloned().unwrap_or_default();
         if choice == Choice::Execute
-            && let Ok(until) = serde_json::from_value::<ua_core::Timestamp>(look_after)
+            && let Some(until) = ua_ledger::look_after(&question)
         {
             life.env.clock.sleep(until.since(life.env.now())).await;
         }

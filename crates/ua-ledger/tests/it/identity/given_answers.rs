@@ -7,8 +7,8 @@ use ua_core::{CallStatus, RunStatus};
 use ua_ledger::{MAX_ANSWER, MayAct, NotTaken, Outside, give_answer};
 use ua_store::conformance::samples;
 use ua_store::{
-    Answer, AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
-    RunStore as _,
+    Answer, AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunDeletion,
+    RunRecord, RunStore as _,
 };
 
 use super::doubts::left_open;
@@ -272,4 +272,33 @@ async fn nothing_is_let_out_beside_a_call_that_is_not_over() {
         }
     }
     assert!(refused > 5, "{refused}");
+}
+
+/// Sees a server that cannot be ended, and may begin a call for a while from when on nobody waits for it.
+struct Remote;
+
+impl Outside for Remote {
+    fn may_act(&self, _call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        last.ended_at.map_or(MayAct::Yes, |_| MayAct::For(Duration::from_secs(5)))
+    }
+
+    fn may_be_driven(&self, _run: &RunRecord) -> bool {
+        false
+    }
+}
+
+/// Nobody comes back to a run that was deleted: what it had under way bars its family for as long as the server may begin it, and no longer.
+#[tokio::test]
+async fn a_call_of_a_deleted_run_bars_nobody_for_longer_than_its_server_may_begin_it() {
+    let (parent, child) = lineage().await;
+    parent.sent(&FIRST, Fate::UnderWay).await;
+    let (_, question) = child.near_duplicate(&OTHER_WORDS).await;
+    let env = child.ledger.env();
+    let execute = || Answer::new(Choice::Execute);
+    let given = give_answer(&*child.store, env, &question, execute(), "ada", &Remote).await;
+    assert!(matches!(given, Err(NotTaken::UnderWay { .. })), "its run may be gone on with: {given:?}");
+    let run_id = parent.lease.run_id.clone();
+    parent.store.delete_run(&RunDeletion { run_id, force: true, at: env.now() }).await.unwrap();
+    let given = give_answer(&*child.store, env, &question, execute(), "ada", &Remote).await;
+    assert!(matches!(given, Err(NotTaken::MayStillBegin { .. })), "{given:?}");
 }

@@ -12,7 +12,7 @@ use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
 const CAREFUL: Ask = Ask { needs_approval: true, ..FIRST };
 
 impl Member {
-    fn asking(self, people: PeopleRules) -> Self {
+    pub(crate) fn asking(self, people: PeopleRules) -> Self {
         Self { ledger: self.ledger.with_people(people), ..self }
     }
 

@@ -5,9 +5,9 @@ use ua_core::{
     CallId, CallStatus, CorrectedTo, OnUnknown, PlannedCall, Resolution, SideEffectClass, ToolName, ToolNamespace,
     sha256,
 };
-use ua_ledger::{Admission, Facts};
+use ua_ledger::{Admission, Facts, PeopleRules};
 use ua_store::conformance::samples;
-use ua_store::{Choice, LedgerStore as _, QuestionStatus, RunStore as _};
+use ua_store::{Choice, LedgerStore as _, QuestionKind, QuestionStatus, RunStore as _};
 
 use super::member::{Ask, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
@@ -138,5 +138,43 @@ async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing()
         let again = child.plan(&FIRST).await;
         let again = child.settled(&again, &FIRST).await;
         assert_eq!(again.deduplicated_from, Some(other.call_id));
+    }
+}
+
+/// What another run did at another place or account is not what a call was to do that failed here: nobody is told that it is done, and the word that
+/// it may be tried again is heard.
+#[tokio::test]
+async fn what_was_done_somewhere_else_does_not_settle_a_call_that_failed_here() {
+    let at = |account: &str| Facts { destination: Some(samples::destination(account)), ..FIRST.facts() };
+    for (there, is_elsewhere) in [("ours", false), ("theirs", true)] {
+        let (parent, child) = lineage().await;
+        let child = child.asking(PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() });
+        let id = child.plan(&FIRST).await;
+        let failed = child.take(&id, &at("ours"), Fate::Unauthorized).await;
+        let Admission::Held(credentials) = child.ledger.admit(&id, at("ours")).await.unwrap() else {
+            panic!("nobody is asked for credentials")
+        };
+        let other = parent.plan(&FIRST).await;
+        let other = parent.take(&other, &at(there), Fate::Done).await;
+        let told = child.ledger.done_by_others(std::slice::from_ref(&failed)).await.unwrap();
+        assert_eq!(told.is_empty(), is_elsewhere, "{told:?}");
+
+        child.answer(&credentials, Choice::Continue).await;
+        match child.ledger.admit(&id, at("ours")).await.unwrap() {
+            Admission::Settled(call) => {
+                assert!(!is_elsewhere && call.status == CallStatus::FailedDefinite, "{call:?}");
+                let heard = child.store.question(&credentials.question_id).await.unwrap();
+                assert_eq!(heard.status, QuestionStatus::Closed, "a word that was given is acted on");
+            }
+            Admission::Held(asked) => {
+                assert!(is_elsewhere && asked.kind == QuestionKind::NearDuplicate, "{asked:?}");
+                assert!(asked.text.contains(other.call_id.as_str()), "{}", asked.text);
+                child.answer(&asked, Choice::Execute).await;
+                let sent = child.take(&id, &at("ours"), Fate::Done).await;
+                assert_eq!((sent.status, sent.attempt), (CallStatus::Succeeded, 2));
+                assert_ne!(sent.idempotency_key, other.idempotency_key, "it is an effect of its own");
+            }
+            _ => panic!("{there}: it is neither asked about nor settled"),
+        }
     }
 }
