@@ -174,7 +174,11 @@ async fn what_was_done_somewhere_else_does_not_settle_a_call_that_failed_here() 
                 assert_eq!((sent.status, sent.attempt), (CallStatus::Succeeded, 2));
                 assert_ne!(sent.idempotency_key, other.idempotency_key, "it is an effect of its own");
             }
-            _ => panic!("{there}: it is neither asked about nor settled"),
+            Admission::Ready(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
+            | Admission::WaitFor(_)
+            | Admission::Unknown(_) => panic!("{there}: it is neither asked about nor settled"),
         }
     }
 }
