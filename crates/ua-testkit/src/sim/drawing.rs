@@ -174,7 +174,7 @@ impl Stage {
     }
 
     fn time(&self, may: &mut Weighted) {
-        let wakes = [self.clock.next_wake(), self.servers.next_free(), self.held_until()];
+        let wakes = [self.clock.next_wake(), self.servers.next_free(), self.held_until(), self.next_taken()];
         if let Some(at) = wakes.into_iter().flatten().min() {
             may.push((6, Happening::NextWait(at)));
         }
@@ -193,6 +193,13 @@ impl Stage {
             };
             may.push((weight, Happening::Clock(*outcome)));
         }
+    }
+
+    /// When the first answer that was refused until then is taken, by the time that passes.
+    fn next_taken(&self) -> Option<Timestamp> {
+        let now = ua_core::Clock::now(self.clock.as_ref());
+        let later = self.refused.values().filter_map(|refused| refused.until).filter(|until| *until > now);
+        later.min().map(|until| self.clock.passed().plus(until.since(now)))
     }
 
     fn outside(&self, may: &mut Weighted) -> Result<(), BoxError> {
@@ -323,7 +330,11 @@ impl Stage {
             if of_each > 0 && !is_over {
                 let is_claim = *outcome == PersonOutcome::ClaimsHappened;
                 let fits = |one: &&&QuestionRecord| !is_claim || one.choices.contains(&Choice::Happened);
-                may.extend(open.iter().filter(fits).map(|one| (of_each, Happening::Answers((*one).clone(), *outcome))));
+                for one in open.iter().filter(fits) {
+                    if !self.is_refused(one, *outcome)? {
+                        may.push((of_each, Happening::Answers((*one).clone(), *outcome)));
+                    }
+                }
             }
         }
         Ok(())
@@ -342,7 +353,7 @@ impl Stage {
             let is_acted = request.acted.is_some();
             may.push((1, if is_acted { Happening::Answer(request) } else { Happening::Act(request) }));
         }
-        if let Some(at) = self.clock.next_wake() {
+        if let Some(at) = [self.clock.next_wake(), self.next_taken()].into_iter().flatten().min() {
             may.push((1, Happening::NextWait(at)));
         }
         self.outside(&mut may)?;

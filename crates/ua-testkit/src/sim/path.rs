@@ -398,6 +398,7 @@ impl Stage {
         words.push_str(&format!("{} {}\n{}\n", self.walked.deviations, self.walked.given, self.servers.account()));
         let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
         words.extend(said);
+        words.extend(self.refused.iter().map(|(question, refused)| format!("{question:?} {:?}\n", refused.choice)));
         words.push_str(&format!("{:?} {:?} {:?} {:?}", self.forgotten, self.gone, self.accepted, self.undone));
         words.push_str(&format!("{}\n", serde_json::to_string(&self.late.all())?));
         let copied = self.copied.filter(|_| self.copied_at.is_some());

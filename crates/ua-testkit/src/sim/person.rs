@@ -1,13 +1,16 @@
 //! A person: answers by what really happened outside, raises budgets, and now and then does not care, or decides otherwise.
 
+use std::collections::BTreeSet;
+
 use ua_core::{CallId, Env, RunId, Timestamp};
+use ua_ledger::{MayAct, NotTaken, Outside};
 use ua_store::{
-    Answer, CallRecord, Choice, LedgerStore, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
-    QuestionStatus, RunStore, Store, StoreError,
+    Answer, AttemptRecord, CallRecord, Choice, LedgerStore, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
+    QuestionStatus, RunRecord, RunStore, Store, StoreError,
 };
 
 use super::job::tag_of;
-use super::servers::Effect;
+use super::servers::{Effect, Servers};
 use crate::outcomes::PersonOutcome;
 
 /// What a tool is told that asks for something.
@@ -25,6 +28,75 @@ pub(super) struct Word {
     pub(super) remark: Option<String>,
 }
 
+/// What a person sees of processes and servers, as `ua answer` does on their machine.
+pub(super) struct Sees<'a> {
+    pub(super) servers: &'a Servers,
+    /// The runs whose owner lives.
+    pub(super) driven: BTreeSet<RunId>,
+}
+
+impl Outside for Sees<'_> {
+    fn may_act(&self, call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        self.servers.may_still_act(call, last)
+    }
+
+    fn may_be_driven(&self, run: &RunRecord) -> bool {
+        self.driven.contains(&run.run_id)
+    }
+}
+
+/// An answer that was not taken: it is not given again before what spoke against it looks different, or before the time that was named.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub(super) choice: Choice,
+    /// The call that spoke against it, and how it stood.
+    of: Option<(CallId, String)>,
+    /// From when on it is taken, as far as was said, by the wall clock.
+    pub(super) until: Option<Timestamp>,
+}
+
+impl Refused {
+    /// Whether there is reason to try again.
+    pub(super) async fn is_over(&self, store: &dyn Store, sees: &Sees<'_>, now: Timestamp) -> Result<bool, StoreError> {
+        if self.until.is_some_and(|until| now >= until) {
+            return Ok(true);
+        }
+        let Some((call, stood)) = &self.of else { return Ok(false) };
+        Ok(sight(store, sees, call).await? != *stood)
+    }
+}
+
+/// How a call stands, in words for comparison.
+async fn sight(store: &dyn Store, sees: &Sees<'_>, call: &CallId) -> Result<String, StoreError> {
+    let call = match store.call(call).await {
+        Ok(call) => call,
+        Err(StoreError::NotFound { .. }) => return Ok("gone".to_owned()),
+        Err(error) => return Err(error),
+    };
+    let (run, attempts) = (store.run(&call.run_id).await?, store.attempts(&call.call_id).await?);
+    let last = attempts.last().map(|last| (last.ended_at, &last.handle, act(sees.may_act(&call, last))));
+    let driven = sees.may_be_driven(&run);
+    Ok(format!("{} {} {driven} {} {last:?}", call.status, run.status.as_str(), attempts.len()))
+}
+
+fn act(may: MayAct) -> &'static str {
+    match may {
+        MayAct::No => "no",
+        MayAct::For(_) => "for a time",
+        MayAct::Yes => "yes",
+    }
+}
+
+/// What became of an answer.
+pub(super) enum Said {
+    /// It was taken.
+    Word(Box<Word>),
+    /// It was refused.
+    Refused(Refused),
+    /// There was nothing to say, or it is settled meanwhile.
+    Nothing,
+}
+
 /// The questions that nobody answered yet, of every run.
 pub(super) async fn open_questions(store: &dyn Store) -> Result<Vec<QuestionRecord>, StoreError> {
     let questions = store.open_questions(None).await?;
@@ -32,7 +104,7 @@ pub(super) async fn open_questions(store: &dyn Store) -> Result<Vec<QuestionReco
 }
 
 /// What a person of this mind chooses; `None` when the mind answers nothing, or the question does not offer it.
-fn choice(
+pub(super) fn choice(
     mind: PersonOutcome,
     question: &QuestionRecord,
     call: Option<&CallRecord>,
@@ -64,24 +136,24 @@ fn choice(
     question.choices.contains(&chosen).then_some(chosen)
 }
 
-/// Answers a question; says what was said, or `None` when this mind has nothing to say to it, or it is settled meanwhile.
+/// Answers a question as `ua answer` does.
 pub(super) async fn answer(
     store: &dyn Store,
     question: &QuestionRecord,
     mind: PersonOutcome,
-    effects: &[Effect],
-    step: u64,
-    env: &Env,
+    (step, env, sees): (u64, &Env, &Sees<'_>),
     asked_before: bool,
-) -> Result<Option<Word>, StoreError> {
+) -> Result<Said, StoreError> {
     let call = match &question.call_id {
         Some(call) => Some(store.call(call).await?),
         None => None,
     };
-    let Some(choice) = choice(mind, question, call.as_ref(), effects, asked_before) else { return Ok(None) };
+    let effects = sees.servers.effects();
+    let Some(choice) = choice(mind, question, call.as_ref(), &effects, asked_before) else { return Ok(Said::Nothing) };
     let remark = (mind == PersonOutcome::Remarks || mind == PersonOutcome::Skips).then(|| format!("remark{step}"));
     let text = match question.kind {
         QuestionKind::Elicitation if choice == Choice::Continue => Some(ASKED_FOR.to_owned()),
+        QuestionKind::AskUser if choice == Choice::Continue => remark.clone().or_else(|| Some("Yes.".to_owned())),
         QuestionKind::Elicitation
         | QuestionKind::UnknownOutcome
         | QuestionKind::NearDuplicate
@@ -94,21 +166,34 @@ pub(super) async fn answer(
         | QuestionKind::AuthFailure
         | QuestionKind::AmbiguousRecipient => remark.clone(),
     };
-    let new = NewAnswer {
-        question_id: question.question_id.clone(),
-        answer: Answer { choice, proof: None, text },
-        by: "a person".into(),
-        at: env.now(),
-    };
-    match store.insert_answer(new).await {
-        Ok(question) => {
-            // As `ua answer` does: a run that has ended has no owner who would.
-            ua_ledger::settle_late_answers(store, env, &question.run_id).await?;
-            Ok(Some(Word { step, question, call, mind, choice, remark }))
+    let answer = Answer { choice, proof: None, text };
+    let not_taken = match ua_ledger::give_answer(store, env, question, answer, "a person", sees).await {
+        Ok(_) => {
+            let question = store.question(&question.question_id).await?;
+            return Ok(Said::Word(Box::new(Word { step, question, call, mind, choice, remark })));
         }
-        Err(StoreError::Conflict { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+        Err(not_taken) => not_taken,
+    };
+    let (of, until) = match not_taken {
+        NotTaken::Settled(_) => return Ok(Said::Nothing),
+        NotTaken::Store { source: StoreError::Conflict { .. }, .. } => return Ok(Said::Nothing),
+        NotTaken::Store { source, .. } | NotTaken::Unsettled(source) => return Err(source),
+        NotTaken::MayStillBegin { call, until } => (Some(call), Some(until)),
+        NotTaken::UnderWay { call, .. } => (Some(call), None),
+        NotTaken::RunEnded { .. }
+        | NotTaken::NotOffered { .. }
+        | NotTaken::NobodyWaits { .. }
+        | NotTaken::NoWords { .. }
+        | NotTaken::Form { .. }
+        | NotTaken::TooLong { .. }
+        | NotTaken::ProofOfNothing
+        | NotTaken::ProofOfSeveral { .. } => (None, None),
+    };
+    let of = match of {
+        Some(call) => Some((call.clone(), sight(store, sees, &call).await?)),
+        None => None,
+    };
+    Ok(Said::Refused(Refused { choice, of, until }))
 }
 
 fn by_looking(question: &QuestionRecord, call: &CallRecord, effects: &[Effect]) -> Choice {

@@ -18,6 +18,7 @@ use ua_core::{
     ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Permit, ToolTransport, TransportError};
+use ua_store::{AttemptRecord, CallRecord};
 
 use super::clock::StageClock;
 use super::gates::LifePlan;
@@ -28,6 +29,11 @@ use crate::unfinished::question;
 
 /// The generation of every remote server.
 const REMOTE: &str = "remote";
+
+/// Whether a server is one that nobody here can end.
+fn is_remote(server: &str) -> bool {
+    TOOLS.into_iter().any(|tool| tool.server == server && tool.is_remote)
+}
 
 /// How long a busy tool is busy.
 const BUSY: Duration = Duration::from_hours(1);
@@ -215,6 +221,29 @@ impl Servers {
     fn set_up(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Self {
         let state = Mutex::new(State { undead, ..State::default() });
         Self { state, clock, some_are_slow, hides_starts, move_after_the_first_life: false }
+    }
+
+    /// What is left of a generation, as anybody on this machine sees it.
+    fn may_act(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
+        if generation != REMOTE {
+            let is_there = locked(&self.state).generations.contains_key(generation);
+            return if is_there { MayAct::Yes } else { MayAct::No };
+        }
+        let Some(ended_at) = ended_at else { return MayAct::Yes };
+        let waited = ua_core::Clock::now(self.clock.as_ref()).since(ended_at);
+        match Duration::from_secs(HORIZON_SECONDS + 1).saturating_sub(waited) {
+            Duration::ZERO => MayAct::No,
+            left => MayAct::For(left),
+        }
+    }
+
+    /// What is left of what a call was sent to.
+    pub(super) fn may_still_act(&self, call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        let of_any = || is_remote(&call.name.server).then(|| REMOTE.to_owned());
+        match last.server_generation.clone().or_else(of_any) {
+            Some(generation) => self.may_act(&generation, last.ended_at),
+            None => MayAct::No,
+        }
     }
 
     /// As whom a process sends.
@@ -718,16 +747,11 @@ impl ToolTransport for Reach {
     }
 
     fn may_act(&self, _server: &str, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
-        if generation != REMOTE {
-            let is_there = locked(&self.servers.state).generations.contains_key(generation);
-            return if is_there { MayAct::Yes } else { MayAct::No };
-        }
-        let Some(ended_at) = ended_at else { return MayAct::Yes };
-        let waited = ua_core::Clock::now(self.servers.clock.as_ref()).since(ended_at);
-        match Duration::from_secs(HORIZON_SECONDS + 1).saturating_sub(waited) {
-            Duration::ZERO => MayAct::No,
-            left => MayAct::For(left),
-        }
+        self.servers.may_act(generation, ended_at)
+    }
+
+    fn generation_unknown(&self, server: &str) -> Option<String> {
+        is_remote(server).then(|| REMOTE.to_owned())
     }
 
     async fn fence_earlier(&self) -> Fence {
@@ -745,8 +769,7 @@ impl ToolTransport for Reach {
     }
 
     async fn fence(&self, server: &str, generation: &str, _lost_at: Option<Timestamp>) -> Fence {
-        let is_remote = TOOLS.into_iter().any(|tool| tool.server == server && tool.is_remote);
-        if is_remote {
+        if is_remote(server) {
             // Nothing can be ended there: what it has not begun by the horizon it never begins.
             ua_core::Clock::sleep(self.servers.clock.as_ref(), Duration::from_secs(HORIZON_SECONDS + 1)).await;
         } else {

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{Env, RunId, RunStatus, SeededEntropy, Sha256, Timestamp, sha256};
+use ua_core::{Env, QuestionId, RunId, RunStatus, SeededEntropy, Sha256, Timestamp, sha256};
 use ua_dispatch::StopSignal;
 use ua_runner::{PastError, top_of_tree};
 use ua_store::{Choice, QuestionRecord, RunRecord, RunStore, StoreError};
@@ -25,7 +25,7 @@ use super::life::{BoxError, Late, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
 use super::path::{Scene, Walked};
-use super::person::Word;
+use super::person::{Refused, Sees, Word};
 use super::played::Outcomes;
 use super::servers::Servers;
 use super::store::StageStore;
@@ -115,6 +115,8 @@ pub(super) struct Stage {
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
     pub(super) words: Vec<Word>,
+    /// The newest answer to a question that was not taken.
+    pub(super) refused: BTreeMap<QuestionId, Refused>,
     /// Calls of which a restored copy has less than there was, and those of them of which it has nothing.
     pub(super) forgotten: BTreeSet<ua_core::CallId>,
     pub(super) gone: BTreeSet<ua_core::CallId>,
@@ -268,6 +270,7 @@ impl Stage {
             violations: Vec::new(),
             trace: Vec::new(),
             words: Vec::new(),
+            refused: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             gone: BTreeSet::new(),
             undone: BTreeSet::new(),
@@ -315,6 +318,15 @@ impl Stage {
 
     pub(super) fn is_driven(&self, top: usize) -> bool {
         self.actors.iter().any(|actor| actor.top == top && actor.is_awake())
+    }
+
+    /// What a person sees of processes and servers.
+    pub(super) fn sees(&self) -> Sees<'_> {
+        let mut driven = BTreeSet::new();
+        for actor in self.actors.iter().filter(|actor| actor.task.is_some()) {
+            driven.extend(actor.owned.iter().filter(|run| !actor.replaced.contains(*run)).cloned());
+        }
+        Sees { servers: self.servers.as_ref(), driven }
     }
 
     /// Until when another process holds the database.

@@ -12,7 +12,7 @@ use ua_store::{
 
 use super::super::job::{Kind, Tool, tag_of};
 use super::super::life::BoxError;
-use super::super::person;
+use super::super::person::{self, Said};
 use super::super::task::block_on;
 use super::super::wrong::{Violation, Wrong};
 use super::{Stage, Top};
@@ -20,16 +20,23 @@ use crate::outcomes::{PersonOutcome, StoreOutcome};
 
 impl Stage {
     pub(super) fn answers(&mut self, question: &QuestionRecord, mind: PersonOutcome) -> Result<(), BoxError> {
-        let asked_before = self.words.iter().any(|word| {
-            word.question.run_id == question.run_id && word.question.kind == question.kind && word.call.is_none()
-        });
-        let (step, effects) = (self.counts.steps, self.servers.effects());
+        let asked_before = self.asked_before(question);
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
         let port = self.options.broken.map_or(Arc::clone(&port), |rule| rule.people(port));
-        let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, &self.env, asked_before))?;
+        let how = (self.counts.steps, &self.env, &self.sees());
+        let said = block_on(person::answer(port.as_ref(), question, mind, how, asked_before))?;
         drop(runtime);
-        let Some(word) = said else { return Ok(()) };
+        let word = match said {
+            Said::Word(word) => *word,
+            Said::Refused(refused) => {
+                self.say(format!("a person ({}) is refused {:?} to {:?}", mind.name(), refused.choice, question.kind));
+                self.refused.insert(question.question_id.clone(), refused);
+                return Ok(());
+            }
+            Said::Nothing => return Ok(()),
+        };
+        self.refused.remove(&question.question_id);
         self.outcomes.person(word.mind);
         match word.mind {
             PersonOutcome::Aborts => self.harm.aborts = self.harm.aborts.saturating_sub(1),
@@ -54,6 +61,32 @@ impl Stage {
         self.say(format!("a person ({}) answers {:?}{about}: {:?}", mind.name(), question.kind, word.choice));
         self.words.push(word);
         Ok(())
+    }
+
+    /// Whether a person answered a question like this, about no call, before.
+    fn asked_before(&self, question: &QuestionRecord) -> bool {
+        self.words.iter().any(|word| {
+            word.question.run_id == question.run_id && word.question.kind == question.kind && word.call.is_none()
+        })
+    }
+
+    /// Whether this person was refused what they would answer, and nothing has changed since.
+    pub(in super::super) fn is_refused(
+        &self,
+        question: &QuestionRecord,
+        mind: PersonOutcome,
+    ) -> Result<bool, BoxError> {
+        let Some(refused) = self.refused.get(&question.question_id) else { return Ok(false) };
+        let _runtime = self.store.enter();
+        let store = self.store.port.as_ref();
+        let call = match &question.call_id {
+            Some(call) => Some(block_on(store.call(call))?),
+            None => None,
+        };
+        let effects = self.servers.effects();
+        let choice = person::choice(mind, question, call.as_ref(), &effects, self.asked_before(question));
+        let is_same = choice == Some(refused.choice);
+        Ok(is_same && !block_on(refused.is_over(store, &self.sees(), self.clock.now()))?)
     }
 
     pub(super) fn person_does(&mut self, outcome: PersonOutcome, top: usize) -> Result<(), BoxError> {
@@ -285,6 +318,7 @@ impl Stage {
         }
         self.orphan_questions.clear();
         self.epochs.clear();
+        self.refused.clear();
         Ok(())
     }
 }
