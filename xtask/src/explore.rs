@@ -152,7 +152,10 @@ fn of_path(scene: Scene, deviations: usize, choices: &[usize], broken: Option<Br
 fn replay(scene: Scene, deviations: usize, choices: &[usize], broken: Option<BrokenRule>) -> anyhow::Result<()> {
     let report = simulate(&of_path(scene, deviations, choices, broken))?;
     println!("{}", report.trace.join("\n"));
-    println!("choices there were: {:?}", report.walked.choices);
+    // A path that does not end has thousands of steps at which nothing was left to choose.
+    let choices = &report.walked.choices;
+    let till = choices.iter().rposition(|many| *many != 1).map_or(0, |last| last + 1);
+    println!("choices there were: {:?}, then one at a time for {} steps", &choices[..till], choices.len() - till);
     for violation in &report.violations {
         println!("wrong: {violation}");
     }
