@@ -227,6 +227,7 @@ impl Connection {
                 arrived_at: asked.at,
                 answered_at: None,
                 acknowledged_at: None,
+                unread_until: None,
             },
             call: planned.map(Box::new),
             step: session.step.clone(),
@@ -458,6 +459,7 @@ impl Connection {
     ) -> Result<Vec<Seen>, Broken> {
         let planned = &wanted.call;
         let store = &self.broker.store;
+        let now = self.broker.env.now();
         let mut arrivals = Vec::new();
         if !is_first {
             let one = store.arrivals_of(ArrivalsOf::One(asked.arrival.to_owned())).await;
@@ -509,7 +511,9 @@ impl Connection {
             let as_seen = |(arrival, is_of_client): (ArrivalRecord, bool)| SeenArrival {
                 is_of_client,
                 arrived_at: arrival.arrived_at,
-                answered_at: arrival.answered_at.filter(|_| !self.is_unread(&arrival.arrival_id)),
+                answered_at: arrival
+                    .answered_at
+                    .filter(|_| !arrival.is_unread(now) && !self.is_unread(&arrival.arrival_id)),
                 is_acknowledged: arrival.acknowledged_at.is_some(),
                 is_family: arrival.run_id == session.run.run_id,
                 arrival: arrival.arrival_id,

@@ -166,6 +166,7 @@ impl Connection {
             arrived_at: self.broker.env.now(),
             answered_at: None,
             acknowledged_at: None,
+            unread_until: None,
         };
         Change::Arrive(NewArrival { arrival, call: None, step: session.step.clone() })
     }

@@ -414,8 +414,10 @@ impl Connection {
         let run = &session.run.run_id;
         let mut went_on = self.went_on.lock().await;
         if session.record.identity == CONNECTION && !went_on.contains(run) {
-            heard_before(session, self.opened_at, self.broker.store.as_ref(), &self.broker.env).await?;
-            went_on.insert(run.clone());
+            let is_all = heard_before(session, self.opened_at, self.broker.store.as_ref(), &self.broker.env).await?;
+            if is_all {
+                went_on.insert(run.clone());
+            }
         }
         Ok(())
     }

@@ -127,36 +127,42 @@ impl Deliveries {
         lock(&self.written).unheard.iter().any(is_it)
     }
 
-    /// Nothing more is heard of the client here. What it is known not to have read the next broker knows by the store alone.
+    /// Nothing more is heard of the client here. What it is known not to have read the next broker knows by the store alone, and for no longer than
+    /// it would have been known here.
     pub(crate) async fn end(&self, again_within: Duration, env: &Env) {
         let _noting = self.notes.lock().await;
         lock(&self.on_the_way).clear();
         let now = env.now();
         let unheard = std::mem::take(&mut lock(&self.written).unheard);
         for unread in unheard.into_iter().filter(|unheard| unheard.is_unread(now, again_within)) {
-            note(&unread.answer.session, vec![unread.answer.arrival], Delivery::NotTaken, env).await;
+            let until = unread.at.plus(again_within);
+            note(&unread.answer.session, vec![unread.answer.arrival], Delivery::Unread { until }, env).await;
         }
     }
 }
 
-/// What earlier brokers wrote to this very client, before `now_here`: it goes on, so it has it.
+/// What earlier brokers wrote to this very client, before `now_here`: it goes on, so it has it, but for what it is known not to have read. Whether
+/// that was all.
 pub(crate) async fn heard_before(
     session: &InUse,
     now_here: Timestamp,
     store: &dyn Store,
     env: &Env,
-) -> Result<(), Broken> {
+) -> Result<bool, Broken> {
     let of = ArrivalsOf::Session(session.run.run_id.clone());
     let arrivals = store.arrivals_of(of).await.map_err(Broken::at("read what was answered"))?;
     let is_unheard = |arrival: &ArrivalRecord| {
         let is_own = arrival.run_id == session.run.run_id;
         is_own && arrival.answered_at.is_some_and(|at| at < now_here) && arrival.acknowledged_at.is_none()
     };
-    let unheard: Vec<String> = arrivals.into_iter().filter(is_unheard).map(|arrival| arrival.arrival_id).collect();
+    let now = env.now();
+    let written = arrivals.into_iter().filter(is_unheard);
+    let (unread, unheard): (Vec<_>, Vec<_>) = written.partition(|arrival| arrival.is_unread(now));
+    let unheard: Vec<String> = unheard.into_iter().map(|arrival| arrival.arrival_id).collect();
     if !unheard.is_empty() {
         note(session, unheard, Delivery::Had, env).await;
     }
-    Ok(())
+    Ok(unread.is_empty())
 }
 
 async fn note(session: &InUse, arrivals: Vec<String>, delivery: Delivery, env: &Env) {

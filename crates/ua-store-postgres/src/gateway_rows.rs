@@ -52,7 +52,8 @@ impl Db {
 
     pub(crate) fn insert_arrival(&self, arrival: &ArrivalRecord) {
         let sql = "INSERT INTO gateway_arrivals (arrival_id, run_id, tool_call_id, client_call, rule, project, raw_tool_name, \
-                   args_hash, arrived_at, answered_at, acknowledged_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+                   args_hash, arrived_at, answered_at, acknowledged_at, unread_until) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
         self.insert(
             sql,
             params![
@@ -67,19 +68,21 @@ impl Db {
                 text(&arrival.arrived_at),
                 opt_text(arrival.answered_at.as_ref()),
                 opt_text(arrival.acknowledged_at.as_ref()),
+                opt_text(arrival.unread_until.as_ref()),
             ],
             || RowRef::new("gateway_arrivals", &arrival.arrival_id),
         );
     }
 
     pub(crate) fn update_arrival(&self, arrival: &ArrivalRecord) {
-        let sql = "UPDATE gateway_arrivals SET answered_at = $2, acknowledged_at = $3 WHERE arrival_id = $1";
+        let sql = "UPDATE gateway_arrivals SET answered_at = $2, acknowledged_at = $3, unread_until = $4 WHERE arrival_id = $1";
         self.execute(
             sql,
             params![
                 arrival.arrival_id,
                 opt_text(arrival.answered_at.as_ref()),
                 opt_text(arrival.acknowledged_at.as_ref()),
+                opt_text(arrival.unread_until.as_ref()),
             ],
         );
     }
@@ -186,5 +189,6 @@ fn arrival_record(row: &Row) -> DbResult<ArrivalRecord> {
         arrived_at: column.at("arrived_at")?,
         answered_at: column.opt_at("answered_at")?,
         acknowledged_at: column.opt_at("acknowledged_at")?,
+        unread_until: column.opt_at("unread_until")?,
     })
 }

@@ -48,7 +48,8 @@ impl Db<'_> {
 
     pub(crate) fn insert_arrival(&self, arrival: &ArrivalRecord) -> DbResult<()> {
         let sql = "INSERT INTO gateway_arrivals (arrival_id, run_id, tool_call_id, client_call, rule, project, raw_tool_name, \
-                   args_hash, arrived_at, answered_at, acknowledged_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                   args_hash, arrived_at, answered_at, acknowledged_at, unread_until) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let inserted = self.connection.prepare_cached(sql)?.execute(params![
             arrival.arrival_id,
             arrival.run_id.as_str(),
@@ -61,17 +62,19 @@ impl Db<'_> {
             text(&arrival.arrived_at),
             opt_text(arrival.answered_at.as_ref()),
             opt_text(arrival.acknowledged_at.as_ref()),
+            opt_text(arrival.unread_until.as_ref()),
         ]);
         inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("gateway_arrivals", &arrival.arrival_id)))?;
         Ok(())
     }
 
     pub(crate) fn update_arrival(&self, arrival: &ArrivalRecord) -> DbResult<()> {
-        let sql = "UPDATE gateway_arrivals SET answered_at = ?2, acknowledged_at = ?3 WHERE arrival_id = ?1";
+        let sql = "UPDATE gateway_arrivals SET answered_at = ?2, acknowledged_at = ?3, unread_until = ?4 WHERE arrival_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             arrival.arrival_id,
             opt_text(arrival.answered_at.as_ref()),
             opt_text(arrival.acknowledged_at.as_ref()),
+            opt_text(arrival.unread_until.as_ref()),
         ])?;
         Ok(())
     }
@@ -173,5 +176,6 @@ pub(crate) fn arrival_record(row: &Row<'_>) -> DbResult<ArrivalRecord> {
         arrived_at: column.at("arrived_at")?,
         answered_at: column.opt_at("answered_at")?,
         acknowledged_at: column.opt_at("acknowledged_at")?,
+        unread_until: column.opt_at("unread_until")?,
     })
 }

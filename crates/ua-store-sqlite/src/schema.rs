@@ -28,7 +28,7 @@ mod embedded {
 const SCRIPT: &str = include_str!("schema.sql");
 
 /// The migrations: number, name, and what `refinery` says that the text comes to.
-const HISTORY: [(i64, &str, &str); 22] = [
+const HISTORY: [(i64, &str, &str); 23] = [
     (1, "initial", "11732174114436838865"),
     (2, "forks", "815804755327385648"),
     (3, "held_time", "5738595691001996234"),
@@ -51,6 +51,7 @@ const HISTORY: [(i64, &str, &str); 22] = [
     (20, "destinations", "3276636084315611831"),
     (21, "lineage_marks", "12892747511550511162"),
     (22, "queue_pauses", "6463378081419030914"),
+    (23, "unread_answers", "9270646939234394306"),
 ];
 
 /// The schema this program works with.

@@ -309,7 +309,7 @@ CREATE TABLE gateway_arrivals (
   args_hash       TEXT NOT NULL,
   arrived_at      TEXT NOT NULL,
   answered_at     TEXT,
-  acknowledged_at TEXT,
+  acknowledged_at TEXT, unread_until TEXT,
   CHECK (acknowledged_at IS NULL OR answered_at IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 

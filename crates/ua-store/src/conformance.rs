@@ -203,6 +203,7 @@ macro_rules! conformance_tests {
             gateway::a_session_is_one_of_its_project,
             gateway::a_request_and_its_call_are_one_write,
             gateway::an_answer_is_noted_by_the_session_that_asked,
+            gateway::an_answer_that_was_not_read_is_noted_with_its_time,
             gateway::a_session_has_heard_of_what_was_sent_and_answered,
             gateway::only_doubt_reaches_beyond_the_family,
             tasks::a_task_and_its_child_run_are_one_write,

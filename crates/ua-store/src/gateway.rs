@@ -75,6 +75,8 @@ pub struct ArrivalRecord {
     pub answered_at: Option<Timestamp>,
     /// When the client was known to have the answer.
     pub acknowledged_at: Option<Timestamp>,
+    /// Until when the client, which is known not to have read the answer, may ask for it again: so long it counts as not written.
+    pub unread_until: Option<Timestamp>,
 }
 
 /// How far an answer came.
@@ -86,11 +88,22 @@ pub enum Delivery {
     Had,
     /// It had been written when the client said that it takes none: it counts as not written.
     NotTaken,
+    /// It was written and is known not to have been read: it counts as not written until then.
+    Unread {
+        /// Until when.
+        until: Timestamp,
+    },
 }
 
 impl ArrivalRecord {
     /// The rule of a request that is a call of its own.
     pub const NEW: &str = "new";
+
+    /// Whether the answer was written, and is known not to have been read by a client that may still ask for it again.
+    #[must_use]
+    pub fn is_unread(&self, now: Timestamp) -> bool {
+        self.unread_until.is_some_and(|until| now <= until)
+    }
 }
 
 /// A request to be noted, with its call if it is a new one.

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ua_core::CallStatus;
@@ -257,6 +258,64 @@ fn an_answer_that_its_client_did_not_take_is_owed_to_it_at_the_next_broker() {
         assert_eq!((notice(&next), world.effects().len()), ("", 2), "{era:?}: {next}");
         world.check();
     }
+}
+
+/// Not for longer than it would have been owed at the broker that wrote it: there are clients that reset whatever they close, behind what they read
+/// as well. Behind that time the same words are another call, whatever else was made since.
+#[test]
+fn what_was_not_read_is_not_owed_for_longer_at_the_next_broker() {
+    for (era, goes_on) in ERAS.into_iter().flat_map(|era| [false, true].map(|goes_on| (era, goes_on))) {
+        let what = format!("{era:?} {goes_on}");
+        let world = GatewayWorld::new();
+        std::fs::write(world.path("again_within"), "3000").unwrap();
+        let mut client = Posting::new(&world, era, "codex");
+        let line = json!({"text": "a"});
+        let first = Posting { era, client: HttpClient { keeps_open: true, ..client.client.clone() } };
+        let first = first.call(&json!(1), "append_line", &line);
+        world.until_answered(1);
+        let written = Instant::now();
+        let mut there = vec![0; 1 << 16];
+        until("the answer to lie there", || {
+            let length = first.peek(&mut there).unwrap();
+            String::from_utf8_lossy(&there[..length]).contains("done, ").then_some(())
+        });
+        drop(first);
+        client.client = at_the_next_broker(&world, client.client, End::Stopped);
+        std::thread::sleep(Duration::from_millis(3500).saturating_sub(written.elapsed()));
+        let mut effects = 1;
+        if goes_on {
+            let other = result_of(client.call(&json!(2), "append_line", &json!({"text": "b"})));
+            effects += 1;
+            assert_eq!((notice(&other), world.effects().len()), ("", effects), "{what}: {other}");
+        }
+        let anew = result_of(client.call(&json!(3), "append_line", &line));
+        assert_eq!((notice(&anew), world.effects().len()), ("", effects + 1), "{what}: {anew}");
+        world.check();
+    }
+}
+
+/// But nobody is known to have it by that alone: a client that went away for good leaves a declared effect to whoever asks for it in its place.
+#[test]
+fn what_a_client_left_unread_for_good_is_owed_to_another_session() {
+    let world = GatewayWorld::new();
+    std::fs::write(world.path("again_within"), "1000").unwrap();
+    let client = Posting::new(&world, Era::Session, "codex");
+    let mail = mail();
+    let first = Posting { era: Era::Session, client: HttpClient { keeps_open: true, ..client.client.clone() } };
+    let first = first.call(&json!(1), "send_email", &mail);
+    world.until_answered(1);
+    let mut there = vec![0; 1 << 16];
+    until("the answer to lie there", || {
+        let length = first.peek(&mut there).unwrap();
+        String::from_utf8_lossy(&there[..length]).contains("done, ").then_some(())
+    });
+    drop(first);
+    at_the_next_broker(&world, client.client, End::Stopped);
+    std::thread::sleep(Duration::from_millis(1500));
+    let other = Posting::new(&world, Era::Session, "codex");
+    let again = result_of(other.call(&json!(1), "send_email", &mail));
+    assert_eq!((notice(&again), world.effects().len()), ("late", 1), "{again}");
+    world.check();
 }
 
 /// The same behind a bridge.

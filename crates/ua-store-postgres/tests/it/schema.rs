@@ -26,10 +26,10 @@ async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
     let (one, other) = (database.direct(), database.direct());
     blocking(async {
         let (one, other) = tokio::join!(migrate(&one), migrate(&other));
-        assert_eq!((one.unwrap(), other.unwrap()), (8, 8));
+        assert_eq!((one.unwrap(), other.unwrap()), (9, 9));
     });
     assert!(database.store().runs(1).await.unwrap().is_empty());
-    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 8);
+    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 9);
 }
 
 #[tokio::test]

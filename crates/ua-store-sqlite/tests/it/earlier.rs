@@ -5,7 +5,8 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 21] = [
+const BACK: [(u32, &str); 22] = [
+    (23, "ALTER TABLE gateway_arrivals DROP COLUMN unread_until;"),
     (22, "ALTER TABLE run_queue DROP COLUMN not_before;"),
     (21, "ALTER TABLE runs DROP COLUMN lineage_mark;"),
     (

@@ -58,6 +58,7 @@ fn arrival(scene: &Scene<'_>, id: &str, planned: Option<PlannedCall>, call: &str
             arrived_at: at(5),
             answered_at: None,
             acknowledged_at: None,
+            unread_until: None,
         },
         call: planned.map(Box::new),
         step: samples::step_id(&scene.step),
@@ -172,6 +173,43 @@ pub async fn an_answer_is_noted_by_the_session_that_asked(store: &dyn Store) {
     assert_eq!(noted("a1").await, (Some(at(10)), Some(at(11))), "it was heard of");
     assert!(write(store, &scene.lease, deliver(&["a1", "a2"], Delivery::Written, 13)).await.is_err(), "not its own");
     assert_eq!(noted("a2").await, (None, None));
+}
+
+/// An answer that is known not to have been read is so until the time that is noted with it, or until it is written once more or had.
+pub async fn an_answer_that_was_not_read_is_noted_with_its_time(store: &dyn Store) {
+    let scene = session(store, "run_1", "/home/ada/project").await;
+    for (id, call, then) in [
+        ("a1", "call_1", None),
+        ("a2", "call_2", Some(Delivery::Written)),
+        ("a3", "call_3", Some(Delivery::Had)),
+        ("a4", "call_4", Some(Delivery::NotTaken)),
+    ] {
+        let turn = u32::from(id.as_bytes()[1] - b'0');
+        arrive(&scene, store, id, call, turn).await;
+        let note = async |delivery, seconds| {
+            let change = Change::Deliver { arrivals: vec![id.to_owned()], delivery, at: at(seconds) };
+            write(store, &scene.lease, change).await.unwrap();
+            store.arrivals_of(ArrivalsOf::One(id.to_owned())).await.unwrap().remove(0)
+        };
+        note(Delivery::Written, 10).await;
+        let unread = note(Delivery::Unread { until: at(20) }, 11).await;
+        assert_eq!(
+            (unread.answered_at, unread.acknowledged_at, unread.unread_until),
+            (Some(at(10)), None, Some(at(20)))
+        );
+        assert!(unread.is_unread(at(20)) && !unread.is_unread(at(21)));
+        let Some(then) = then else { continue };
+        let found = note(then, 12).await;
+        let (answered, had, unread) = match then {
+            Delivery::Written => (Some(at(10)), None, None),
+            Delivery::Had => (Some(at(10)), Some(at(12)), None),
+            Delivery::NotTaken => (None, None, None),
+            Delivery::Unread { .. } => unreachable!(),
+        };
+        assert_eq!((found.answered_at, found.acknowledged_at, found.unread_until), (answered, had, unread), "{then:?}");
+        let after = note(Delivery::Unread { until: at(30) }, 13).await;
+        assert_eq!(after.unread_until, if had.is_some() { None } else { Some(at(30)) }, "{then:?}");
+    }
 }
 
 /// A session has heard of an effect of its own that was sent and whose answer its client has: of the newest of these by when it was asked for.

@@ -71,13 +71,17 @@ pub fn delivered(
         return Err(not_found("gateway_arrivals", &arrival.arrival_id));
     }
     match delivery {
-        Delivery::Written => arrival.answered_at = arrival.answered_at.or(Some(at)),
+        Delivery::Written => (arrival.answered_at, arrival.unread_until) = (arrival.answered_at.or(Some(at)), None),
         Delivery::Had => {
+            arrival.unread_until = None;
             arrival.answered_at = arrival.answered_at.or(Some(at));
             arrival.acknowledged_at = arrival.acknowledged_at.or(Some(at));
         }
-        Delivery::NotTaken if arrival.acknowledged_at.is_none() => arrival.answered_at = None,
-        Delivery::NotTaken => {}
+        Delivery::NotTaken if arrival.acknowledged_at.is_none() => {
+            (arrival.answered_at, arrival.unread_until) = (None, None);
+        }
+        Delivery::Unread { until } if arrival.acknowledged_at.is_none() => arrival.unread_until = Some(until),
+        Delivery::NotTaken | Delivery::Unread { .. } => {}
     }
     Ok(arrival)
 }
