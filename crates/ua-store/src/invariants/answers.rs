@@ -165,7 +165,11 @@ fn only_skips_before(records: &RunRecords, call: &CallRecord) -> bool {
         .iter()
         .filter(|other| other.position.turn == call.position.turn && other.position.ordinal < call.position.ordinal);
     let was_skipped = |other: &CallRecord| {
-        let about = records.questions.iter().filter(|question| question.call_id.as_ref() == Some(&other.call_id));
+        // What a tool makes of a form that nobody filled in is its own answer: a failure like another.
+        let is_about = |question: &&QuestionRecord| {
+            question.call_id.as_ref() == Some(&other.call_id) && question.kind != QuestionKind::Elicitation
+        };
+        let about = records.questions.iter().filter(is_about);
         about.filter_map(|question| question.answer.as_ref()).any(|answer| answer.choice == Choice::Skip)
     };
     let mut unsuccessful = before.filter(|other| other.status != CallStatus::Succeeded).peekable();

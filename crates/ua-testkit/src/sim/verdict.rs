@@ -148,6 +148,14 @@ impl Judge<'_> {
         })
     }
 
+    /// Who did not look said that this call had no effect.
+    fn was_denied_carelessly(&self, call: &CallId) -> bool {
+        self.stage.words.iter().any(|word| {
+            let is_about = word.call.as_ref().is_some_and(|about| about.call_id == *call);
+            is_about && word.mind == PersonOutcome::Executes && word.question.kind == QuestionKind::UnknownOutcome
+        })
+    }
+
     /// A person accepted that the database has nothing of this call. Whoever asks for the same is asked about all the same; who asks for it in other
     /// words may be the second one that does.
     fn was_accepted(&self, send: &Send) -> bool {
@@ -243,6 +251,7 @@ impl Judge<'_> {
                         tell(format!("{name} did not happen, and call {id} says that it succeeded"));
                     }
                     CallStatus::FailedDefinite if tool.kind == Kind::Redone => {}
+                    CallStatus::FailedDefinite if self.was_denied_carelessly(id) => {}
                     CallStatus::Prepared | CallStatus::Cancelled | CallStatus::FailedDefinite if happened => {
                         tell(format!("{name} happened, and call {id} is {}", call.status));
                     }
@@ -254,7 +263,8 @@ impl Judge<'_> {
                     | CallStatus::Unknown
                     | CallStatus::Cancelled => {}
                 }
-                if happened && tool.kind != Kind::Redone && Self::model_was_told_nothing_happened(records, call) {
+                let is_denied = tool.kind == Kind::Redone || self.was_denied_carelessly(id);
+                if happened && !is_denied && Self::model_was_told_nothing_happened(records, call) {
                     tell(format!("{name} happened, and the model is told of call {id} that nothing did"));
                 }
                 let says = |question: &&QuestionRecord| {
@@ -275,7 +285,8 @@ impl Judge<'_> {
                 // Under `redo` the newest attempt's word counts.
                 let may_repeat = |send: &Send| !send.tool.has_effect() || send.tool.kind == Kind::Redone;
                 let is_said = denies && self.happened(&id) && !self.sends_of(&id).any(may_repeat);
-                if is_said && !self.stage.forgotten.contains(&id) {
+                let is_excused = self.stage.forgotten.contains(&id) || self.was_denied_carelessly(&id);
+                if is_said && !is_excused {
                     tell(format!("call {id} happened, and the completion file says {verdict}"));
                 }
             }
