@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use ua_files::Folder;
 use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
 
 mod greeting;
+mod nameless;
 mod process;
 mod tasks;
 mod tools;
@@ -363,9 +364,10 @@ impl Upstream {
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: stderr_log.clone(),
-            asked_last: AtomicBool::new(false),
+            sent: Mutex::default(),
+            env: self.env.clone(),
         });
-        tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone(), self.env.clone()));
+        tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
         let link = Link::Pipe(pipe);
         Ok(Arc::new(Process::new(generation, link)))
     }

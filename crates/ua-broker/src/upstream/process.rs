@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, BufReader};
@@ -16,6 +15,7 @@ use ua_core::Env;
 use ua_mcp::{Relay, Relayed, as_heard};
 
 use super::lock;
+use super::nameless::{Due, Sent};
 use crate::ending::{Line, Lines};
 use crate::era::Era;
 use crate::lines::{self, Unreadable};
@@ -45,8 +45,9 @@ pub(super) struct Pipe {
     pub(super) child: AsyncMutex<Child>,
     /// What the server writes to its standard error: most often why it ended.
     pub(super) stderr_log: PathBuf,
-    /// Whether a request was the last that it was told.
-    pub(super) asked_last: AtomicBool,
+    /// What it was sent and has not answered.
+    pub(super) sent: Mutex<Sent>,
+    pub(super) env: Env,
 }
 
 /// What comes back for a request; the error says why it cannot be read.
@@ -203,6 +204,7 @@ impl Drop for Expected<'_> {
         if let Some(pending) = lock(&self.pipe.pending).as_mut() {
             pending.remove(&self.id);
         }
+        lock(&self.pipe.sent).left(self.id);
     }
 }
 
@@ -212,8 +214,8 @@ impl Pipe {
         let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut line = message.to_string();
         line.push('\n');
-        let is_request = message.get("method").is_some() && message.get("id").is_some();
-        self.asked_last.store(is_request, Ordering::Release);
+        let request = message.get("method").and(message["id"].as_u64());
+        lock(&self.sent).send(request, self.env.now());
         stdin.write_all(line.as_bytes()).await?;
         stdin.flush().await
     }
@@ -243,42 +245,27 @@ impl Pipe {
     }
 }
 
-/// How long nothing more may come from a server that said that it could not read something, and not what, while several requests wait: behind
-/// that it may have been any of them.
-const QUIET: Duration = Duration::from_secs(15);
-
-/// An error of the server that names no request.
-struct Nameless {
-    /// What waited then.
-    may_mean: Vec<u64>,
-    why: String,
-}
-
 /// Reads what the server says until it says nothing more.
-pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>, env: Env) {
+pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
     let mut lines = Lines::of(BufReader::new(stdout));
-    let mut nameless: Option<Nameless> = None;
     loop {
-        let quiet = nameless.as_ref().map(|_| QUIET);
+        let due_in = lock(&pipe.sent).due_in(pipe.env.now());
         let line = tokio::select! {
             biased;
             line = lines.next() => line,
-            () = env.sleep_or_never(quiet) => {
-                if let Some(Nameless { may_mean, why }) = nameless.take() {
-                    pipe.give_up(&may_mean, &why);
-                }
+            () = pipe.env.sleep_or_never(due_in) => {
+                pipe.decide();
                 continue;
             }
         };
         match line {
-            Ok(Some(Line::Whole(line))) => nameless = pipe.hear(&line, &to_client).or(nameless),
+            Ok(Some(Line::Whole(line))) => pipe.hear(&line, &to_client),
             Ok(Some(Line::Torn(begun))) => pipe.hear_the_last(&begun),
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, log = %pipe.stderr_log.display(), "a tool server is not listened to any more");
                 if error.kind() == io::ErrorKind::FileTooLarge {
-                    let why = format!("it sent {error}");
-                    pipe.unreadable(&Unreadable { why, id: None, has_method: false });
+                    pipe.answer_all(&format!("the tool server's answer cannot be read: it sent {error}"));
                 }
                 break;
             }
@@ -295,44 +282,43 @@ fn number(id: &Value) -> Option<u64> {
 }
 
 impl Pipe {
-    /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing. An error that names no request while
-    /// several wait is handed back: a server says so of a notification as well, and their answers may be on their way.
-    fn hear(&self, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) -> Option<Nameless> {
+    /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing.
+    fn hear(self: &Arc<Self>, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim();
         match lines::message(line) {
             Ok(message) if message.get("method").is_some() => {
                 let _gone = to_client.send(as_heard(message));
             }
-            Ok(message) => {
-                if let Some(nameless) = self.nameless(&message) {
-                    return Some(nameless);
-                }
-                self.answered(message);
-            }
+            Ok(message) => self.answered(message),
             // A server that logs to its output: not a message.
             Err(_) if !line.starts_with('{') => {}
+            Err(_) if !["\"jsonrpc\"", "\"result\"", "\"error\""].iter().any(|field| line.contains(field)) => {}
             Err(unreadable) => self.unreadable(&unreadable),
         }
-        None
+        self.decide();
     }
 
-    fn nameless(&self, message: &Value) -> Option<Nameless> {
-        if !message["id"].is_null() || !message["error"].is_object() || message.get("result").is_some() {
-            return None;
-        }
-        let may_mean: Vec<u64> = lock(&self.pending).as_ref()?.keys().copied().collect();
-        let said = message["error"]["message"].as_str().unwrap_or("an error");
-        let why = format!("the tool server said of something that it was sent, and not of what: {said}");
-        (may_mean.len() > 1 || !self.asked_last.load(Ordering::Acquire)).then_some(Nameless { may_mean, why })
-    }
-
-    /// Whoever waits for one of these still is told that no answer to it can be told apart.
-    fn give_up(&self, ids: &[u64], why: &str) {
-        let mut pending = lock(&self.pending);
-        let Some(pending) = pending.as_mut() else { return };
-        for waiting in ids.iter().filter_map(|id| pending.remove(id)) {
-            let _gone = waiting.send(Err(why.to_owned()));
+    /// Tells whoever waits for what the server refused without naming it, and asks whether it reads on where that has to be known.
+    fn decide(self: &Arc<Self>) {
+        loop {
+            let due = lock(&self.sent).due(self.env.now());
+            match due {
+                None => return,
+                Some(Due::Refused(refused)) => {
+                    for (number, why) in refused {
+                        self.answer(number, Err(why));
+                    }
+                }
+                Some(Due::Ping(number)) => {
+                    let pipe = self.clone();
+                    // Not here: it may read nothing until somebody reads what it says.
+                    tokio::spawn(async move {
+                        let ping = json!({"jsonrpc": "2.0", "id": number, "method": "ping"});
+                        let _ended = pipe.write(&ping).await;
+                    });
+                }
+            }
         }
     }
 
@@ -349,33 +335,47 @@ impl Pipe {
 
     fn answered(&self, message: Value) {
         let id = number(&message["id"]);
-        let is_answer = ["result", "error"].iter().any(|field| message.get(*field).is_some());
-        if id.is_none() && is_answer {
-            let why = "it names no request".to_owned();
-            return self.unreadable(&Unreadable { why, id: None, has_method: false });
-        }
-        let waiting = id.and_then(|id| lock(&self.pending).as_mut()?.remove(&id));
-        if let Some(waiting) = waiting {
-            let _gone = waiting.send(Ok(message));
+        let has = |fields: &[&str]| fields.iter().any(|field| message.get(*field).is_some());
+        if let Some(id) = id {
+            lock(&self.sent).answered(id);
+            self.answer(id, Ok(message));
+        } else if has(&["result", "error"]) && has(&["jsonrpc", "id"]) {
+            let error = message.pointer("/error/message").and_then(Value::as_str);
+            let why = match error {
+                Some(said) => format!("the tool server said of something that it was sent, and not of what: {said}"),
+                None => "the tool server's answer cannot be read: it names no request".to_owned(),
+            };
+            lock(&self.sent).nameless(why, self.env.now());
         }
     }
 
-    /// A line that cannot be read is the answer to the request that it names, and where it names none it may be the answer to any of them:
-    /// nobody waits for ever for an answer that came.
+    /// A line that cannot be read is the answer to the request that it names.
     fn unreadable(&self, line: &Unreadable) {
         let why = format!("the tool server's answer cannot be read: {}", line.why);
         if line.has_method {
             tracing::warn!(why = line.why, "a message of a tool server cannot be read");
             return;
         }
-        let mut pending = lock(&self.pending);
-        let Some(pending) = pending.as_mut() else { return };
-        let waiting: Vec<oneshot::Sender<Answer>> = match line.id.as_ref().map(number) {
-            Some(id) => id.and_then(|id| pending.remove(&id)).into_iter().collect(),
-            None => pending.drain().map(|(_, waiting)| waiting).collect(),
-        };
-        for waiting in waiting {
-            let _gone = waiting.send(Err(why.clone()));
+        match line.id.as_ref().map(number) {
+            Some(Some(id)) => {
+                lock(&self.sent).answered(id);
+                self.answer(id, Err(why));
+            }
+            Some(None) | None => lock(&self.sent).nameless(why, self.env.now()),
+        }
+    }
+
+    fn answer(&self, number: u64, answer: Answer) {
+        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.remove(&number));
+        if let Some(waiting) = waiting {
+            let _gone = waiting.send(answer);
+        }
+    }
+
+    /// Nothing more is read.
+    fn answer_all(&self, why: &str) {
+        for (_, waiting) in lock(&self.pending).as_mut().into_iter().flat_map(HashMap::drain) {
+            let _gone = waiting.send(Err(why.to_owned()));
         }
     }
 }
@@ -386,10 +386,16 @@ mod tests {
 
     use super::*;
 
-    /// A server that writes this once it was asked twice and told something or not, and what came of the two requests.
+    /// What comes of so many requests to a server that is told something before them or not, and writes this once it has read all of them. It answers
+    /// whether it reads on.
     async fn heard(is_told: bool, asked: u64, written: &str) -> Vec<Answer> {
+        let read = asked + u64::from(is_told);
+        let script = format!(
+            "for i in $(seq {read}); do read line; done; printf '%s\\n' {written}
+            while read line; do echo \"$line\" | sed 's/\"method\":\"ping\"/\"result\":{{}}/'; done"
+        );
         let mut child = tokio::process::Command::new("sh")
-            .args(["-c", &format!("for i in 1 2 3; do read line; done; printf '%s\\n' {written}; exec sleep 60")])
+            .args(["-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -402,16 +408,18 @@ mod tests {
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: PathBuf::new(),
-            asked_last: AtomicBool::new(false),
+            sent: Mutex::default(),
+            env: Env::simulated(1),
         });
         let answers: Vec<_> = (1..=asked).map(|id| pipe.expect(id).unwrap()).collect();
-        let request = json!({"id": 1, "method": "tools/call"});
-        let notification = json!({"method": "notifications/cancelled"});
-        for message in [&request, &request, if is_told { &notification } else { &request }] {
-            pipe.write(message).await.unwrap();
+        if is_told {
+            pipe.write(&json!({"method": "notifications/cancelled"})).await.unwrap();
+        }
+        for id in 1..=asked {
+            pipe.write(&json!({"id": id, "method": "tools/call"})).await.unwrap();
         }
         let (to_client, _heard) = mpsc::unbounded_channel();
-        let reading = tokio::spawn(read(stdout, pipe.clone(), to_client, Env::simulated(1)));
+        let reading = tokio::spawn(super::read(stdout, pipe.clone(), to_client));
         let mut heard = Vec::new();
         for answer in answers {
             heard.push(answer.await.unwrap());
@@ -421,6 +429,7 @@ mod tests {
     }
 
     const GRUMBLES: &str = r#"'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'"#;
+    const LOGS: &str = r#"'{"level":"error","error":"disk","msg":"full"}'"#;
 
     /// A server that says that it could not read something: answers that follow are answers, and nobody waits for ever for one that does not.
     #[tokio::test]
@@ -431,7 +440,9 @@ mod tests {
             assert!(heard[1].is_ok() && heard[0].as_ref().is_err_and(|why| why.contains("what?")), "{heard:?}");
         }
         let written = format!(r#"{GRUMBLES} '{{"id":1,"result":{{}}}}'"#);
-        assert!(heard(true, 1, &written).await[0].is_ok(), "it was told something last");
+        assert!(heard(true, 1, &written).await[0].is_ok(), "it was told something before");
         assert!(heard(false, 1, &written).await[0].is_err(), "it was asked this alone");
+        let written = format!(r#"{LOGS} '{{"id":1,"result":{{}}}}'"#);
+        assert!(heard(false, 1, &written).await[0].is_ok(), "it was no answer");
     }
 }
