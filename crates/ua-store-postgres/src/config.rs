@@ -70,16 +70,19 @@ impl Place {
     pub fn of(root: &Path, locks: &Path, fresh: &str) -> std::io::Result<Self> {
         fs::create_dir_all(locks)?;
         if Folder::open_itself(locks)?.kind(ROOT_ID)?.is_none() {
-            // Linked when it is whole, so that of two processes one names it.
-            let mut made = tempfile::NamedTempFile::new_in(locks)?;
-            made.write_all(fresh.as_bytes())?;
-            match made.persist_noclobber(locks.join(ROOT_ID)) {
-                Ok(_) => {}
-                Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error.error),
-            }
+            note_first(locks, ROOT_ID, fresh)?;
         }
         Self::known(root, locks).ok_or_else(|| std::io::Error::other("its name cannot be read"))
+    }
+}
+
+/// Notes this unless something is noted already. It is linked when it is whole, so that of two processes at once one notes it.
+fn note_first(locks: &Path, name: &str, content: &str) -> std::io::Result<()> {
+    let mut made = tempfile::NamedTempFile::new_in(locks)?;
+    made.write_all(content.as_bytes())?;
+    match made.persist_noclobber(locks.join(name)) {
+        Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -120,7 +123,11 @@ pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(),
             note.display()
         ))
     };
-    match database_beside(locks).map_err(|error| failed("cannot be read", error))? {
+    let noted = || database_beside(locks).map_err(|error| failed("cannot be read", error));
+    if noted()?.is_none() {
+        note_first(locks, DATABASE_ID, identity).map_err(|error| failed("cannot be written", error))?;
+    }
+    match noted()? {
         Some(noted) if noted == identity => Ok(()),
         Some(_) => Err(refused(format!(
             "{} is used with another database on a server, whose runs have their files there, and the {shown} knows nothing of them: what they did \
@@ -129,9 +136,7 @@ pub(crate) fn stay_with(locks: &Path, identity: &str, shown: &str) -> Result<(),
             locks.parent().unwrap_or(locks).display(),
             locks.join(DATABASE_ID).display()
         ))),
-        None => Folder::open_itself(locks)
-            .and_then(|locks| locks.replace(DATABASE_ID, identity.as_bytes()))
-            .map_err(|error| failed("cannot be written", error)),
+        None => Err(failed("cannot be written", std::io::Error::other("it was removed meanwhile"))),
     }
 }
 
@@ -221,6 +226,26 @@ fn ssl_mode(word: &str) -> Result<SslMode, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of processes that use a folder for the first time at once, with several databases, those of one go on, and the others are refused.
+    #[test]
+    fn of_several_first_databases_one_is_used() {
+        for _ in 0..50 {
+            let locks = tempfile::tempdir().unwrap();
+            let used: Vec<bool> = std::thread::scope(|scope| {
+                let users: Vec<_> = (0..6)
+                    .map(|user| {
+                        let locks = locks.path();
+                        scope.spawn(move || stay_with(locks, &format!("d{}", user % 3), "database").is_ok())
+                    })
+                    .collect();
+                users.into_iter().map(|user| user.join().unwrap()).collect()
+            });
+            let noted = database_beside(locks.path()).unwrap().unwrap();
+            let expected: Vec<bool> = (0..6).map(|user| noted == format!("d{}", user % 3)).collect();
+            assert_eq!(used, expected, "{noted}");
+        }
+    }
 
     #[test]
     fn another_machine_is_reached_with_tls_alone() {

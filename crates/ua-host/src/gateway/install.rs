@@ -244,7 +244,7 @@ pub fn install(
     dry_run: bool,
 ) -> Result<Edited, HostError> {
     let place = kept_at(root, path);
-    changed(path, dry_run, |now, earlier: &mut Option<Option<Kept>>| {
+    changed(root, path, dry_run, |now, earlier: &mut Option<Option<Kept>>| {
         // What was kept before the first try; what a try that came to nothing wrote says nothing.
         let earlier = earlier.get_or_insert_with(|| kept_of(root, path)).clone();
         let (edited, kept) = installed(path, earlier, now, front, servers)?;
@@ -265,7 +265,9 @@ pub fn install(
 /// # Errors
 /// The file cannot be read, understood or written.
 pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) -> Result<Edited, HostError> {
-    changed(path, dry_run, |now, (): &mut ()| {
+    changed(root, path, dry_run, |now, (): &mut ()| {
+        let records: Vec<PathBuf> =
+            [kept_at(root, path), kept_as(root, path)].into_iter().filter(|place| place.exists()).collect();
         let edited = uninstalled(path, kept_of(root, path), now, servers)?;
         if dry_run {
             return Ok(Some(edited));
@@ -277,7 +279,7 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
             }
         }
         if servers.is_empty() {
-            for place in [kept_at(root, path), kept_as(root, path)] {
+            for place in records {
                 match fs::remove_file(&place) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         tracing::debug!(%error, "the record of the original configuration could not be removed");
@@ -295,14 +297,17 @@ const TRIES: u32 = 20;
 /// How long somebody else who changes a file as well is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Changes a file from what it is, for one after the other. `change` gets its text, and is `None` where that was another one in the end: clients
+/// Changes a file from what it is, for one after the other: of this root, whose records of files go with them, and of this program. `change` gets its text, and is `None` where that was another one in the end: clients
 /// write their files whenever they like, and know nothing of our lock.
 fn changed<K: Default, T>(
+    root: &Path,
     path: &Path,
     dry_run: bool,
     change: impl Fn(&str, &mut K) -> Result<Option<T>, HostError>,
 ) -> Result<T, HostError> {
     let mut kept = K::default();
+    // Another file may be in the place of the one that was changed before its record is as well.
+    let _records = if dry_run { None } else { locked(&records_lock(root)) };
     for _ in 0..TRIES {
         // What is no file is refused before it is opened.
         read(path)?;
@@ -315,14 +320,32 @@ fn changed<K: Default, T>(
     Err(HostError::failed(message).hint("end the client whose configuration it is, and try again"))
 }
 
+/// What is locked while a record of a root is changed. Where there is no such folder, there are none.
+fn records_lock(root: &Path) -> PathBuf {
+    const NAME: &str = "installed.lock";
+    if let Err(error) = Folder::open_itself(root).and_then(|root| root.open_or_make(NAME)) {
+        tracing::debug!(%error, "nothing is locked while a configuration is changed");
+    }
+    root.join(NAME)
+}
+
 /// The file, for this process alone among those of this program, whichever gateway they are of. Where it cannot be had, it goes without.
 fn locked(path: &Path) -> Option<fs::File> {
     #[expect(clippy::disallowed_methods, reason = "how long another process is waited for, in real time")]
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
+        // To be written, where it may be: over NFS nothing else is locked for one alone.
         #[expect(clippy::disallowed_methods, reason = "a person named it, and it was read")]
-        let file = fs::File::open(path).ok()?;
-        let is_free = file.try_lock().is_ok();
+        let file = fs::OpenOptions::new().read(true).write(true).open(path).or_else(|_| fs::File::open(path)).ok()?;
+        let is_free = match file.try_lock() {
+            Ok(()) => true,
+            Err(fs::TryLockError::WouldBlock) => false,
+            // There are file systems that have none.
+            Err(fs::TryLockError::Error(error)) => {
+                tracing::debug!(%error, path = %path.display(), "a file cannot be locked");
+                return None;
+            }
+        };
         // Whoever had it may have put another file in its place.
         let ids = |meta: fs::Metadata| (meta.dev(), meta.ino());
         if is_free && file.metadata().map(ids).ok() == fs::metadata(path).map(ids).ok() {
@@ -331,6 +354,7 @@ fn locked(path: &Path) -> Option<fs::File> {
         drop(file);
         std::thread::sleep(Duration::from_millis(if is_free { 0 } else { 5 }));
     }
+    tracing::warn!(path = %path.display(), "another process changes this file for long; it is not waited for any more");
     None
 }
 

@@ -271,4 +271,24 @@ mod tests {
             assert_eq!(fs::read_dir(root.join("installed")).unwrap().count(), 0);
         }
     }
+
+    /// Of one that comes and one that is taken away at once, whichever is last: what is taken away in the end is what was there, to the byte.
+    #[test]
+    fn what_comes_while_it_is_taken_away_keeps_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, path) = (folder.path().join("gateway"), folder.path().join("mcp.json"));
+        fs::create_dir(&root).unwrap();
+        fs::write(&path, CLAUDE).unwrap();
+        for round in 0..200 {
+            install(&root, &path, &ua(), &[], false).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| uninstall(&root, &path, &[], false).unwrap());
+                scope.spawn(|| install(&root, &path, &ua(), &[], false).unwrap());
+            });
+            let is_installed = fs::read_to_string(&path).unwrap() != CLAUDE;
+            assert_eq!(fs::read_dir(root.join("installed")).unwrap().count(), usize::from(is_installed), "{round}");
+            uninstall(&root, &path, &[], false).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), CLAUDE, "{round}");
+        }
+    }
 }
