@@ -147,26 +147,32 @@ impl Connection {
                 Known::Waits(waiting, call, rule, given) => {
                     let id = call.call_id.clone();
                     let live = waiting.call().clone();
-                    self.broker.dropped.is_wanted(&id);
+                    let waits = self.broker.dropped.waits(&id, call.policy.class);
                     let replied = match self.wait(waiting, &call, asker, early.as_mut()).await {
                         Waited::LetGo => {
+                            waits.is_over();
                             known = self.stands(&id, rule, given).await?;
                             continue;
                         }
                         Waited::Over(ended) => match (&ended.told, &ended.reply) {
                             (Some(why), _) => told(why, &id),
                             (None, Some((call, reply))) => {
+                                waits.is_over();
                                 let notice = notice(rule, call, Written::No);
                                 let at = self.made_at(notice, &call.call_id, call.updated_at).await;
                                 self.answer_with(call, reply.clone(), notice, at)
                             }
-                            (None, None) => self.answer_of(&id, rule, was_answered).await?,
+                            (None, None) => {
+                                let reply = self.answer_of(&id, rule, was_answered).await?;
+                                waits.is_over();
+                                reply
+                            }
                         },
                         Waited::Told(why) => return Ok(Some(told(&why, &id))),
                         Waited::Wanted(wanted) => return Ok(Some(Reply::Wanted(wanted))),
                         Waited::Cancelled => {
                             if asker.is_given_up() {
-                                self.broker.dropped.give_up(&call);
+                                waits.gives_up();
                             }
                             return Ok(None);
                         }

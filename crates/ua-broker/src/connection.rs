@@ -352,7 +352,7 @@ impl Connection {
     pub(crate) async fn message(self: &Arc<Self>, aside: Aside) {
         if let Aside::Notification { method: CANCELLED, params } = &aside {
             // Whoever asked for a tool goes away; the call goes on.
-            if let Some(relayed) = self.open.cancelled(&params["requestId"]) {
+            if let Some(relayed) = self.open.cancelled(&params["requestId"], &params["reason"]) {
                 let mut params = params.clone();
                 params["requestId"] = json!(relayed);
                 self.upstream.tell(&Aside::Notification { method: CANCELLED, params }).await;

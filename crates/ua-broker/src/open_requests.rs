@@ -25,7 +25,7 @@ struct Open {
     /// Of a tool call: the name under which it came first, and what it says. The same one that comes again before it is answered is no other.
     came_as: Option<(String, Arc<Value>)>,
     cancel: CancellationToken,
-    /// Whether that is since the client said so.
+    /// Whether that is since the client said so, for another reason than that its time was up.
     is_given_up: Arc<AtomicBool>,
     /// Whether the client has its end of the line in hand. One whose line was cut may take it up again, and waits for nothing until then.
     listens: watch::Sender<bool>,
@@ -55,7 +55,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Whether the client said that it wants no answer any more; one that was killed says nothing.
+    /// Whether the client said that it wants no answer any more, and not that its time was up; one that was killed says nothing.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Ordering::Relaxed)
     }
@@ -121,11 +121,14 @@ impl OpenRequests {
         }
     }
 
-    /// The same, where the client names it by its own id. What it is called at the tool server, if it was passed on.
-    pub(crate) fn cancelled(&self, id: &Value) -> Option<u64> {
+    /// The same, where the client names it by its own id, and says why. What it is called at the tool server, if it was passed on.
+    pub(crate) fn cancelled(&self, id: &Value, reason: &Value) -> Option<u64> {
+        // Whose time was up may ask again, as one that says nothing.
+        let reason = reason.as_str().unwrap_or_default().to_lowercase();
+        let is_given_up = !["timed out", "timeout", "time-out"].iter().any(|said| reason.contains(said));
         let mut found = None;
         for open in lock(&self.0).values().filter(|open| open.id == *id) {
-            open.is_given_up.store(true, Ordering::Relaxed);
+            open.is_given_up.store(is_given_up, Ordering::Relaxed);
             open.cancel.cancel();
             found = *lock(&open.relayed);
         }

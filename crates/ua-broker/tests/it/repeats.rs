@@ -137,7 +137,11 @@ fn an_append_is_owed_to_its_own_session() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Told,
+    /// It asks again, and cancels that.
+    ToldAndCancelled,
     Cancelled,
+    /// It cancels, and says that its time was up.
+    TimedOut,
     Killed,
 }
 
@@ -146,10 +150,11 @@ enum Lost {
 /// made anew behind that one: what it answered then is not what it would answer now.
 fn neither_takes_the_others_receipt_away(tool: &str) {
     let (a, b, c) = (json!({"text": "a"}), json!({"text": "b"}), json!({"text": "c"}));
-    for lost in [Lost::Told, Lost::Cancelled, Lost::Killed] {
+    for lost in [Lost::Told, Lost::ToldAndCancelled, Lost::Cancelled, Lost::TimedOut, Lost::Killed] {
         for is_beside in [true, false] {
             // Of what is asked for behind it, and of what its client has the answer to, there is nothing to ask again.
-            let is_b_lost = is_beside && lost != Lost::Cancelled;
+            let is_cancelled = matches!(lost, Lost::Cancelled | Lost::TimedOut);
+            let is_b_lost = is_beside && !is_cancelled;
             let orders: &[&[&str]] = if is_b_lost { &[&["a", "b"], &["b", "a"]] } else { &[&["a"]] };
             for order in orders {
                 let case = format!("{tool} {lost:?} {is_beside} {order:?}");
@@ -157,7 +162,7 @@ fn neither_takes_the_others_receipt_away(tool: &str) {
                 let world = GatewayWorld::new();
                 world.behave("hold");
                 let mut client = world.session("s1");
-                if lost == Lost::Told {
+                if matches!(lost, Lost::Told | Lost::ToldAndCancelled) {
                     client.info = json!({"name": "mcp", "version": "0.1.0"});
                 }
                 let mut client = client.greet();
@@ -168,12 +173,22 @@ fn neither_takes_the_others_receipt_away(tool: &str) {
                     world.until_askers(2);
                 }
                 let mut client = match lost {
-                    Lost::Told => {
+                    Lost::Told | Lost::ToldAndCancelled => {
                         assert_eq!(told(&client.answer(first)["result"]), "running", "{case}");
+                        if lost == Lost::ToldAndCancelled {
+                            world.until_askers(0);
+                            let again = client.call(tool, &a);
+                            world.until_askers(1);
+                            client.cancel(again);
+                        }
                         client
                     }
                     Lost::Cancelled => {
                         client.cancel(first);
+                        client
+                    }
+                    Lost::TimedOut => {
+                        client.cancel_since(first, "McpError: MCP error -32001: Request timed out");
                         client
                     }
                     Lost::Killed => {
@@ -181,7 +196,7 @@ fn neither_takes_the_others_receipt_away(tool: &str) {
                         world.session("s1").greet()
                     }
                 };
-                world.until_askers(u64::from(is_beside && lost == Lost::Cancelled));
+                world.until_askers(u64::from(is_beside && is_cancelled));
                 world.let_go();
                 world.until_calls(0);
                 // An effect of which the session hears in between.

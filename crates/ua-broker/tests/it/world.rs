@@ -473,7 +473,12 @@ impl Client {
     }
 
     pub(crate) fn cancel(&mut self, id: u64) {
-        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "timed out"}}));
+        self.cancel_since(id, "the user cancelled it");
+    }
+
+    pub(crate) fn cancel_since(&mut self, id: u64, reason: &str) {
+        let params = json!({"requestId": id, "reason": reason});
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
     /// The client is killed: its ends of both pipes are gone at once.
