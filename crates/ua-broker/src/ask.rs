@@ -712,10 +712,13 @@ impl Connection {
                 return told(Told::Broken { why: "the call is not over".to_owned() }, false);
             }
         }
-        let source = call.deduplicated_from.as_ref().unwrap_or(id);
+        // What its tool had answered before a person said that it did not happen is no answer any more.
+        if call.status == CallStatus::FailedDefinite && call.correction.is_some() {
+            return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
+        }
+        let source = call.answered_by().unwrap_or(id);
         let receipt = store.receipt(source).await.map_err(Broken::at("read the receipt")).map_err(after())?;
-        let Some(receipt) =
-            receipt.filter(|receipt| call.deduplicated_from.is_some() || receipt.attempt == call.attempt)
+        let Some(receipt) = receipt.filter(|receipt| call.answered_by().is_some() || receipt.attempt == call.attempt)
         else {
             return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
         };
@@ -837,9 +840,7 @@ fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
         (Rule::Repeat, _) => Some(Notice::Duplicate),
         (Rule::Again, _) => Some(Notice::Once),
         (Rule::Exact, Written::Yes) => Some(Notice::SameRequest),
-        (Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New, _) => {
-            call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
-        }
+        (Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New, _) => call.answered_by().map(|_| Notice::Duplicate),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn ended(dispatched: &Dispatched) {
         Dispatched::Settled(call) => {
             let status = call.status.as_str();
             span.record("ua.tool.status", status).record("ua.tool.attempts", signed(call.attempt));
-            if let Some(twin) = &call.deduplicated_from {
+            if let Some(twin) = call.answered_by() {
                 span.record("ua.tool.deduplicated_from", twin.as_str());
             }
             if let Some(replay) = &call.replay_status {
@@ -94,7 +94,7 @@ pub(crate) fn note(notice: &CallProgress) {
             tracing::trace!(target: CONTENT, { gen_ai.tool.call.arguments = %arguments }, "gen_ai.tool.call");
         }
         CallProgress::Settled { call } => {
-            let deduplicated = call.deduplicated_from.is_some();
+            let deduplicated = call.is_answered_by_twin();
             tracing::info!(
                 tool_call_id = call.call_id.as_str(),
                 tool = call.name.tool,

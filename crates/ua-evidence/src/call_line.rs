@@ -63,7 +63,7 @@ impl CallLine {
             is_uninterpreted: receipt.is_some_and(|receipt| receipt.settlement.is_none()),
             evidence: own_success(&records.receipts, call).map(|receipt| receipt.evidence),
             external_id: external_id(&records.receipts, call),
-            deduplicated_from: call.deduplicated_from.clone(),
+            deduplicated_from: call.answered_by().cloned(),
             error: shown_error(call),
             replay_status: call.replay_status,
         }
@@ -75,9 +75,9 @@ pub fn last_receipt<'a>(records: &'a RunRecords, call: &CallRecord) -> Option<&'
     records.receipt(&call.call_id).filter(|receipt| receipt.attempt >= call.attempt)
 }
 
-/// The receipt by which a call succeeded: its own, settled as a success. A deduplicated call has none.
+/// The receipt by which a call succeeded: its own, settled as a success. A call that another one answers has none.
 pub fn own_success<'a>(receipts: &'a [ReceiptRecord], call: &CallRecord) -> Option<&'a ReceiptRecord> {
-    if call.status != CallStatus::Succeeded || call.deduplicated_from.is_some() {
+    if call.status != CallStatus::Succeeded || call.answered_by().is_some() {
         return None;
     }
     let succeeded = |receipt: &&ReceiptRecord| {

@@ -46,13 +46,14 @@ fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
     let lineage = &records.lineage;
     let mut calls: Vec<CallRecord> =
         lineage.calls.iter().chain(&lineage.shared_effects).chain(&records.calls).cloned().collect();
-    let answered_by: Vec<_> = calls.iter().filter_map(|call| call.deduplicated_from.clone()).collect();
+    // Sub-agents work for the run: what they did, it did.
+    let below: Vec<&CallRecord> = lineage.sub_agents.iter().flat_map(|child| &child.effects).collect();
+    let mut answered_by: Vec<_> = calls.iter().filter_map(|call| call.answered_by().cloned()).collect();
+    answered_by.extend(below.iter().filter_map(|call| call.answered_by().cloned()));
     let counts = |other: &&CallRecord| answered_by.contains(&other.call_id) || is_limited(&records.run.spec, other);
     calls.extend(lineage.elsewhere.iter().filter(counts).cloned());
-    // Sub-agents work for the run: what they did, it did.
     let counted: Vec<_> = calls.iter().map(|call| call.call_id.clone()).collect();
-    let below = lineage.sub_agents.iter().flat_map(|child| &child.effects);
-    calls.extend(below.filter(|call| !counted.contains(&call.call_id)).cloned());
+    calls.extend(below.into_iter().filter(|call| !counted.contains(&call.call_id)).cloned());
     let receipts = lineage.receipts.iter().chain(&records.receipts).cloned().collect();
     (calls, receipts)
 }
@@ -70,7 +71,8 @@ fn is_limited(spec: &RunSpec, call: &CallRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::CallStatus;
+    use ua_core::{CallStatus, CorrectedTo};
+    use ua_store::Correction;
 
     use super::*;
     use crate::testing::{Story, mail_policy};
@@ -147,13 +149,35 @@ mod tests {
 
     #[test]
     fn an_effect_elsewhere_counts_once_it_answered_a_call_of_the_run() {
-        let mut records = with_mail_elsewhere(AT_LEAST);
-        let mut twin = records.lineage.elsewhere[0].clone();
-        twin.call_id = ua_core::CallId::parse("call_twin").unwrap();
-        twin.deduplicated_from = Some(records.lineage.elsewhere[0].call_id.clone());
-        records.calls.push(twin);
-        let report = evaluate_run(&records, EvidenceScope::of(&records), &[], &[], &|_| None);
-        assert_eq!((report.all_met, report.conditions[0].found), (true, 1));
+        for is_by_key in [true, false] {
+            let mut records = with_mail_elsewhere(AT_LEAST);
+            let mut twin = records.lineage.elsewhere[0].clone();
+            let of = Some(twin.call_id.clone());
+            twin.call_id = ua_core::CallId::parse("call_twin").unwrap();
+            if is_by_key {
+                twin.deduplicated_from = of;
+            } else {
+                twin.correction = Some(Correction {
+                    outcome: CorrectedTo::Happened,
+                    was: CallStatus::FailedDefinite,
+                    reason: "the other one had its effect".to_owned(),
+                    proof: None,
+                    by: "ana".to_owned(),
+                    at: twin.updated_at,
+                    of,
+                    was_answered: false,
+                });
+            }
+            records.calls.push(twin);
+            let found = |records: &RunRecords| {
+                let report = evaluate_run(records, EvidenceScope::of(records), &[], &[], &|_| None);
+                (report.all_met, report.conditions[0].found)
+            };
+            assert_eq!(found(&records), (true, 1), "{is_by_key}");
+            // Nor does it count twice where the other one is the run's own.
+            records.calls.extend(std::mem::take(&mut records.lineage.elsewhere));
+            assert_eq!(found(&records), (true, 1), "{is_by_key}");
+        }
     }
 
     #[test]

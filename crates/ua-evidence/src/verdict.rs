@@ -26,7 +26,7 @@ impl Verdict {
     /// Reads the verdict off a call's row.
     pub fn of(call: &CallRecord) -> Self {
         match call.status {
-            CallStatus::Succeeded if call.deduplicated_from.is_some() => Self::AnsweredByTwin,
+            CallStatus::Succeeded if call.answered_by().is_some() => Self::AnsweredByTwin,
             CallStatus::Succeeded => Self::Happened,
             CallStatus::FailedReported if call.possible_effect == Some(PossibleEffect::None) => Self::DidNotHappen,
             CallStatus::FailedReported | CallStatus::Unknown | CallStatus::Running => Self::MayHaveHappened,

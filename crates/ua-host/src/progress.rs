@@ -337,7 +337,7 @@ fn place(call: &CallRecord) -> String {
 
 pub fn outcome(call: &CallRecord) -> String {
     match call.status {
-        CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
+        CallStatus::Succeeded if call.answered_by().is_some() => "done before, not repeated".to_owned(),
         // Nothing ran just now: what an earlier process sent is held to have happened.
         CallStatus::Succeeded if call.resolution == Some(Resolution::Happened) => {
             "happened, as a person says; not sent again".to_owned()

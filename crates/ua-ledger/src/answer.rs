@@ -1,10 +1,10 @@
 //! What the model is told about a settled call: a pure function of stored rows, so that a turn finished after a crash
 //! reads exactly as it would have without one.
 
-use ua_core::{CallStatus, Resolution, ToolContent};
+use ua_core::{CallStatus, RawReply, Resolution, ToolContent};
 use ua_store::{CallRecord, ReceiptRecord};
 
-/// The one answer to a call's tool use. `receipt` is the call's own newest receipt, or the one it was deduplicated to.
+/// The one answer to a call's tool use. `receipt` is the newest receipt of the call that answers it ([`CallRecord::answered_by`]), or its own.
 ///
 /// `None` while the call is not settled.
 pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<ToolContent> {
@@ -14,8 +14,16 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
         CallStatus::Succeeded => {
             let content = settled.unwrap_or_else(|| ToolContent { text: "Done.".into(), is_error: false });
             if let Some(correction) = &call.correction {
-                let text = format!("This call counts as done; do not make it again. {}", correction.sentence());
-                return Some(ToolContent { text: text.into(), is_error: false });
+                let said = format!("This call counts as done; do not make it again. {}", correction.sentence());
+                // What a person says of the call that answers it is said already.
+                let is_answer = |receipt: &&ReceiptRecord| !matches!(receipt.raw, RawReply::Statement { .. });
+                let has_answer = call.answered_by().is_some() && receipt.filter(is_answer).is_some();
+                let text = if has_answer {
+                    content.text.after(&format!("{said} The stored answer of that call was:\n\n"))
+                } else {
+                    said.into()
+                };
+                return Some(ToolContent { text, is_error: false });
             }
             if call.deduplicated_from.is_none() {
                 return Some(content);

@@ -130,11 +130,8 @@ impl Ledger {
             }
             Verdict::DeduplicateFrom { twin, key } => {
                 let receipt = self.store.deduplicate_call(&self.lease, id, &twin.call_id, &key, self.env.now()).await;
-                if matches!(receipt, Err(StoreError::Conflict { .. })) {
-                    let now = self.store.call(&twin.call_id).await.map_err(LedgerError::at("read", &twin.call_id))?;
-                    if now.status != twin.status {
-                        return Ok(None); // a person put its record right since that was looked at
-                    }
+                if self.has_moved(&receipt, view, facts, twin).await? {
+                    return Ok(None);
                 }
                 let deduplicated = receipt.map_err(LedgerError::at("deduplicate", id))?;
                 self.add_taint(Taint::of(&deduplicated.policy).and(Taint::of(&twin.policy)));
@@ -153,13 +150,16 @@ impl Ledger {
                     proof: None,
                     by,
                     at: self.env.now(),
-                    of: None,
+                    // Its answer is that one's, and what becomes of that one's record becomes of this one's.
+                    of: Some(earlier.call_id.clone()),
                     was_answered: false,
                 };
-                // Nothing of it is under way: it failed, and this is its owner.
-                let right = self.store.correct_call(correct_call(call, correction, true)).await;
+                // Nothing of it is under way: it failed, and this is its owner. The question is closed in the same write.
+                let right = self.store.put_right(&self.lease, correct_call(call, correction, true)).await;
+                if self.has_moved(&right, view, facts, earlier).await? {
+                    return Ok(None);
+                }
                 let right = right.map_err(LedgerError::at("record what a person said of", id))?;
-                self.close(call, asked).await?;
                 self.add_taint(Taint::of(&earlier.policy));
                 Admission::Settled(right)
             }
@@ -181,6 +181,24 @@ impl Ledger {
             Verdict::Aborted => return Err(LedgerError::Aborted { call: id.clone() }),
         };
         Ok(Some(Recovery::Decided(Box::new(admission))))
+    }
+
+    /// Whether a write was refused because what it goes by is otherwise since that was looked at: a person put the record of one of the two calls
+    /// right, or another call took the key.
+    async fn has_moved(
+        &self,
+        written: &Result<CallRecord, StoreError>,
+        view: &View,
+        facts: &Facts,
+        other: &CallRecord,
+    ) -> Result<bool, LedgerError> {
+        if !matches!(written, Err(StoreError::Conflict { .. } | StoreError::KeyTaken { .. })) {
+            return Ok(false);
+        }
+        let other_now = self.store.call(&other.call_id).await.map_err(LedgerError::at("read", &other.call_id))?;
+        let now = Box::pin(self.view(&view.call.call_id, facts)).await?;
+        let twin = |view: &View| view.twin.as_ref().map(|twin| twin.call.call_id.clone());
+        Ok(other_now.status != other.status || now.call != view.call || twin(&now) != twin(view))
     }
 
     /// Notes of a call in doubt that a person was asked about it.

@@ -91,7 +91,7 @@ impl SubAgentOutput {
     /// Reads it off the records of a child run that has ended; `artifacts` are its files, as its parent names them.
     pub fn new(call_id: &CallId, records: &RunRecords, artifacts: Vec<Artifact>) -> Self {
         let run = &records.run;
-        let sent = |call: &&CallRecord| call.attempt > 0 && call.deduplicated_from.is_none() && reaches_out(call);
+        let sent = |call: &&CallRecord| call.attempt > 0 && call.answered_by().is_none() && reaches_out(call);
         let own = records.calls.iter().filter(sent).filter(|call| ua_store::rules::may_have_happened(call));
         let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects).filter(|call| reaches_out(call));
         let receipts: Vec<ReceiptRecord> = records.receipts.iter().chain(&records.lineage.receipts).cloned().collect();

@@ -259,7 +259,7 @@ fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEff
             external_id: external_id(receipts, call),
             key_prefix: call.idempotency_key.as_ref().map(|key| key.as_str().chars().take(KEY_PREFIX).collect()),
             resolution: call.resolution,
-            deduplicated_from: call.deduplicated_from.clone(),
+            deduplicated_from: call.answered_by().cloned(),
             // What was corrected says so itself.
             error: shown_error(call).filter(|_| call.correction.is_none()),
             correction: call

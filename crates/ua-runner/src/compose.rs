@@ -192,14 +192,14 @@ pub(crate) fn note_of(
         return Ok(content.filled(&note).into());
     }
     // Where it was one call's answer and is another's, the first is the one whose result it is.
-    let call = call.map(|call| call.deduplicated_from.as_ref().unwrap_or(&call.call_id).clone());
+    let call = call.map(|call| call.answered_by().unwrap_or(&call.call_id).clone());
     Err(RunError::BlobMissing { blob: blob.blob_id.clone(), call, pruned_at })
 }
 
 /// What the model is advised about a call whose result is gone; `None` for a call that must not be repeated, of which the model
 /// should not have to guess what it did. One that was done before and not repeated is told of as just that, whatever its class.
 fn advice(call: &CallRecord) -> Option<&'static str> {
-    if call.deduplicated_from.is_some() {
+    if call.answered_by().is_some() {
         return Some(STANDS);
     }
     match (call.policy.class, call.policy.on_unknown) {

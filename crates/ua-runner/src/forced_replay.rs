@@ -38,7 +38,7 @@ pub(crate) struct Owed {
 
 impl Owed {
     fn of(call: &CallRecord) -> Self {
-        let source = call.deduplicated_from.clone().unwrap_or_else(|| call.call_id.clone());
+        let source = call.answered_by().unwrap_or(&call.call_id).clone();
         Self {
             tool: call.name.raw.clone(),
             args_hash: call.args_hash,

@@ -87,7 +87,7 @@ async fn images_of(
 ) -> Result<Vec<(Block, usize)>, RunError> {
     let mut images = Vec::new();
     for call in calls.iter().filter(|call| call.tool_use_id == tool_use_id) {
-        let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+        let source = call.answered_by().unwrap_or(&call.call_id);
         let receipt = store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
         let Some(receipt) = receipt else { continue };
         let reply = match whole_reply(store, &receipt).await {

@@ -19,7 +19,8 @@ pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key 
                                  AND (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
      AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL \
-     OR (failure_kind = 'reported' AND possible_effect IS NOT 'none')) AND deduplicated_from IS NULL LIMIT ?4)";
+     OR (failure_kind = 'reported' AND possible_effect IS NOT 'none')) AND deduplicated_from IS NULL \
+     AND correction_json ->> '$.of' IS NULL LIMIT ?4)";
 
 impl Db<'_> {
     // --- Calls.
@@ -88,10 +89,12 @@ impl Db<'_> {
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// The calls that are answered by the receipt of `call`.
-    pub(crate) fn answered_by(&self, call: &CallId) -> DbResult<Vec<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE deduplicated_from = ?1 ORDER BY created_at, run_id, turn, ordinal";
-        self.rows(sql, [call.as_str()], call_record)
+    /// The calls of a lineage that are answered by the receipt of `call`: by its key, or by a person's word.
+    pub(crate) fn answered_by(&self, root: &RunId, call: &CallId) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE deduplicated_from = ?2 \
+                   OR (run_id IN (SELECT run_id FROM runs WHERE root_run_id = ?1) AND correction_json ->> '$.of' = ?2 \
+                   AND deduplicated_from IS NULL) ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, [root.as_str(), call.as_str()], call_record)
     }
 
     pub(crate) fn insert_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {

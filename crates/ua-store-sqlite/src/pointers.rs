@@ -74,6 +74,14 @@ const FINDINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "tool_calls",
+        "the call whose record it follows is none of its tree",
+        "SELECT c.tool_call_id FROM (SELECT tool_call_id, root_run_id, \
+         CASE WHEN json_valid(correction_json) THEN correction_json ->> '$.of' END AS source FROM tool_calls) c \
+         WHERE c.source IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM tool_calls o WHERE o.tool_call_id = c.source AND o.root_run_id = c.root_run_id)",
+    ),
+    (
+        "tool_calls",
         "how it was settled is not what its status and the call that answers it say",
         "SELECT tool_call_id FROM tool_calls WHERE CASE resolution \
          WHEN 'happened' THEN status <> 'succeeded' \

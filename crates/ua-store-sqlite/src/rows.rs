@@ -108,7 +108,7 @@ impl LedgerRows for Db<'_> {
         key_holder(key: &IdempotencyKey) -> Option<CallRecord>;
         corrected_calls(root: &RunId) -> Vec<CallRecord>;
         other_effects(call: &CallRecord, most: u32) -> u32;
-        answered_by(call: &CallId) -> Vec<CallRecord>;
+        answered_by(root: &RunId, call: &CallId) -> Vec<CallRecord>;
         relations(call: &CallRecord, scope: Option<&Scope>) -> Relations;
         insert_call(call: &CallRecord, epoch: u64) -> ();
         update_call(call: &CallRecord, epoch: u64) -> ();

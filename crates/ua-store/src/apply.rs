@@ -76,7 +76,7 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::RequestCancel { run, reason, at } => request_cancel(rows, &run, &reason, at).map(run_done),
         Change::Acquire { run, owner, at } => acquire(rows, by, &run, &owner, at),
         Change::ResolveLate { call, resolution, question, at } => resolve_late(rows, &call, resolution, &question, at),
-        Change::Correct(correct) => correct_call(rows, correct),
+        Change::Correct(correct) => correct_call(rows, by, correct),
         Change::Recall(recall) => recall_call(rows, &recall),
         Change::OpenSession(new) => open_session(rows, *new).map(run_done),
         Change::PruneBlobs(prune) => prune_blobs(rows, &prune),
@@ -343,31 +343,57 @@ fn recall_call<R: Rows>(rows: &R, recall: &RecallCall) -> Result<Done, R::Error>
     Ok(Done::Call(call))
 }
 
-fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Error> {
+fn correct_call<R: Rows>(rows: &R, by: &Author, correct: CorrectCall) -> Result<Done, R::Error> {
+    if let Author::Owner(lease) = by {
+        leased_call(rows, lease, &correct.call_id)?;
+    }
     let call = rows.call(&correct.call_id)?;
-    let run = rows.run(&call.run_id)?;
+    let run = Arc::new(rows.run(&call.run_id)?);
     let at = correct.correction.at;
+    let of = correct.correction.of.as_ref().map(|of| rows.call(of)).transpose()?;
+    let read = of.as_ref().map_or_else(Taint::default, |of| Taint::of(&of.policy));
     let holder = call.idempotency_key.as_ref().map(|key| rows.key_holder(key)).transpose()?.flatten();
     let context = rules::CorrectContext {
         run: &run,
         attempt: rows.current_attempt(&call)?,
         holder: holder.filter(|holder| holder.call_id != call.call_id),
-        duplicates: rows.answered_by(&call.call_id)?,
+        of,
+        followers: followers_of(rows, &call)?,
         question: rows.waiting_question(&call.call_id)?,
     };
     let threshold = run.spec.settings.blob_threshold_bytes;
     let Some(corrected) = rules::call_corrected(context, call.clone(), correct, threshold)? else {
         return Ok(Done::Call(call));
     };
-    let rules::Corrected { call, attempt, receipt, blobs, duplicates, question } = corrected;
+    let rules::Corrected { call, attempt, receipt, blobs, followers, question } = corrected;
     let resolved = rules::Resolved { call, receipt, blobs, question, attempt };
     let call = put_resolved(rows, resolved, run.lease_epoch, at)?;
-    for duplicate in duplicates {
-        let epoch = rows.run(&duplicate.run_id)?.lease_epoch;
-        rows.update_call(&duplicate, epoch)?;
+    for follower in followers {
+        let epoch = rows.run(&follower.run_id)?.lease_epoch;
+        rows.update_call(&follower, epoch)?;
+        rows.note_effect(&follower, "resolve", epoch, at)?;
     }
-    rows.note_corrected(&run.root_run_id, at)?;
+    let root = run.root_run_id.clone();
+    // What it is told is what the other one read, which may be another tool.
+    put_taint(rows, run, read)?;
+    rows.note_corrected(&root, at)?;
     Ok(Done::Call(call))
+}
+
+/// The calls whose records follow that of a call, and those that follow theirs.
+fn followers_of<R: Rows>(rows: &R, call: &CallRecord) -> Result<Vec<CallRecord>, R::Error> {
+    let mut followers: Vec<CallRecord> = Vec::new();
+    let mut left = vec![call.call_id.clone()];
+    while let Some(of) = left.pop() {
+        for follower in rows.answered_by(&call.root_run_id, &of)? {
+            let is_known = |known: &CallRecord| known.call_id == follower.call_id;
+            if !is_known(call) && !followers.iter().any(is_known) {
+                left.push(follower.call_id.clone());
+                followers.push(follower);
+            }
+        }
+    }
+    Ok(followers)
 }
 
 fn prune_blobs<R: Rows>(rows: &R, prune: &BlobPrune) -> Result<Done, R::Error> {
@@ -763,7 +789,7 @@ fn shared_taint<R: Rows>(rows: &R, run: &RunRecord, turn: u32) -> Result<Taint, 
         for call in rows.calls_until(&run, turn)? {
             if !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
                 taint = taint.and(Taint::of(&call.policy));
-                if let Some(answered_by) = &call.deduplicated_from {
+                if let Some(answered_by) = call.answered_by() {
                     taint = taint.and(Taint::of(&rows.call(answered_by)?.policy));
                 }
                 if call.name.is_task() {

@@ -164,6 +164,7 @@ macro_rules! conformance_tests {
             corrections::a_key_that_a_correction_used_up_starts_nothing,
             corrections::a_correction_needs_something_to_correct,
             corrections::a_duplicate_is_corrected_with_its_twin,
+            corrections::a_call_follows_the_one_that_had_its_effect,
             corrections::a_correction_does_not_take_a_key_that_another_call_holds,
             corrections::a_correction_closes_the_question,
             recalled::a_call_that_was_sent_is_in_doubt,

@@ -202,7 +202,7 @@ fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     if call.status == CallStatus::Succeeded && own.is_empty() && !settled_otherwise {
         found.add("success_has_a_receipt", &call.call_id, "succeeded without a receipt or a person's decision");
     }
-    if let Some(source) = &call.deduplicated_from
+    if let Some(source) = call.answered_by()
         && call.status == CallStatus::Succeeded
         && records.call(source).is_some_and(|source| source.status != CallStatus::Succeeded)
     {

@@ -137,6 +137,16 @@ pub trait LedgerStore: Store {
         async move { Ok(one(self, by, batch).await?.into_call()) }
     }
 
+    /// The same by whoever owns its run and acts on a person's answer, under the lease (synced).
+    fn put_right(
+        &self,
+        lease: &RunLease,
+        correct: CorrectCall,
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::Correct(correct)]));
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
+
     /// Stores attempts of a call that are known beside the database alone (synced): what nobody knows the end of is `unknown`. Needs no lease:
     /// no owner can lack what it wrote itself.
     fn recall_call(&self, recall: RecallCall) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {

@@ -415,7 +415,8 @@ pub struct Correction {
     pub by: String,
     /// When.
     pub at: Timestamp,
-    /// The call whose record was put right, when this one is answered by that call's receipt.
+    /// The call whose receipt answers this one, and whose record this one follows: a person said that it had this one's effect, or put that one
+    /// right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<CallId>,
     /// Whether the other side had answered that it did it, though the database, which was put back from an older copy, has that from `effects.log` alone.
@@ -424,9 +425,15 @@ pub struct Correction {
 }
 
 impl CallRecord {
+    /// The call whose receipt answers it and whose record it follows, if that is another one: by its key, or by a person's word that it had the effect
+    /// of this one, which did nothing itself.
+    pub fn answered_by(&self) -> Option<&CallId> {
+        self.deduplicated_from.as_ref().or_else(|| self.correction.as_ref()?.of.as_ref())
+    }
+
     /// Whether its effect was had by another call, whose receipt is its answer; no more so once a person said that that one did not have it.
     pub fn is_answered_by_twin(&self) -> bool {
-        self.deduplicated_from.is_some() && self.status == CallStatus::Succeeded
+        self.answered_by().is_some() && self.status == CallStatus::Succeeded
     }
 
     /// The tool that the call goes to: for an action of a composite tool that tool, not the action.
@@ -449,7 +456,10 @@ impl Correction {
             CorrectedTo::Skipped => "nobody knows whether it happened",
         };
         let proof = self.proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
-        let of = self.of.as_ref().map_or_else(String::new, |of| format!(", of call {of}, whose answer this call has"));
+        let of = self
+            .of
+            .as_ref()
+            .map_or_else(String::new, |of| format!(", with that of call {of}, whose answer this call has"));
         let (by, at, reason) = (&self.by, self.at, self.reason.trim().trim_end_matches('.'));
         format!("{by} corrected the record at {at}{of}: {what}{proof}. Reason: {reason}.")
     }

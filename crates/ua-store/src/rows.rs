@@ -147,8 +147,8 @@ pub trait LedgerRows: Tables {
     fn corrected_calls(&self, root: &RunId) -> Result<Vec<CallRecord>, Self::Error>;
     /// How many other calls of the lineage with the effect kind of this one had it or may have had it; counted up to `most`.
     fn other_effects(&self, call: &CallRecord, most: u32) -> Result<u32, Self::Error>;
-    /// The calls that are answered by the receipt of a call, oldest first.
-    fn answered_by(&self, call: &CallId) -> Result<Vec<CallRecord>, Self::Error>;
+    /// The calls of the lineage of `root` that are answered by the receipt of a call ([`CallRecord::answered_by`]), oldest first.
+    fn answered_by(&self, root: &RunId, call: &CallId) -> Result<Vec<CallRecord>, Self::Error>;
     /// What a call might repeat whose effect is `scope`.
     fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> Result<Relations, Self::Error>;
     /// A new call.

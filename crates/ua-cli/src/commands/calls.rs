@@ -399,7 +399,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let call = find::call(&store, name).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
-    let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+    let source = call.answered_by().unwrap_or(&call.call_id);
     let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
         return Err(HostError::usage(format!(
             "call {} is {} and has no answer",

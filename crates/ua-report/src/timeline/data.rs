@@ -254,10 +254,10 @@ impl<'a> Index<'a> {
         let attempts = self.attempts.get(id).map_or(&[][..], Vec::as_slice);
         let receipts = self.receipts.get(id).map_or(&[][..], Vec::as_slice);
         let events = self.events.get(id).map_or(&[][..], Vec::as_slice);
-        let answered_by = call.deduplicated_from.as_ref().map_or(id, |from| from.as_str());
+        let answered_by = call.answered_by().map_or(id, |from| from.as_str());
         let last = self.receipts.get(answered_by).and_then(|found| found.iter().max_by_key(|receipt| receipt.attempt));
         // The answer of an earlier attempt says nothing about where the call stands now.
-        let last = last.filter(|receipt| call.deduplicated_from.is_some() || receipt.attempt >= call.attempt);
+        let last = last.filter(|receipt| call.answered_by().is_some() || receipt.attempt >= call.attempt);
         let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
         let own: Vec<ReceiptRecord> = receipts.iter().map(|receipt| (*receipt).clone()).collect();
         json!({
@@ -269,7 +269,7 @@ impl<'a> Index<'a> {
             "approval": call.policy.needs_approval, "planned": call.created_at.as_millis(),
             "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
             "scope": call.scope.as_ref().map(|scope| excerpt(&scope.in_words(), 400)),
-            "resolution": call.resolution, "replay": call.replay_status, "twin": call.deduplicated_from,
+            "resolution": call.resolution, "replay": call.replay_status, "twin": call.answered_by(),
             "external": external_id(&own, call), "evidence": own_success(&own, call).map(|receipt| receipt.evidence),
             "error_code": call.error_code.as_deref().map(clean),
             "error": call.error_detail.as_deref().map(|text| excerpt(text, 800)),

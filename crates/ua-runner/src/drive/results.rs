@@ -46,7 +46,7 @@ impl Driver<'_> {
 
     /// Looks whether the answer of a settled call is there, if it is that of an earlier one.
     pub(super) async fn look_for_answer(&self, call: &CallRecord) -> Result<(), RunError> {
-        if call.deduplicated_from.is_some() {
+        if call.answered_by().is_some() {
             answer_of(self.ports.dispatcher.ledger(), &self.run, call, true).await?;
         }
         Ok(())
@@ -74,7 +74,7 @@ pub(super) async fn results_of(
         if !goes_on {
             blocks.extend(together(&mut actions));
         }
-        let may_be_gone = was_found || call.deduplicated_from.is_some();
+        let may_be_gone = was_found || call.answered_by().is_some();
         let Some(content) = answer_of(ledger, run, &call, may_be_gone).await? else { continue };
         if call.policy.via.is_some() {
             let (content, _) = put_in_place(store, run, &call, content).await?;
@@ -95,7 +95,7 @@ async fn answer_of(
     may_be_gone: bool,
 ) -> Result<Option<ToolContent>, RunError> {
     let store = ledger.store().as_ref();
-    let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+    let source = call.answered_by().unwrap_or(&call.call_id);
     let (receipt, is_new) = match ledger.answer(source) {
         Some(receipt) => (Some(receipt), true),
         None => (store.receipt(source).await.map_err(RunError::at("read a receipt"))?, false),

@@ -5,9 +5,9 @@ use ua_core::{CallStatus, CorrectedTo, EvidenceLevel, RawReply, Resolution, RunS
 use super::samples::{self, at, call_id, correct, key, question_id};
 use super::{Scene, refused};
 use crate::error::StoreError;
-use crate::record::{Choice, QuestionStatus};
+use crate::record::{Choice, Correction, QuestionStatus};
 use crate::rules::may_have_happened;
-use crate::{CallsOf, CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, Store};
+use crate::{CallsOf, CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, StartAttempt, Store};
 
 const ALL: [CorrectedTo; 3] = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
 
@@ -184,6 +184,69 @@ pub async fn a_duplicate_is_corrected_with_its_twin(store: &dyn Store) {
     assert_eq!(store.key_holder(first.run_id(), &key("call_1")).await.unwrap(), None);
     store.correct_call(correct(&twin, CorrectedTo::Happened, 71)).await.unwrap();
     assert_eq!(store.call(&two).await.unwrap().status, CallStatus::Succeeded);
+}
+
+/// A call that did nothing, and whose effect another one had by a person's word, says what that one says, through any chain of answers, until a person
+/// speaks of it itself; what was done once counts once.
+pub async fn a_call_follows_the_one_that_had_its_effect(store: &dyn Store) {
+    let (one, two, three, four) = (call_id("call_1"), call_id("call_2"), call_id("call_3"), call_id("call_4"));
+    let first = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    let stranger = Scene::begin(store, "run_9").await;
+    stranger.call_that_is("call_9", CallStatus::Succeeded).await;
+    child.turn((2..=4).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
+    let failed = child.bring("call_2", CallStatus::FailedDefinite).await;
+    let word = |of: &str| {
+        let word = correct(&failed, CorrectedTo::Happened, 60);
+        CorrectCall {
+            is_idle: true,
+            correction: Correction { of: Some(call_id(of)), ..word.correction.clone() },
+            ..word
+        }
+    };
+    first.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    for of in ["call_1", "call_2", "call_3", "call_9"] {
+        refused(store.put_right(&child.lease, word(of)).await, "has not succeeded by itself");
+    }
+    first.bring("call_1", CallStatus::Running).await;
+    refused(store.put_right(&child.lease, word("call_1")).await, "has not succeeded by itself");
+    let by_another_owner = store.put_right(&first.lease, word("call_1")).await;
+    assert!(matches!(by_another_owner, Err(StoreError::NotFound { .. })), "{by_another_owner:?}");
+    let answer = samples::settle("call_1", 1, CallStatus::Succeeded);
+    let other = store.settle_attempt(&first.lease, answer).await.unwrap();
+    let right = store.put_right(&child.lease, word("call_1")).await.unwrap();
+    assert_eq!((right.status, right.answered_by()), (CallStatus::Succeeded, Some(&one)));
+    assert_eq!(right.external_correlation_id, other.external_correlation_id);
+    store.deduplicate_call(&child.lease, &three, &two, &key("call_2"), at(61)).await.unwrap();
+    let limited = StartAttempt { max_effects: Some(1), ..samples::start("call_4", 1, "call_4") };
+    let refused_at_one = store.start_attempt(&child.lease, limited.clone()).await;
+    assert!(matches!(&refused_at_one, Err(StoreError::EffectLimit { .. })), "{refused_at_one:?}");
+    store.start_attempt(&child.lease, StartAttempt { max_effects: Some(2), ..limited }).await.unwrap();
+    store.settle_attempt(&child.lease, samples::not_sent(four.as_str(), 1)).await.unwrap();
+    first.commit(1).await;
+    child.commit(1).await;
+
+    let mut other = other;
+    for (seconds, outcome) in (70..).zip([CorrectedTo::NotHappened, CorrectedTo::Happened, CorrectedTo::Skipped]) {
+        other = store.correct_call(correct(&other, outcome, seconds)).await.unwrap();
+        for (id, source) in [(&two, &one), (&three, &two)] {
+            let call = store.call(id).await.unwrap();
+            let stands = (call.status, call.resolution, call.doubt, call.answered_by());
+            assert_eq!(stands, (other.status, other.resolution, None, Some(source)), "{outcome} {id}");
+            assert_eq!(call.external_correlation_id, other.external_correlation_id, "{outcome} {id}");
+            let correction = call.correction.clone().unwrap();
+            assert_eq!((correction.outcome, correction.at), (outcome, at(seconds)), "{outcome} {id}");
+            let events = store.events(id).await.unwrap();
+            assert_eq!(broken(&child.records().await, &events), [""; 0], "{outcome} {id}");
+        }
+    }
+    // A person speaks of it itself: it follows nobody any more, and what follows it follows that.
+    let right = store.call(&two).await.unwrap();
+    store.correct_call(correct(&right, CorrectedTo::NotHappened, 80)).await.unwrap();
+    store.correct_call(correct(&other, CorrectedTo::Happened, 81)).await.unwrap();
+    for id in [&two, &three] {
+        assert_eq!(store.call(id).await.unwrap().status, CallStatus::FailedDefinite, "{id}");
+    }
 }
 
 /// Under one key one effect is recorded: what another call did since is not taken from it.

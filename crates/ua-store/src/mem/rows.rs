@@ -259,9 +259,9 @@ impl LedgerRows for Transaction<'_> {
         let count = model.calls.iter().filter(|other| rules::counts_as_effect(other, call)).take(most as usize).count();
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
-    fn answered_by(&self, call: &CallId) -> Found<Vec<CallRecord>> {
-        let is_duplicate = |other: &&CallRecord| other.deduplicated_from.as_ref() == Some(call);
-        Ok(oldest_first(self.model().calls.iter().filter(is_duplicate).cloned().collect()))
+    fn answered_by(&self, root: &RunId, call: &CallId) -> Found<Vec<CallRecord>> {
+        let follows = |other: &&CallRecord| other.root_run_id == *root && other.answered_by() == Some(call);
+        Ok(oldest_first(self.model().calls.iter().filter(follows).cloned().collect()))
     }
     fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> Found<Relations> {
         self.model().relations(call, scope)

@@ -536,8 +536,10 @@ pub struct CorrectContext<'a> {
     pub attempt: Option<AttemptRecord>,
     /// Another call that holds its key.
     pub holder: Option<CallRecord>,
-    /// Calls that are answered by its receipt.
-    pub duplicates: Vec<CallRecord>,
+    /// The call of which the person says that it had this one's effect.
+    pub of: Option<CallRecord>,
+    /// Calls that are answered by its receipt, or by that of one that is.
+    pub followers: Vec<CallRecord>,
     /// The question about it that is not closed.
     pub question: Option<QuestionRecord>,
 }
@@ -554,7 +556,7 @@ pub struct Corrected {
     /// What of it is kept as blobs.
     pub blobs: Vec<NewBlob>,
     /// Calls that were answered by its receipt, corrected with it.
-    pub duplicates: Vec<CallRecord>,
+    pub followers: Vec<CallRecord>,
     /// The question about it, closed.
     pub question: Option<QuestionRecord>,
 }
@@ -569,7 +571,7 @@ pub fn call_corrected(
     correct: CorrectCall,
     threshold: u64,
 ) -> Result<Option<Corrected>, StoreError> {
-    let CorrectContext { run, attempt, holder, duplicates, question } = context;
+    let CorrectContext { run, attempt, holder, of, followers, question } = context;
     let CorrectCall { seen, correction, receipt, is_idle, .. } = correct;
     let (outcome, at) = (correction.outcome, correction.at);
     if call.correction.as_ref() == Some(&correction) {
@@ -591,6 +593,13 @@ pub fn call_corrected(
     }
     if outcome == CorrectedTo::Happened && receipt.is_none() {
         return Err(refused("a word that it happened needs a receipt".to_owned()));
+    }
+    if let Some(named) = &correction.of
+        && !of.as_ref().is_some_and(|of| had_its_effect(of, &call))
+    {
+        return Err(refused(format!(
+            "call {named}, which is said to have had its effect, has not succeeded by itself"
+        )));
     }
     let attempt = attempt.filter(|attempt| attempt.ended_at.is_none());
     if let Some(attempt) = &attempt
@@ -623,18 +632,35 @@ pub fn call_corrected(
         blobs = new;
         receipt
     });
-    let of = Some(call.call_id.clone());
-    let with_it = |duplicate: CallRecord| {
-        let correction = Correction { was: duplicate.status, of: of.clone(), ..correction.clone() };
-        put_right(duplicate, correction).ok()
+    if let Some(of) = of {
+        call.external_correlation_id = of.external_correlation_id;
+    }
+    let with_it = |follower: CallRecord| {
+        let of = follower.answered_by().cloned();
+        let correction = Correction { was: follower.status, of, ..correction.clone() };
+        let mut follower = put_right(follower, correction).ok()?;
+        // What it sent itself did nothing: the doubt is the other call's.
+        follower.doubt = None;
+        if outcome == CorrectedTo::Happened {
+            follower.external_correlation_id.clone_from(&call.external_correlation_id);
+        }
+        Some(follower)
     };
-    let duplicates = duplicates.into_iter().filter_map(with_it).collect();
+    let followers = followers.into_iter().filter_map(with_it).collect();
     let question = question.map(|question| {
         question_for_call(&question, &call.call_id)?;
         let closed = question_closed(question, &call.run_id, at)?;
         Ok(QuestionRecord { closed_because: Some(correction.sentence()), ..closed })
     });
-    Ok(Some(Corrected { question: question.transpose()?, call, attempt, receipt, blobs, duplicates }))
+    Ok(Some(Corrected { question: question.transpose()?, call, attempt, receipt, blobs, followers }))
+}
+
+/// Whether the receipt of `other` may answer `call`, of which a person says that it had the effect: what succeeded by itself in the same lineage.
+fn had_its_effect(other: &CallRecord, call: &CallRecord) -> bool {
+    other.call_id != call.call_id
+        && other.root_run_id == call.root_run_id
+        && other.status == CallStatus::Succeeded
+        && other.deduplicated_from.is_none()
 }
 
 /// Whether a call belongs to a turn that its run has not ended: its owner decides about it.
@@ -723,9 +749,10 @@ pub(crate) fn holds_key(call: &CallRecord, key: &IdempotencyKey) -> bool {
     call.idempotency_key.as_ref() == Some(key) && call.status.claims_key() && call.deduplicated_from.is_none()
 }
 
-/// Whether `call` counts towards the limit of its effect kind, for a start of `other`.
+/// Whether `call` counts towards the limit of its effect kind, for a start of `other`. What another call did counts there.
 pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
     call.call_id != other.call_id
+        && call.answered_by().is_none()
         && call.root_run_id == other.root_run_id
         && call.policy.effect_kind == other.policy.effect_kind
         && may_have_happened(call)

@@ -115,7 +115,7 @@ fn add(state: &mut Value, child: &Value) {
 /// Where a run stands at the end of a life.
 fn of(records: &RunRecords, violations: &[Violation]) -> Value {
     let calls = records.calls.iter().map(|call| {
-        let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+        let source = call.answered_by().unwrap_or(&call.call_id);
         let receipt = records.receipt(source);
         let by_person = receipt.is_some_and(|receipt| matches!(receipt.raw, RawReply::Statement { .. }));
         let text = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.as_ref()).map(|c| c.text.clone());

@@ -246,7 +246,7 @@ impl Judge<'_> {
                 match call.status {
                     // A person who sees it there says so, whoever did it; one who does not care says anything.
                     CallStatus::Succeeded
-                        if !is_there && call.deduplicated_from.is_none() && !self.stage.harm.is_careless =>
+                        if !is_there && call.answered_by().is_none() && !self.stage.harm.is_careless =>
                     {
                         tell(format!("{name} did not happen, and call {id} says that it succeeded"));
                     }

@@ -13,7 +13,9 @@ use ua_ledger::{
     UnknownCall,
 };
 use ua_store::conformance::samples;
-use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
+use ua_store::{
+    CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunRecord, RunStore as _, Store,
+};
 
 /// What becomes of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,18 +98,35 @@ pub(crate) fn in_database(database: &str, root: RunId) -> Lineage {
     Lineage { database: database.to_owned(), root, mark: None }
 }
 
+fn ledger_of(
+    store: Arc<dyn Store>,
+    lease: &RunLease,
+    run: RunRecord,
+    no_duplicate_external_actions: bool,
+    seed: u64,
+) -> Ledger {
+    let env = Env::simulated(seed);
+    let config = LedgerConfig { no_duplicate_external_actions, max_retries: 1, ..LedgerConfig::default() };
+    let port = Arc::new(Outbox::new(store, lease.clone()));
+    let trace = Trace::new(&env);
+    let lineage = Lineage { mark: run.lineage_mark, ..in_database("d", run.root_run_id) };
+    Ledger::new(port, lease.clone(), lineage, config, env, trace)
+}
+
 impl Member {
     pub(crate) async fn of(store: &Arc<MemStore>, run: NewRun, no_duplicate_external_actions: bool) -> Self {
         let id = store.submit_run(run).await.unwrap().run_id;
         let (lease, run) = store.acquire_run(&id, &samples::owner(100), samples::at(1)).await.unwrap();
         store.open_step(&lease, samples::new_step(&format!("step_{id}"))).await.unwrap();
-        let env = Env::simulated(if run.parent_run_id.is_some() { 4 } else { 3 });
-        let config = LedgerConfig { no_duplicate_external_actions, max_retries: 1, ..LedgerConfig::default() };
-        let port = Arc::new(Outbox::new(store.clone(), lease.clone()));
-        let trace = Trace::new(&env);
-        let lineage = Lineage { mark: run.lineage_mark, ..in_database("d", run.root_run_id) };
-        let ledger = Ledger::new(port, lease.clone(), lineage, config, env, trace);
+        let seed = if run.parent_run_id.is_some() { 4 } else { 3 };
+        let ledger = ledger_of(store.clone(), &lease, run, no_duplicate_external_actions, seed);
         Self { ledger, store: store.clone(), lease, turn: AtomicU32::new(0) }
+    }
+
+    /// The same run, whose ledger reads and writes through `seam`.
+    pub(crate) async fn behind(self, seam: Arc<dyn Store>) -> Self {
+        let run = self.store.run(&self.lease.run_id).await.unwrap();
+        Self { ledger: ledger_of(seam, &self.lease, run, true, 5), ..self }
     }
 
     /// Plans a call in a turn of its own.

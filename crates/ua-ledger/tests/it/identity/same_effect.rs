@@ -1,13 +1,19 @@
 //! A call of which a person says that an earlier one was it: it has that one's answer, counts as it, and is never sent.
 
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{
     CallId, CallStatus, CorrectedTo, OnUnknown, PlannedCall, Resolution, SideEffectClass, ToolName, ToolNamespace,
     sha256,
 };
 use ua_ledger::{Admission, Facts, PeopleRules};
-use ua_store::conformance::samples;
-use ua_store::{Choice, LedgerStore as _, QuestionKind, QuestionStatus, RunStore as _};
+use ua_store::conformance::{StoreSeam, Undisturbed, Writes, samples};
+use ua_store::{
+    Author, Batch, Change, Choice, Committed, CorrectCall, LedgerStore as _, QuestionKind, QuestionStatus,
+    RunStore as _, Store, StoreError,
+};
 
 use super::member::{Ask, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
@@ -125,8 +131,20 @@ async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing()
         let correction = call.correction.clone().unwrap();
         assert_eq!((call.status, call.attempt, correction.outcome), (CallStatus::Succeeded, 1, CorrectedTo::Happened));
         assert!(correction.reason.contains(other.call_id.as_str()), "{}", correction.reason);
+        assert_eq!(call.answered_by(), Some(&other.call_id));
         let asked = child.store.question(&question.question_id).await.unwrap();
         assert_eq!(asked.status, QuestionStatus::Closed);
+        assert!(asked.answer.unwrap().applied_at.is_some());
+        // Its model reads what the other call brought back, and who says that this is its answer.
+        let receipt = child.store.receipt(call.answered_by().unwrap()).await.unwrap();
+        let told = ua_ledger::answer_for(&call, receipt.as_ref()).unwrap().text.to_string();
+        assert!(told.contains(&correction.sentence()) && told.ends_with("done"), "{told}");
+        let broken = ua_store::invariants::check(
+            &child.store.load(&child.lease.run_id).await.unwrap(),
+            &child.store.events(&call.call_id).await.unwrap(),
+        );
+        let is_about_it = |one: &&ua_store::invariants::Violation| one.row == call.call_id.to_string();
+        assert_eq!(broken.iter().filter(is_about_it).count(), 0, "{broken:?}");
 
         // Declared: the key says it.
         let failed = child.sent(&FIRST, fate).await;
@@ -138,6 +156,63 @@ async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing()
         let again = child.plan(&FIRST).await;
         let again = child.settled(&again, &FIRST).await;
         assert_eq!(again.deduplicated_from, Some(other.call_id));
+    }
+}
+
+/// Puts a record right just before the next write that makes one call the answer of another.
+struct InBetween(Mutex<Option<CorrectCall>>);
+
+#[async_trait]
+impl Writes for InBetween {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let is_it = |change: &Change| matches!(change, Change::Correct(_) | Change::Deduplicate { .. });
+        let word = if batch.changes().any(is_it) { self.0.lock().unwrap().take() } else { None };
+        if let Some(word) = word {
+            inner.correct_call(word).await?;
+        }
+        inner.commit(by, batch).await
+    }
+}
+
+/// Over what a person may put right in the moment in which a word about it is acted on: nothing is sent, no process ends of it, and what is recorded
+/// is what was said last.
+#[tokio::test]
+async fn a_record_that_is_put_right_while_a_word_about_it_is_acted_on_is_looked_at_again() {
+    for was_sent in [false, true] {
+        for of_other in [false, true] {
+            for outcome in [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped] {
+                let (parent, child) = lineage().await;
+                let id = child.plan_as(unlisted("a book")).await;
+                if was_sent {
+                    child.take(&id, &Facts::default(), Fate::NotSent).await;
+                }
+                let other = parent.plan_as(unlisted("a book")).await;
+                let other = parent.take(&other, &Facts::default(), Fate::Done).await;
+                let Admission::Held(question) = admit(&child, &id).await else { panic!("it is not asked about") };
+                child.answer(&question, Choice::Happened).await;
+
+                let about = if of_other { other.clone() } else { child.store.call(&id).await.unwrap() };
+                if about.status.on(outcome.event()).is_err() {
+                    continue;
+                }
+                let word = CorrectCall { is_idle: true, ..samples::correct(&about, outcome, 90) };
+                let seam = StoreSeam::new(child.store.clone(), Arc::new(Undisturbed));
+                let seam = seam.with_writes(Arc::new(InBetween(Mutex::new(Some(word)))));
+                let child = child.behind(Arc::new(seam)).await;
+                let at = format!("sent: {was_sent}, of the other one: {of_other}, {outcome}");
+                let admission = child.ledger.admit(&id, Facts::default()).await;
+                let admission = admission.unwrap_or_else(|error| panic!("{at}: {error}"));
+                let call = child.store.call(&id).await.unwrap();
+                assert!(!matches!(admission, Admission::Ready(_)), "{at}: {admission:?}");
+                assert_eq!(call.attempt, u32::from(was_sent), "{at}");
+                let status = if of_other {
+                    if was_sent { CallStatus::FailedDefinite } else { CallStatus::Prepared }
+                } else {
+                    about.status.on(outcome.event()).unwrap()
+                };
+                assert_eq!((call.status, call.answered_by()), (status, None), "{at}");
+            }
+        }
     }
 }
 
