@@ -175,8 +175,8 @@ fn a_run_for_later_is_shown_and_left_for_later_with_a_word() {
     env.run(&["worker", "--until-empty"]).code(0).says(&["1 run left in the queue for later; the first is due "]);
     assert_eq!(state(&env, "r"), "later");
     env.run(&["queue", "remove", "r"]).code(0);
-    env.run(&["runs", "list"]).code(0).shows(&["not queued"]);
-    env.run(&["status"]).code(0).shows(&["not queued", "ua resume r"]);
+    env.run(&["runs", "list"]).code(0).shows(&["not begun"]);
+    env.run(&["status"]).code(0).shows(&["not begun", "ua resume r"]);
 }
 
 #[test]

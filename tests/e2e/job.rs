@@ -391,6 +391,29 @@ fn the_same_command_after_a_crash_finds_the_run_and_starts_nothing() {
     assert_eq!(env.value("SELECT count(*) FROM runs"), "4");
 }
 
+/// Killed when its run is stored, before it is begun: there is one run of the job, which the same command finds, whoever was to drive it.
+#[test]
+fn a_run_that_is_stored_and_was_never_begun_is_found_by_the_same_command() {
+    let env = env();
+    let job = env.job(&json!({}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.run_killed_at("before:store.acquire_run", &["job", &job]);
+    let run = env.value("SELECT run_id FROM runs");
+    let resume = format!("ua resume {run}");
+    for args in [&["job", &job] as &[&str], &["job", "--check", &job]] {
+        env.run(args).code(75).says(&[&run, "of the same job is stored, and was never begun", &resume, "--new"]);
+    }
+    env.run(&["submit", &job]).code(75).says(&["never begun", &format!("ua submit --run {run}")]);
+    env.run(&["status"]).code(0).shows(&["not begun", &resume]);
+    for word in ["not-begun", "not begun"] {
+        env.run(&["runs", "list", "--status", word]).code(0).shows(&[&run]);
+    }
+    env.run(&["runs", "list", "--status", "queued"]).code(0).says(&["no such runs"]);
+    env.run(&["runs", "show", &run]).code(0).shows(&["not begun"]);
+    env.run(&["runs", "delete", &run, "--yes"]).refused(2, &["is not finished (not begun)"]);
+    env.run(&["resume", &run]).code(0);
+    assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.mails().len()), ("1", 1));
+}
+
 #[test]
 fn a_job_key_of_a_run_that_is_not_finished_leads_to_its_resume() {
     let env = env();

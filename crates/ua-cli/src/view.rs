@@ -53,7 +53,7 @@ pub(crate) struct RunRow {
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
     /// The same as shown to a person: `crashed` for a running run without a process, `interrupted` for one whose process a person
-    /// ended at once, `stopped` with its reason.
+    /// ended at once, `not begun` for a queued one that is in no queue, `stopped` with its reason.
     pub(crate) shown_status: String,
     /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
     #[schemars(with = "Option<String>")]

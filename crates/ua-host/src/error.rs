@@ -2,6 +2,7 @@
 //!
 //! How it is shown, and with which exit code a program ends, is the front door's.
 
+use ua_core::RunId;
 pub use ua_core::chain;
 use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
@@ -126,6 +127,38 @@ impl HostError {
         self
     }
 
+    /// The same of a failure after which this run is stored: whoever goes on resumes it by its name, and starts the job no second time.
+    #[must_use]
+    pub(crate) fn of_run(self, run: &RunId, is_new: bool) -> Self {
+        self.continued_by(run, &format!("ua resume {run}"), is_new)
+    }
+
+    /// The same of one that this command continues, or has another continue.
+    #[must_use]
+    pub(crate) fn continued_by(self, run: &RunId, command: &str, is_new: bool) -> Self {
+        let hint = self.hint.as_deref().map(|hint| {
+            let (resume, again) = (format!("`ua resume {run}"), format!("`{command}`"));
+            let hint = hint.replace(
+                "give the command again; `ua resume RUN` continues a run that was begun:",
+                &format!("{again}:"),
+            );
+            let hint = hint.replace("give the command again", &again).replace("give this one again", &again);
+            let hint = hint.replace("`ua resume RUN", &resume).replace("`ua resume last", &resume);
+            hint.replace("queue move RUN`", &format!("queue move {run}`"))
+                .replace("nothing was started", "nothing was sent")
+        });
+        let names_it = hint.as_deref().is_some_and(|hint| hint.contains(run.as_str()));
+        let stored = format!("run {run} is stored: `{command}` continues it");
+        let hint = match hint {
+            Some(hint) if is_new && !names_it => Some(format!("{hint}; {stored}")),
+            None if is_new => Some(stored),
+            other => other,
+        };
+        let is_told = self.detail.as_ref().is_some_and(|detail| detail.contains_key("run_id"));
+        let error = Self { hint, ..self };
+        if is_told { error } else { error.field("run_id", run) }
+    }
+
     /// Adds a field that only a machine is told.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl serde::Serialize) -> Self {
@@ -202,7 +235,7 @@ impl HostError {
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
-                "nothing new was sent after this; free space on that disk (`ua runs delete RUN` and `ua db prune` need a little themselves), then \
+                "nothing new was sent after this; free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), then \
                  give the command again; `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
             ),
             StoreError::Unavailable { .. } if message.contains("password missing") => Self::storage(message).hint(
@@ -359,6 +392,34 @@ mod tests {
             retry: Retry::Later,
         };
         format!("{:?}", HostError::store("open the runtime database", &error))
+    }
+
+    /// Whatever fails once a run is stored: nobody is told to start the job again.
+    #[test]
+    fn what_fails_when_a_run_is_stored_is_gone_on_with_by_its_name() {
+        let run = RunId::parse("run_1").unwrap();
+        let unavailable =
+            |why: &str| StoreError::Unavailable { why: why.to_owned(), source: None, retry: Retry::Later };
+        let errors = [
+            HostError::store("take the run", &unavailable("no")),
+            HostError::store("take the run", &unavailable("the disk is full")),
+            HostError::store("look for it", &unavailable("no")),
+            HostError::store("take it", &unavailable("this user may not do that in the database")),
+            HostError::store("take it", &unavailable("as the owner: GRANT USAGE")),
+            HostError::usage("a wrong setting").hint("correct it; nothing was started"),
+            HostError::storage("a folder"),
+        ];
+        for error in errors {
+            let told = error.clone().of_run(&run, true);
+            let hint = told.hint_text().unwrap();
+            assert!(hint.contains("`ua resume run_1"), "{hint}");
+            for wrong in ["again", "RUN", "nothing was started"] {
+                assert!(!hint.contains(wrong), "{wrong}: {hint}");
+            }
+            assert_eq!(told.detail()["run_id"], "run_1");
+            // Of a run that was resumed nothing is added that its hint does not say.
+            assert_eq!(error.clone().of_run(&run, false).hint_text().is_some(), error.hint_text().is_some());
+        }
     }
 
     #[test]

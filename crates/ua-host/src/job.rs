@@ -233,7 +233,12 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     }
     let seen = Seen::now(host, &store).await?;
     let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
-    let foretold = fate(host, &store, request, &spec, &launch).await?;
+    let mut foretold = fate(host, &store, request, &spec, &launch).await?;
+    // One that is stored and not begun may be about to be: whoever begins it holds the right to until it is taken.
+    if matches!(&foretold.fate, Fate::Left(left) if left.status == RunStatus::Queued) {
+        drop(Beginning::take(host, &store, &spec).await?);
+        foretold = fate(host, &store, request, &spec, &launch).await?;
+    }
     let earlier = match foretold.fate {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
         // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.

@@ -85,11 +85,12 @@ pub(crate) async fn run(
     taking: Taking,
 ) -> Result<Ending, HostError> {
     let store = Arc::new(store);
+    let (name, is_new) = (run.run_id.clone(), matches!(taking, Taking::Begun(_) | Taking::Forked));
     let ending = Box::pin(shared(host, people, &store, run, launch, taking)).await;
     if let Some(store) = Arc::into_inner(store) {
         home::close(store);
     }
-    ending
+    ending.map_err(|error| error.of_run(&name, is_new))
 }
 
 /// The same with a database that others of this process use as well.

@@ -80,7 +80,8 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         Standing::Crashed => ": its process is gone",
         Standing::Interrupted(by) => &format!(": its process was ended by {}", by.in_words()),
         Standing::Answered => "; it only has to be resumed",
-        Standing::Stored(..) | Standing::NotQueued | Standing::IdleSession => "",
+        Standing::NotBegun => ": it is stored, and no process or worker has it",
+        Standing::Stored(..) | Standing::IdleSession => "",
     };
     let status = format!("{}{more}", line(&standing.to_string(), 100));
     page.item(&format!("status: {status}"));

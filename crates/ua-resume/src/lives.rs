@@ -90,7 +90,7 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
             | Standing::Elsewhere(_)
             | Standing::Crashed
             | Standing::Answered
-            | Standing::NotQueued
+            | Standing::NotBegun
             | Standing::IdleSession => (LifeEnd::Killed, None),
         };
     }

@@ -45,8 +45,8 @@ pub enum Standing {
     Interrupted(SecondSignal),
     /// It waited for a person, has its answers, and waits for a resume.
     Answered,
-    /// It was submitted, and no worker will take it.
-    NotQueued,
+    /// It is stored, nobody has begun it, and nobody is about to: whoever stored it died before, or it was taken out of the queue.
+    NotBegun,
     /// A session of a client at the gateway that asks for nothing now. The client alone continues it.
     IdleSession,
 }
@@ -64,7 +64,7 @@ impl Standing {
             // No resume continues it, and it waits for nobody.
             (RunStatus::WaitingForHuman, _) if is_answered && is_session => Self::IdleSession,
             (RunStatus::WaitingForHuman, _) if is_answered => Self::Answered,
-            (RunStatus::Queued, _) if is_in_no_queue => Self::NotQueued,
+            (RunStatus::Queued, _) if is_in_no_queue => Self::NotBegun,
             _ => Self::Stored(status, stop_reason),
         }
     }
@@ -86,7 +86,7 @@ impl Standing {
 
     /// Whether nothing but a resume is missing.
     pub fn waits_for_a_resume(&self) -> bool {
-        self.is_left() || matches!(self, Self::Answered | Self::NotQueued | Self::Stored(RunStatus::Stopped, _))
+        self.is_left() || matches!(self, Self::Answered | Self::NotBegun | Self::Stored(RunStatus::Stopped, _))
     }
 
     /// The same on a page that is read later: of a run at work it is so only when the page is written, and whoever kills its process leaves the
@@ -110,7 +110,7 @@ impl fmt::Display for Standing {
             Self::Crashed => f.write_str("crashed"),
             Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Answered => f.write_str("answered"),
-            Self::NotQueued => f.write_str("not queued"),
+            Self::NotBegun => f.write_str("not begun"),
             Self::IdleSession => f.write_str("idle session"),
         }
     }
@@ -141,7 +141,7 @@ mod tests {
             (RunStatus::WaitingForHuman, AroundRun { is_session: true, ..none() }, "waiting for you"),
             (RunStatus::WaitingForHuman, AroundRun { is_answered: true, is_session: true, ..none() }, "idle session"),
             (RunStatus::Queued, none(), "queued"),
-            (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..none() }, "not queued"),
+            (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..none() }, "not begun"),
             (RunStatus::Succeeded, none(), "succeeded"),
         ] {
             let standing = Standing::of(status, Some(RunStop::Budget), around);

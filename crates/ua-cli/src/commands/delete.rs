@@ -272,13 +272,13 @@ async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> 
         return Ok(());
     }
     if ua_store::is_gateway(run) {
-        return Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted")).hint(format!(
+        return Err(HostError::usage(format!("run {id} is not finished ({status}); nothing was deleted")).hint(format!(
             "it is a session of a client at the gateway, which the client alone continues; `ua runs cancel {id}` ends it, and --force deletes \
              it with its open questions"
         )));
     }
     let (next, stands) = (NextStep::of(run), ua_host::standing::standing(home, store, run).await?);
-    Err(HostError::usage(format!("run {id} is {stands}, not finished; nothing was deleted")).hint(format!(
+    Err(HostError::usage(format!("run {id} is not finished ({stands}); nothing was deleted")).hint(format!(
         "{} {}; --force deletes it and its open questions",
         next.who(),
         next.does()
@@ -295,7 +295,7 @@ fn standing_word(standing: &Standing) -> String {
         | Standing::Crashed
         | Standing::Interrupted(_)
         | Standing::Answered
-        | Standing::NotQueued
+        | Standing::NotBegun
         | Standing::IdleSession => standing.to_string(),
     }
 }

@@ -98,8 +98,8 @@ Examples:
   ua runs list --status waiting --status stopped --status answered     list what needs you
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
-A run is `crashed` if its process died while driving it, and `interrupted` if a second Ctrl-C ended its process at once; `ua \
-resume RUN` resumes both.")]
+A run is `crashed` if its process died while driving it, and `interrupted` if a second Ctrl-C ended its process at once; it \
+is `not begun` if it is stored, and whoever stored it ended before it was begun. `ua resume RUN` resumes or begins each.")]
 pub struct ListArgs {
     /// Only runs with this status; may be repeated
     #[arg(long, value_name = "STATUS")]
@@ -118,8 +118,11 @@ pub struct ListArgs {
 /// Where a run stands, as a person says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StatusFilter {
-    /// Submitted, not taken yet
+    /// Stored, not taken yet, and a worker or a process is about to
     Queued,
+    /// Stored, and nobody has begun it or is about to
+    #[value(alias = "not begun", alias = "not queued")]
+    NotBegun,
     /// A process drives it
     Running,
     /// Its process died while driving it
@@ -157,7 +160,7 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
 /// The stored status behind a word of `--status`.
 fn stored(filter: StatusFilter) -> RunStatus {
     match filter {
-        StatusFilter::Queued => RunStatus::Queued,
+        StatusFilter::Queued | StatusFilter::NotBegun => RunStatus::Queued,
         StatusFilter::Running | StatusFilter::Crashed | StatusFilter::Interrupted => RunStatus::Running,
         StatusFilter::Waiting | StatusFilter::Answered => RunStatus::WaitingForHuman,
         StatusFilter::Stopped => RunStatus::Stopped,
@@ -172,7 +175,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     let has = |filter| args.status.contains(&filter);
     let running = [StatusFilter::Running, StatusFilter::Crashed, StatusFilter::Interrupted];
     let is_split = running.iter().any(|filter| has(*filter)) && !running.iter().all(|filter| has(*filter))
-        || has(StatusFilter::Waiting) != has(StatusFilter::Answered);
+        || has(StatusFilter::Waiting) != has(StatusFilter::Answered)
+        || has(StatusFilter::Queued) != has(StatusFilter::NotBegun);
     let query = RunQuery {
         statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
         since: args.since.map(|span| ua_core::system::env().now().minus(span)),
@@ -193,6 +197,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         (RunStatus::Running, Standing::Crashed) => has(StatusFilter::Crashed),
         (RunStatus::Running, Standing::Interrupted(_)) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
+        (RunStatus::Queued, Standing::NotBegun) => has(StatusFilter::NotBegun),
+        (RunStatus::Queued, _) => has(StatusFilter::Queued),
         (RunStatus::WaitingForHuman, Standing::Answered) => has(StatusFilter::Answered),
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
         _ => true,

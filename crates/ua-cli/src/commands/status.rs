@@ -89,7 +89,9 @@ fn first_rows<'a>(runs: &'a [StatusRun], commands: &Commands) -> (Vec<&'a Status
             RunStatus::Running => &["running", "crashed", "interrupted"],
             RunStatus::WaitingForHuman => &["waiting", "answered"],
             RunStatus::Stopped => &["stopped"],
-            RunStatus::Queued | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => &["queued"],
+            RunStatus::Queued | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
+                &["queued", "not-begun"]
+            }
         };
         words.extend(of_status.iter().filter(|word| !words.contains(word)).copied().collect::<Vec<_>>());
     }

@@ -151,7 +151,7 @@ fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<
         | Standing::Interrupted(_)
         | Standing::Answered
         | Standing::Elsewhere(_)
-        | Standing::NotQueued
+        | Standing::NotBegun
         | Standing::IdleSession => (headline(run, standing), None),
     }
 }
@@ -169,9 +169,8 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
         }
         Standing::Ending => format!("{standing}: its process stops after the current call"),
         Standing::Answered => "answered, resume it".to_owned(),
-        Standing::Stored(..) | Standing::Elsewhere(_) | Standing::NotQueued | Standing::IdleSession => {
-            plain(&standing.to_string())
-        }
+        Standing::NotBegun => format!("{standing}: it is stored, and no process or worker has it"),
+        Standing::Stored(..) | Standing::Elsewhere(_) | Standing::IdleSession => plain(&standing.to_string()),
     }
 }
 

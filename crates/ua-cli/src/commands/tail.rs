@@ -396,8 +396,8 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
     let (id, headline) = (&run.run_id, super::summary::headline(run, standing));
     let text = match standing {
         Standing::Crashed | Standing::Interrupted(_) => format!("{headline}; {} resumes it", NextStep::of(run).who()),
-        Standing::NotQueued => {
-            format!("queued: no process drives it; {} starts it", NextStep::of(run).who())
+        Standing::NotBegun => {
+            format!("{headline}; {} starts it", NextStep::of(run).who())
         }
         Standing::Stored(..)
         | Standing::Ending

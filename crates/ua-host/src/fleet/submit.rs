@@ -83,7 +83,12 @@ pub struct Submitted {
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
     let (store, run, beginning) = job::stored(host, people, &submission.job).await?;
-    let submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
+    let name = run.run_id.clone();
+    let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
+    if beginning.is_some() {
+        // It is stored, and in no queue: the same command again finds it, and this one goes on with it.
+        submitted = submitted.map_err(|error| error.continued_by(&name, &format!("ua submit --run {name}"), true));
+    }
     drop(beginning);
     home::close(store);
     submitted

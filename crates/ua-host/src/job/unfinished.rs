@@ -231,8 +231,6 @@ async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) 
         (Some(entry), None) if !is_theirs => Some(Fate::Queued(run, Box::new(entry))),
         (Some(entry), Some(_)) => Some(Fate::Queued(run, Box::new(entry))),
         (None, Some(place)) => Some(Fate::Elsewhere(run, place)),
-        // One that nobody began and nobody will.
-        (None, None) if run.status == RunStatus::Queued => None,
         (Some(_) | None, None) => Some(Fate::Left(run)),
     })
 }
@@ -451,6 +449,7 @@ fn unfinished_run(
 pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
     let how = match (standing, run.status) {
         (Standing::Elsewhere(place), _) => return format!("is at work in {place}, or was left there"),
+        (Standing::NotBegun, _) => return "is stored, and was never begun".to_owned(),
         (Standing::Answered, _) => "was answered, and not resumed,",
         (Standing::Interrupted(_), _) => "was interrupted",
         (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
