@@ -147,7 +147,12 @@ impl Ledger {
                 }
                 view.late = self.store.late_replies(id);
             }
-            CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
+            // What a person answered is heard also where nothing is sent any more.
+            CallStatus::FailedDefinite
+                if rules.may_retry(&view.call)
+                    || rules.asks_for_credentials(&view.call)
+                    || self.pending_question(&view.call).await?.is_some() =>
+            {
                 view.questions = self.questions_about(&view.call).await?;
                 let key = |place: Option<&CallId>| rules.key_of_retry(&view.call, facts, place);
                 let (around, in_place_of) = self.around(id, facts, key).await?;

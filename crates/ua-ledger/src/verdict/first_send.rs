@@ -254,7 +254,11 @@ impl<'v> Case<'v> {
         }
         let mut reasons = reasons.into_iter();
         let first = reasons.next()?;
-        let changed = before.map(|asked| self.rules.changed_since(self.call, self.facts, asked, "approved"));
+        let changed = before.map(|asked| {
+            let is_approved = asked.answer.as_ref().is_some_and(|answer| lets_go(answer.choice));
+            let shown = if is_approved { "approved" } else { "were shown" };
+            self.rules.changed_since(self.call, self.facts, asked, shown)
+        });
         let earlier = if let Reason::NearDuplicate(others) = &first {
             // The one that is told of first: the answer is about what its question shows.
             others.first().map(|other| other.call).filter(|other| self.may_answer(other))

@@ -7,14 +7,23 @@ use ua_store::{Choice, QuestionKind, QuestionRecord};
 use super::{Case, Decision, Verdict, Word, lets_go, word};
 use crate::admission::SincePlanned;
 use crate::people::{Named, RecipientRule, allows};
-use crate::question::{Reason, Why, shows};
+use crate::question::{Reason, Why, earlier_of, shows};
 use crate::related::{Other, lets_pass};
 
 impl<'v> Case<'v> {
     pub(super) fn failed(&self) -> Decision<'v> {
+        // Nothing is sent on that word, so it is heard whatever became of the tool.
+        if let Word::Happened(asked) = word(self.view.pending())
+            && let Some((earlier, _)) = self.earlier_by(asked)
+        {
+            return Verdict::PutRight { asked, earlier }.into();
+        }
         let asks_for_credentials = self.rules.asks_for_credentials(self.call);
         if !self.rules.may_retry(self.call) && !asks_for_credentials {
-            return Verdict::Settled.into();
+            if matches!(word(self.view.pending()), Word::Abort) {
+                return Verdict::Aborted.into();
+            }
+            return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
         }
         let is_another = self.rules.is_for_another_tool(self.call)
             || self.rules.is_gone(self.call)
@@ -23,22 +32,17 @@ impl<'v> Case<'v> {
             return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
         }
         let mut closes = Vec::new();
-        let (mut approved_by, mut said_done) = (None, false);
+        let (mut approved_by, mut said_done) = (None, None);
         match word(self.view.pending()) {
-            Word::None => {}
+            Word::None => said_done = self.last_word_that_another_did_it(),
             Word::Abort => return Verdict::Aborted.into(),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
-            Word::Happened(asked) if self.is_news_since(asked) => {
-                said_done = true;
+            // That another call was it is no word to send this one. What was shown is not so any more, so it is asked again.
+            Word::Happened(asked) if earlier_of(asked).is_some() => {
+                said_done = Some(asked);
                 closes.push(asked);
             }
-            // That another call was it is no word to send this one.
-            Word::Happened(asked) => {
-                return match self.earlier_by(asked) {
-                    Some((earlier, _)) => Verdict::PutRight { asked, earlier }.into(),
-                    None => Decision { verdict: Verdict::Settled, closes: vec![asked] },
-                };
-            }
+            Word::Happened(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
             Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
             Word::Yes(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
@@ -50,10 +54,10 @@ impl<'v> Case<'v> {
                 }
             }
         }
-        if approved_by.is_none() && self.was_left_as_it_is() {
+        if approved_by.is_none() && said_done.is_none() && self.was_left_as_it_is() {
             return Decision { verdict: Verdict::Settled, closes };
         }
-        if approved_by.is_none() && closes.is_empty() && asks_for_credentials {
+        if approved_by.is_none() && said_done.is_none() && closes.is_empty() && asks_for_credentials {
             return Verdict::Ask(Why::AuthFailure { facts: self.facts }).into();
         }
         // What was done somewhere else is not this effect: a person says whether it is wanted here, under a key of its own.
@@ -72,11 +76,13 @@ impl<'v> Case<'v> {
             }
             reasons.push(Reason::NearDuplicate(others));
         }
-        if said_done && reasons.is_empty() {
-            return Decision { verdict: Verdict::Settled, closes };
-        }
         reasons.extend(self.anew());
-        let before = closes.first().copied().or_else(|| self.last_word_about_another());
+        if let Some(earlier) = said_done.and_then(earlier_of)
+            && !matches!(reasons.first(), Some(Reason::NearDuplicate(_)))
+        {
+            reasons.push(Reason::Moved(earlier));
+        }
+        let before = closes.first().copied().or(said_done).or_else(|| self.last_word_about_another());
         if let Some(why) = self.not_heard(reasons, approved_by, before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
@@ -93,16 +99,25 @@ impl<'v> Case<'v> {
 
     /// Whether a person left this very failure as it is.
     fn was_left_as_it_is(&self) -> bool {
-        self.view.questions.iter().any(|asked| {
-            let left = |choice| match choice {
-                Choice::Skip => true,
-                // Unless what was said of the other call is not so any more.
-                Choice::Happened => !self.is_news_since(asked),
-                Choice::Execute | Choice::Continue | Choice::Abort => false,
-            };
-            asked.answer.as_ref().is_some_and(|answer| left(answer.choice))
-                && asked.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
-        })
+        let was_skipped = self.answered_about_this_failure().any(|(_, choice)| choice == Choice::Skip);
+        let last = self.answered_about_this_failure().last();
+        was_skipped || last.is_some_and(|(_, choice)| choice == Choice::Happened)
+    }
+
+    /// The last word about this very failure, if it is that another call had its effect, which is not so any more, as it was shown: a process may have
+    /// ended before it asked again.
+    fn last_word_that_another_did_it(&self) -> Option<&'v QuestionRecord> {
+        let (asked, choice) = self.answered_about_this_failure().last()?;
+        (choice == Choice::Happened && earlier_of(asked).is_some() && self.earlier_by(asked).is_none()).then_some(asked)
+    }
+
+    /// What persons answered about this very failure, oldest first.
+    fn answered_about_this_failure(&self) -> impl Iterator<Item = (&'v QuestionRecord, Choice)> {
+        let attempt = u64::from(self.call.attempt);
+        let is_about_it =
+            move |asked: &&QuestionRecord| asked.detail.get("attempt").and_then(Value::as_u64) == Some(attempt);
+        let answered = |asked: &'v QuestionRecord| Some((asked, asked.answer.as_ref()?.choice));
+        self.view.questions.iter().filter(is_about_it).filter_map(answered)
     }
 
     /// The newest word that let this call go, where that was about what it does not do any more.
