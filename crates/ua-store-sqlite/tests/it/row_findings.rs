@@ -214,7 +214,13 @@ async fn s19_a_row_that_points_to_another_runs_rows_or_contradicts_its_own_is_na
         (format!("UPDATE tool_calls SET step_id = (SELECT step_id FROM run_steps WHERE run_id = 'run_b') {call}"), "its step is none"),
         (format!("UPDATE tool_calls SET root_run_id = 'run_b' {call}"), "another tree than its run"),
         (format!("UPDATE tool_calls SET deduplicated_from = 'call_3', attempt = 0 {call}"), "whose receipt answers it"),
-        (format!("UPDATE tool_calls SET correction_json = '{{\"of\": \"call_3\"}}' {call}"), "whose record it follows"),
+        (
+            format!(
+                "UPDATE tool_calls SET correction_json = json_object('outcome', 'happened', 'was', 'unknown', 'reason', 'seen', 'by', 'ada', \
+                 'at', updated_at, 'of', 'call_3') {call}"
+            ),
+            "whose record it follows",
+        ),
         (format!("UPDATE tool_calls SET resolution = 'happened' {call}"), "no receipt or correction"),
         (format!("UPDATE tool_calls SET resolution = 'deduplicated' {call}"), "how it was settled"),
         (format!("UPDATE tool_calls SET resolution = 'refused' {call}"), "how it was settled"),

@@ -123,10 +123,11 @@ impl Member {
         Self { ledger, store: store.clone(), lease, turn: AtomicU32::new(0) }
     }
 
-    /// The same run, whose ledger reads and writes through `seam`.
+    /// The same run, taken anew, whose ledger reads and writes through `seam`.
     pub(crate) async fn behind(self, seam: Arc<dyn Store>) -> Self {
-        let run = self.store.run(&self.lease.run_id).await.unwrap();
-        Self { ledger: ledger_of(seam, &self.lease, run, true, 5), ..self }
+        let owner = samples::owner(100);
+        let (lease, run) = self.store.acquire_run(&self.lease.run_id, &owner, samples::at(2)).await.unwrap();
+        Self { ledger: ledger_of(seam, &lease, run, true, 5), lease, ..self }
     }
 
     /// Plans a call in a turn of its own.
