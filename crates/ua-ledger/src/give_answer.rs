@@ -212,18 +212,37 @@ async fn others_are_over(
             Err(source) => return Err(NotTaken::at("read the other call")(source)),
         };
         let still = still_of(store, outside, &other, (question.created_at, now)).await;
-        // From when on a look counts is what the question says, as long as the other call stands as it shows it.
-        let shown = look_after(question).filter(|_| showed_as_it_stands(question, &other));
-        match (still.map_err(NotTaken::at("look how the other call stands"))?, shown) {
-            (Still::UnderWay, _) => return Err(NotTaken::UnderWay { call: id, run: other.run_id }),
-            (Still::Until(_), Some(until)) if now >= until => {}
-            (Still::Until(until), None) | (Still::Until(_), Some(until)) => {
-                return Err(NotTaken::MayStillBegin { call: id, until });
-            }
-            (Still::Over, _) => {}
+        let still = still.map_err(NotTaken::at("look how the other call stands"))?;
+        if still == Still::UnderWay {
+            return Err(NotTaken::UnderWay { call: id, run: other.run_id });
+        }
+        // From when on a look counts is what the question says: whoever asked may have seen more of where the call went than is seen from here, and what is
+        // answered before is asked anew.
+        if let Some(until) = shown_until(question, &other, now) {
+            return Err(NotTaken::MayStillBegin { call: id, until });
+        }
+        // It says so as long as the other call stands as it shows it.
+        if let Still::Until(until) = still
+            && (look_after(question).is_none() || !showed_as_it_stands(question, &other))
+        {
+            let until = over_at_the_latest(store, &other, until, (question.created_at, now)).await?;
+            return Err(NotTaken::MayStillBegin { call: id, until });
         }
     }
     Ok(())
+}
+
+/// When a call that may still begin `until` then is over at the latest, however often that is asked. Of what its server may do, the time that has passed
+/// counts half, since a clock may have been set: so what is left of it lasts twice as long.
+async fn over_at_the_latest(
+    store: &dyn Store,
+    call: &CallRecord,
+    until: Timestamp,
+    (asked, now): (Timestamp, Timestamp),
+) -> Result<Timestamp, NotTaken> {
+    let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the other call"))?;
+    let is_by_policy = absent_from_since(call, &attempts, asked, now) == Some(until);
+    Ok(if is_by_policy { until } else { until.plus(until.since(now)) })
 }
 
 /// Until when the call may still begin, as its question shows it; `None` when that is over.

@@ -1,14 +1,15 @@
 //! What of a person's answers is taken, whoever hands it in: every kind of question, every choice, with words and a proof and without.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use ua_core::{CallStatus, RunStatus};
+use ua_core::{CallStatus, Env, RunStatus};
 use ua_ledger::{MAX_ANSWER, MayAct, NotTaken, Outside, give_answer};
 use ua_store::conformance::samples;
 use ua_store::{
-    Answer, AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunDeletion,
-    RunRecord, RunStore as _,
+    Answer, AttemptRecord, CallRecord, Choice, LedgerStore as _, NewQuestion, QuestionKind, QuestionRecord,
+    QuestionStatus, RunDeletion, RunRecord, RunStore as _,
 };
 
 use super::doubts::left_open;
@@ -272,6 +273,66 @@ async fn nothing_is_let_out_beside_a_call_that_is_not_over() {
         }
     }
     assert!(refused > 5, "{refused}");
+}
+
+/// Sees a server that cannot be ended: of the time since nobody waits for the call half counts.
+struct HalfTime(Env);
+
+impl Outside for HalfTime {
+    fn may_act(&self, _call: &CallRecord, last: &AttemptRecord) -> MayAct {
+        let Some(ended_at) = last.ended_at else { return MayAct::Yes };
+        let left = Duration::from_secs(30).saturating_sub(self.0.now().since(ended_at) / 2);
+        if left.is_zero() { MayAct::No } else { MayAct::For(left) }
+    }
+
+    fn may_be_driven(&self, _run: &RunRecord) -> bool {
+        false
+    }
+}
+
+/// Whoever is refused is told once when they are not: at that time, and not at another one that is said then. Over when they first ask.
+#[tokio::test]
+async fn the_time_that_is_said_is_the_time_from_when_on_it_is_taken() {
+    for first in [0, 1, 20, 59] {
+        let (parent, child) = lineage().await;
+        parent.sent(&FIRST, Fate::UnderWay).await;
+        let (_, question) = child.near_duplicate(&OTHER_WORDS).await;
+        // It is lost behind the question, which says no time for it.
+        let env = child.ledger.env();
+        parent.store.mark_lost(&parent.lease, "killed", env.now()).await.unwrap();
+        env.clock.sleep(Duration::from_secs(first)).await;
+        let sees = HalfTime(env.clone());
+        let give =
+            async || give_answer(&*child.store, env, &question, Answer::new(Choice::Execute), "ada", &sees).await;
+        let Err(NotTaken::MayStillBegin { until, .. }) = give().await else { panic!("{first}: it is taken") };
+        env.clock.sleep(until.since(env.now()) / 2).await;
+        let again = give().await;
+        assert!(
+            matches!(again, Err(NotTaken::MayStillBegin { until: then, .. }) if then == until),
+            "{first}: {again:?}"
+        );
+        env.clock.sleep(until.since(env.now())).await;
+        give().await.unwrap();
+    }
+}
+
+/// Whoever asked saw more of where the other call went than whoever takes the answer: until the time that the question says it is refused.
+#[tokio::test]
+async fn the_time_that_a_question_says_counts_for_whoever_takes_its_answer() {
+    let (parent, child) = lineage().await;
+    parent.sent(&FIRST, Fate::Lost).await;
+    let sees = Arc::new(Sees(MayAct::For(Duration::from_secs(30)), false));
+    let child = Member { ledger: child.ledger.with_outside(sees), ..child };
+    let (_, question) = child.near_duplicate(&OTHER_WORDS).await;
+    let env = child.ledger.env();
+    let give = async || {
+        let sees_nothing = Sees(MayAct::No, false);
+        give_answer(&*child.store, env, &question, Answer::new(Choice::Execute), "ada", &sees_nothing).await
+    };
+    let Err(NotTaken::MayStillBegin { until, .. }) = give().await else { panic!("it is taken") };
+    assert_eq!(question.detail["look_after"], json!(until));
+    env.clock.sleep(until.since(env.now())).await;
+    give().await.unwrap();
 }
 
 /// Sees a server that cannot be ended, and may begin a call for a while from when on nobody waits for it.
