@@ -214,8 +214,10 @@ pub(crate) enum Notice {
     SameRequest,
 }
 
-/// What says how to have an effect that is not known by its content anew.
-const ONCE_MORE: &str = " To have it made once more, make the same call again now.";
+/// What says how to have an effect that is not known by its content anew. A client over HTTP that closes its connections so that they look broken is
+/// owed an answer for two minutes each time that it is given.
+const ONCE_MORE: &str =
+    " To have it made once more, make the same call again now; if that returns this answer, do so after two minutes.";
 
 /// A result as the tool gave it, with what the model has to know about it.
 pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {

@@ -360,6 +360,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
     let front = gateway::Front {
         program: gateway::stable_program(settings)?.display().to_string(),
         root: root.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
+        own_root: gateway::root(settings, None).ok().map(|root| root.display().to_string()),
     };
     let root = gateway::root(settings, root)?;
     let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);

@@ -161,7 +161,7 @@ impl Seen {
         let known = KNOWN_CLIENTS.map(str::to_owned);
         let over_http = tokens(root).clients().unwrap_or_default();
         let mut servers: BTreeSet<String> = said.entries.keys().cloned().collect();
-        let front = Front { program: String::new(), root: None };
+        let front = Front { program: String::new(), root: None, own_root: None };
         for client in Client::ALL {
             let Ok(file) = configuration(host.settings(), client) else { continue };
             let Ok(edited) = install(root, &file, &front, &[], true) else { continue };

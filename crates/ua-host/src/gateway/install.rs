@@ -498,7 +498,7 @@ mod tests {
     }
 
     fn ua() -> Front {
-        Front { program: "ua".to_owned(), root: None }
+        Front { program: "ua".to_owned(), root: None, own_root: None }
     }
 
     fn here() -> &'static Path {
@@ -620,12 +620,16 @@ mod tests {
     #[test]
     fn an_entry_of_another_gateway_is_said_to_be_one() {
         let config = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
-        let of = |root: Option<&str>| Front { root: root.map(str::to_owned), ..ua() };
+        let own_root = Some("/own".to_owned());
+        let of = |root: Option<&str>| Front { root: root.map(str::to_owned), own_root: own_root.clone(), ..ua() };
         for (first, second, what) in [
             (None, Some("/b"), What::Elsewhere),
             (Some("/a"), Some("/b"), What::Elsewhere),
             (Some("/a"), Some("/a"), What::Already),
-            (Some("/a"), None, What::Already),
+            (Some("/a"), None, What::Elsewhere),
+            (Some("/own"), None, What::Already),
+            (None, Some("/own"), What::Already),
+            (None, None, What::Already),
         ] {
             let made = Format::Json.wrapped(here(), config, &of(first), &[]).unwrap().text;
             let again = Format::Json.wrapped(here(), &made, &of(second), &[]).unwrap();
@@ -698,7 +702,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old/ua"), folder.path().join("ua"));
         fs::write(&new, "").unwrap();
-        let front = |program: &Path| Front { program: program.display().to_string(), root: None };
+        let front = |program: &Path| Front { program: program.display().to_string(), ..ua() };
         let config = r#"{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}"#;
         let made = Format::Json.wrapped(here(), config, &front(&old), &[]).unwrap().text;
         let moved = Format::Json.wrapped(here(), &made, &front(&new), &[]).unwrap();

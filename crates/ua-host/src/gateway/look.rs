@@ -29,6 +29,8 @@ pub struct Looked {
     pub open_to_others: Vec<PathBuf>,
     /// Tool servers of clients that go through it, and those that do not, each with the configuration's file.
     pub wrapped: Vec<(PathBuf, String)>,
+    /// The same for those that go through the gateway of another folder.
+    pub elsewhere: Vec<(PathBuf, String)>,
     /// The same for those that could.
     pub unwrapped: Vec<(PathBuf, String)>,
     /// The same for those that may want their client to log in.
@@ -45,14 +47,20 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     let settings = host.settings();
     let root = super::root(settings, named)?;
     let mut looked = Looked::default();
-    let front = Front { program: settings.program()?.display().to_string(), root: None };
+    let shown = |root: PathBuf| root.display().to_string();
+    let front = Front {
+        program: settings.program()?.display().to_string(),
+        root: named.map(|_| shown(root.clone())),
+        own_root: super::root(settings, None).ok().map(shown),
+    };
     for client in Client::ALL {
         let Ok(file) = configuration(settings, client) else { continue };
         // Without tool servers there is nothing to be said.
         let Ok(edited) = install(&root, &file, &front, &[], true) else { continue };
         for change in edited.changes {
             let of = match change.what {
-                What::Already | What::Elsewhere => &mut looked.wrapped,
+                What::Already => &mut looked.wrapped,
+                What::Elsewhere => &mut looked.elsewhere,
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
                 What::NotRead | What::Shared | What::Twice => &mut looked.not_read,

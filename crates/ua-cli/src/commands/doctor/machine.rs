@@ -403,6 +403,10 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
         of.iter().map(name).collect::<Vec<_>>().join(", ")
     };
+    if !looked.elsewhere.is_empty() {
+        let these = named(&looked.elsewhere);
+        findings.ok(CHECK, format!("these tool servers go through the gateway of another folder: {these}"));
+    }
     if !looked.wrapped.is_empty() {
         findings.ok(CHECK, format!("these tool servers go through it: {}", named(&looked.wrapped)));
         if !looked.unwrapped.is_empty() {

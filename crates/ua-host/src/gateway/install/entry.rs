@@ -62,6 +62,8 @@ pub struct Front {
     pub program: String,
     /// The gateway's folder, where it is not the user's own.
     pub root: Option<String>,
+    /// The user's own, to which an entry goes that names none; `None` where nobody says where that is.
+    pub own_root: Option<String>,
 }
 
 /// An entry, as far as it is looked at.
@@ -306,7 +308,9 @@ impl Entry {
             return (What::Wrapped, Some(Becomes::Program { command: front.program.clone() }));
         }
         if self.is_wrapped() {
-            let is_elsewhere = front.root.is_some() && self.root() != front.root.as_deref();
+            let here = front.root.as_deref().or(front.own_root.as_deref());
+            let there = self.root().or(front.own_root.as_deref());
+            let is_elsewhere = here.is_some() && here != there;
             return (if is_elsewhere { What::Elsewhere } else { What::Already }, None);
         }
         let of_file = match self.env_file.as_deref().map(names_in) {
@@ -357,7 +361,7 @@ impl Entry {
         let program = self.command.clone().filter(|_| self.is_wrapped())?;
         let at = self.gateway_at()?;
         let root = self.args.get(at + 1).filter(|word| *word == "--root").and_then(|_| self.args.get(at + 2).cloned());
-        Some(Front { program, root })
+        Some(Front { program, root, own_root: None })
     }
 
     /// What it was before; `typed` is what a record says of that.

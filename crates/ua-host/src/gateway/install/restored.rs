@@ -169,7 +169,7 @@ mod tests {
     const GOOSE: &str = "# c\nstarts: 5\nextensions:\n  mail:\n    type: stdio\n    cmd: 'python3'   # cmd\n    args:\n    - a # one\n    - \"b\"\n    envs: {K: v}\n    enabled: true\n  bare: {cmd: x, type: stdio}\n  other:\n    cmd: y\n    args: []\nlast: \"x\"\n";
 
     fn ua() -> Front {
-        Front { program: "/opt/ua".to_owned(), root: None }
+        Front { program: "/opt/ua".to_owned(), root: None, own_root: None }
     }
 
     /// Installs, has somebody change the file, uninstalls; what is there then.

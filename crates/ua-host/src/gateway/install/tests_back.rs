@@ -170,7 +170,8 @@ fn after(name: &str, before: &str, order: &(&[Step], &[Step]), each: bool, chang
     for (at, step) in ins.iter().chain(*outs).enumerate() {
         match step {
             In(root, servers) => {
-                let front = Front { program: "/opt/ua".to_owned(), root: Some(format!("/roots/{root}")) };
+                let front =
+                    Front { program: "/opt/ua".to_owned(), root: Some(format!("/roots/{root}")), own_root: None };
                 let (edited, new) =
                     installed(&path, again(kept.get(root)), &text, &front, &names(servers, &text)).unwrap();
                 text = edited.text;
