@@ -394,7 +394,7 @@ pub async fn answer(
     let (by, outside) = (host.settings().user(), servers::outside(host, &question.run_id)?);
     let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await {
         Ok(settled) => settled,
-        Err(why) => return Err(not_taken(store, question, why).await?),
+        Err(why) => return Err(not_taken(host, store, question, why).await?),
     };
     // Whoever reads the page later is not sent to a question that has its answer.
     restart::write(host.home(), store).await;
@@ -419,8 +419,16 @@ pub async fn answer(
     })
 }
 
-/// What is told about an answer that was not taken.
-async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -> Result<HostError, HostError> {
+/// What is told about an answer that was not taken, whoever gave it.
+///
+/// # Errors
+/// The store, where that says it.
+pub async fn not_taken(
+    host: &Host,
+    store: &Database,
+    question: &QuestionRecord,
+    why: NotTaken,
+) -> Result<HostError, HostError> {
     let said = HostError::usage(why.to_string());
     Ok(match why {
         NotTaken::Settled(now) => settled(store, &now).await?,
@@ -457,16 +465,24 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
             .hint("look again after that time, and answer then; the other answers are taken at once"),
         NotTaken::UnderWay { ref run, .. } => {
             let other = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
-            let hint = if ua_runner::may_be_driven(&other) || ua_store::is_gateway(&other) {
-                "wait until it is over, look again, then answer; the other answers are taken at once".to_owned()
-            } else {
-                let top = tree::top(store, run).await?;
+            let is_gateway = ua_store::is_gateway(&other);
+            let is_at_work =
+                if is_gateway { RunLock::is_held(&host.home().locks(), run) } else { ua_runner::may_be_driven(&other) };
+            let top = tree::top(store, run).await?;
+            let hint = if is_at_work {
+                "wait until it is over, look again, then answer".to_owned()
+            } else if is_gateway {
+                // Nobody resumes a session: what its calls came to is found out where the gateway starts, or ends it.
                 format!(
-                    "{}, or end it with `ua runs cancel {top}`: then it is known what became of that call; the other answers are taken at once",
+                    "`ua gateway start`, or end the session with `ua runs cancel {top}`: then it is known what became of that call"
+                )
+            } else {
+                format!(
+                    "{}, or end it with `ua runs cancel {top}`: then it is known what became of that call",
                     restart::how_to_resume(store, &top).await?
                 )
             };
-            HostError::waiting(why.to_string()).hint(hint)
+            HostError::waiting(why.to_string()).hint(format!("{hint}; the other answers are taken at once"))
         }
         NotTaken::Store { doing, source } => HostError::store(doing, &source),
         NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),

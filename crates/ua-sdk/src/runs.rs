@@ -589,6 +589,13 @@ impl Runs {
                 let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
                 Error::Refused(format!("{why}; it takes {}", words.join(", ")))
             }
+            Err(why @ NotTaken::MayStillBegin { .. }) => {
+                Error::Refused(format!("{why}: look again after that time, and answer then"))
+            }
+            Err(why @ NotTaken::UnderWay { .. }) => {
+                let then = "wait until it is over, or run it again or cancel it where nobody does; look again, and answer then";
+                Error::Refused(format!("{why}: {then}"))
+            }
             Err(why) => Error::Refused(why.to_string()),
         })
     }

@@ -196,10 +196,10 @@ async fn answer(
     let by = format!("the probe `{}`", asked.tool);
     let outside = servers::outside(host, &question.run_id)?;
     let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
-    given.map(drop).map_err(|why| match why.into_store_failure() {
-        Ok((doing, source)) => HostError::store(doing, &source),
-        Err(why) => HostError::usage(why.to_string()),
-    })
+    match given {
+        Ok(_) => Ok(()),
+        Err(why) => Err(questions::not_taken(host, store, question, why).await?),
+    }
 }
 
 /// How somebody who looked says what came of the call: to the question about it, or to its record.
