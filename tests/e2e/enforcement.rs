@@ -25,6 +25,32 @@ fn a_tool_that_cannot_take_a_key_stops_the_job_before_anything_is_sent() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A key in an argument that the tool does not have is no key: nothing that is repeated for its sake is started.
+#[test]
+fn a_policy_that_names_an_argument_which_the_tool_does_not_have_stops_the_start() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}]);
+    let plain = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let cases = [
+        ("key_channel = { argument = \"tokn\" }", "\"tokn\""),
+        ("key_channel = { header = \"x-key\" }", "standard input"),
+        ("marker = { argument = \"txt\", append = \" {key}\" }", "\"txt\""),
+        ("scope = [{ value = \"txt\" }]", "\"txt\""),
+    ];
+    for (said, word) in cases {
+        let policy = format!("[[rule]]\nid = \"forum\"\nname = \"post_comment\"\n{said}\n");
+        let policy = env.write("work/keys.toml", &policy);
+        let words = ["name arguments that their tools do not have", "in rule `forum`", word];
+        env.run(&["job", &plain, "--policy", &policy]).refused(2, &words);
+        env.run(&["job", &plain, "--check", "--policy", &policy]).code(2);
+        env.run(&["doctor", "--job", &plain, "--policy", &policy]).code(1).shows(&words);
+        let explained = env.run(&["tools", "explain", "post_comment", "--policy", &policy]).code(0);
+        explained.shows(&["no job would start with this", word]);
+    }
+    assert_eq!(env.comments(), [""; 0]);
+}
+
 #[test]
 fn three_turns_of_one_run_carry_three_keys() {
     let env = env();

@@ -16,10 +16,12 @@ use ua_core::{
     ToolSpec,
 };
 
+mod misnamed;
 mod opinion;
 mod version;
 mod weigh;
 
+pub use self::misnamed::Misnamed;
 pub(crate) use self::opinion::Opinion;
 use self::opinion::{Believed, annotation_opinion, name_opinion, rule_opinion};
 use self::weigh::Decision;
@@ -67,6 +69,8 @@ pub struct Classifier {
     trusted_servers: HashSet<String>,
     /// Servers whose annotations may confirm what names suggest.
     confirming_servers: BTreeSet<String>,
+    /// Servers that are spoken to over pipes, which no header reaches.
+    over_pipes: HashSet<String>,
     packs: Packs,
 }
 
@@ -148,6 +152,7 @@ impl Classifier {
             allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
             trusted_servers,
             confirming_servers: BTreeSet::new(),
+            over_pipes: HashSet::new(),
             packs: Packs::default(),
         })
     }
@@ -239,7 +244,8 @@ impl Classifier {
     /// Tells how the decision about a tool comes about: each rule in order, and the one that won.
     pub fn explain(&self, tool: &ToolSpec) -> Explanation {
         let Decision { opinions, winner, policy, used, harmless } = self.decide(tool);
-        let hints = hints(tool, &policy);
+        let mut hints = hints(tool, &policy);
+        hints.extend(self.misnamed(tool, &[]).iter().map(ToString::to_string));
         let harmless_programs = harmless.map(|(_, programs)| programs).unwrap_or_default();
         let considered = opinions
             .into_iter()

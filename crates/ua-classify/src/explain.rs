@@ -6,7 +6,6 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::Value;
 use ua_core::{CallPolicy, ClassSource, FoundBy, KeyChannel, OnUnknown, SideEffectClass, ToolName, ToolSpec};
 
 use crate::key_argument::likely_key_arguments;
@@ -86,12 +85,6 @@ pub(crate) fn hints(tool: &ToolSpec, policy: &CallPolicy) -> Vec<String> {
         if policy.requires_idempotency_key {
             hints.push("a key is required, but no rule says how the tool receives it: add key_channel".to_owned());
         }
-    }
-    if let Some(KeyChannel::Argument(name)) = &policy.key_channel
-        && let Some(properties) = tool.input_schema.get("properties").and_then(Value::as_object)
-        && !properties.contains_key(name)
-    {
-        hints.push(format!("key_channel names the argument {name:?}, which the tool's schema does not have"));
     }
     if policy.class == SideEffectClass::External && policy.on_unknown == OnUnknown::Redo {
         hints.push(

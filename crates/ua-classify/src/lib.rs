@@ -62,7 +62,7 @@ mod rule;
 mod scope;
 mod wording;
 
-pub use classifier::{Classifier, Lists, names_file_address};
+pub use classifier::{Classifier, Lists, Misnamed, names_file_address};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, IdleCaution, Verdict, when_in_doubt};
 pub use job::{JobPolicy, is_more_careful};

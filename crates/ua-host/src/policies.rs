@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use ua_classify::{Classifier, JobPolicy, Lists, PolicyError, PolicyRules};
+use ua_mcp::Reach;
 
 use crate::error::{HostError, chain};
 use crate::mcp_files::mcp_config;
@@ -116,6 +117,8 @@ pub(crate) fn classifier(
     let classifier = classifier.with_packs(&chosen).map_err(|e| {
         HostError::usage(chain(&e)).hint("`ua tools packs` lists the packs; correct the setting server_packs")
     })?;
+    let over_pipes = config.servers.iter().filter(|(_, reach)| matches!(reach, Reach::Stdio { .. }));
+    let classifier = classifier.with_servers_over_pipes(over_pipes.map(|(name, _)| name.clone()));
     let classifier = classifier.trusting_annotations_of(names(settings, "UA_TRUST_ANNOTATIONS"));
     Ok(match servers {
         Some(file) => classifier.trusting_annotations_of(trust::believed(settings, file, &config.servers)),

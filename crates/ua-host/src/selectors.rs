@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_classify::IdleCaution;
+use ua_classify::{Classifier, IdleCaution, Misnamed};
 use ua_core::{CallPolicy, RunId, RunSpec, StopCondition, ToolName, ToolNamespace, ToolSpec};
 pub use ua_dispatch::selectors::Selection;
 use ua_dispatch::selectors::{self as words, Names, conditions, effect_of};
@@ -120,6 +120,12 @@ pub(crate) fn judged(
             "correct the rule or the job; `ua tools explain` shows what decides about a tool; nothing was started",
         )));
     }
+    let catalog = Catalog::new(specs.clone(), &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
+    let names: BTreeSet<&str> = catalog.offers().map(|offer| offer.name.as_str()).collect();
+    let offered: Vec<&ToolSpec> = specs.iter().filter(|tool| names.contains(tool.name.raw.as_str())).collect();
+    if let Some(misnamed) = misnamed(&classifier, &offered) {
+        return Ok(Some(misnamed));
+    }
     if !words::are_all_seen(tools) {
         return Ok(None);
     }
@@ -148,6 +154,23 @@ pub(crate) fn judged(
         return Ok(Some(choice));
     }
     cannot_be_played(launch, &specs)
+}
+
+/// The error about rules that name arguments which their tools do not have: a key or a mark that reaches nobody protects from nothing.
+pub fn misnamed(classifier: &Classifier, tools: &[&ToolSpec]) -> Option<HostError> {
+    let found: Vec<Misnamed> = tools.iter().flat_map(|tool| classifier.misnamed(tool, tools)).collect();
+    let words: Vec<String> = found.iter().map(in_words).collect();
+    (!words.is_empty()).then(|| {
+        HostError::usage(format!("the policies name arguments that their tools do not have: {}", words.join("; "))).hint(
+            "name an argument of the tool, or take the word out of the rule; `ua tools explain NAME` shows what the rule comes to; nothing was \
+             started, because a wrong rule could let an effect be repeated",
+        )
+    })
+}
+
+/// Which rule of which file, about which tool, and what is wrong with it.
+fn in_words(found: &Misnamed) -> String {
+    format!("{}: {found}, in rule `{}` of {}", line(&found.tool, 100), line(&found.rule_id, 60), line(&found.file, 200))
 }
 
 /// The tool that a build may lack.

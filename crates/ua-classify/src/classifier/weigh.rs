@@ -11,6 +11,7 @@ use ua_core::{
 };
 
 use super::Classifier;
+use super::misnamed;
 use super::opinion::{Believed, Opinion};
 use crate::job;
 use crate::name::{leaves_open, made_by_kind, made_by_name, made_by_word, makes_named, moves_amount};
@@ -133,12 +134,21 @@ impl Classifier {
                 policy.on_scope_conflict = on_conflict;
             }
         }
+        let lost_its_way = misnamed::believed(tool, &mut policy, &self.over_pipes);
         // Beside a class, `on_unknown` was written about that class: shipped `redo` is no licence for a tool that the
         // user calls external.
         let said = picker.first("on_unknown", |settings| {
             settings.on_unknown.filter(|_| settings.side_effect_class.is_none_or(|its| its == class))
         });
         policy.on_unknown = said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
+        let needs_it = match policy.on_unknown {
+            OnUnknown::RedoKeyed => policy.key_channel.is_none(),
+            OnUnknown::Probe => policy.probe.is_none(),
+            OnUnknown::Hold | OnUnknown::Redo | OnUnknown::Continue => false,
+        };
+        if lost_its_way && needs_it {
+            policy.on_unknown = OnUnknown::Hold;
+        }
         Self::take_back(tool, &opinions, &mut policy);
         Self::watch_fetches(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.

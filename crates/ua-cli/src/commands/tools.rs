@@ -161,6 +161,10 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 for problem in problems.iter().filter(|problem| problem.tool() == Some(&spec.name.raw)) {
                     print(format!("no job would start with this: {problem}\n"))?;
                 }
+                for problem in classifier.misnamed(spec, &specs.iter().collect::<Vec<_>>()) {
+                    let (rule, file) = (line(&problem.rule_id, 60), line(&problem.file, 200));
+                    print(format!("no job would start with this: {problem}, in rule `{rule}` of {file}\n"))?;
+                }
                 if let Some(job) = &job
                     && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
                 {

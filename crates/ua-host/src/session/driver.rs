@@ -4,14 +4,14 @@
 //! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use crate::Database;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
-use ua_core::{Component, Redactor, RunSpec, Timestamp, Trace};
+use ua_core::{Component, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
 use ua_dispatch::{PersonWaits, StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
@@ -174,6 +174,8 @@ impl Driver {
         slow: AbortHandle,
         inner: Watcher,
     ) -> Watcher {
+        // Of one that begins the judge says it, and refuses.
+        let (is_begun, told) = (run.current_step_id.is_some(), Once::new());
         let (driver, run) = (self.clone(), run.run_id.clone());
         Arc::new(move |signal| {
             // What is waited for is told by that, too.
@@ -186,6 +188,12 @@ impl Driver {
                 let host = &driver.host;
                 if let Ok(classifier) = driver.launch.classifier(host.settings()) {
                     unknown_tools::note(host.home().root(), &run, tools, &classifier, host.env().now());
+                    let tools: Vec<&ToolSpec> = tools.iter().collect();
+                    if let Some(misnamed) = selectors::misnamed(&classifier, &tools).filter(|_| is_begun) {
+                        told.call_once(|| {
+                            driver.people.tell(&format!("note: {misnamed}; such a key or mark counts for none"))
+                        });
+                    }
                 }
             }
             inner(signal);

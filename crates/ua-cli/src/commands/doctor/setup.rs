@@ -343,6 +343,11 @@ pub(super) async fn servers(
         None => files_of_user(host.settings()),
     };
     idle_rules(host.settings(), &classifier, &files.unwrap_or_default(), (&listed, &names), findings);
+    if job.is_none_or(|job| !job.is_well || !are_all_listed)
+        && let Some(error) = ua_host::selectors::misnamed(&classifier, &listed.iter().collect::<Vec<_>>())
+    {
+        findings.refused("policies", &error);
+    }
     if let Some(job) = job.filter(|job| job.is_well && are_all_listed) {
         // What it says about tools is known to be right or wrong only with the tools.
         match ua_host::selectors::refused(host.settings(), &job.launch, &job.spec, &listed) {
