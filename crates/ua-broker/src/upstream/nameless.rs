@@ -33,8 +33,8 @@ const FIRST_PING: u64 = 1 << 52;
 pub(super) struct Sent {
     /// How many messages were sent.
     count: u64,
-    /// Requests, by their number: in which place each was sent.
-    asked: BTreeMap<u64, u64>,
+    /// Requests, by their number: in which place each was sent, and when.
+    asked: BTreeMap<u64, (u64, Timestamp)>,
     /// What wants no answer, or has nobody any more who waits for one, by its place; with its number, if it has one. What was accepted is not among
     /// them.
     told: BTreeMap<u64, Option<u64>>,
@@ -45,7 +45,7 @@ pub(super) struct Sent {
     /// The last question whether it reads on: its number, and when it was asked.
     ping: Option<(u64, Timestamp)>,
     pings: u64,
-    /// When that was asked which it answered last.
+    /// When that was asked which was asked last of what it answered.
     reads_on_at: Option<Timestamp>,
 }
 
@@ -75,7 +75,7 @@ impl Sent {
     pub(super) fn send(&mut self, request: Option<u64>, now: Timestamp) {
         self.count += 1;
         match request {
-            Some(number) => drop(self.asked.insert(number, self.count)),
+            Some(number) => drop(self.asked.insert(number, (self.count, now))),
             None => {
                 self.told.insert(self.count, None);
                 // Behind the greeting it lists its tools, which takes longer than to complain.
@@ -88,18 +88,18 @@ impl Sent {
 
     /// A request was answered under its name. What was told before it was read, and accepted.
     pub(super) fn answered(&mut self, number: u64) {
-        if let Some((_, asked_at)) = self.ping.take_if(|(ping, _)| *ping == number) {
-            self.reads_on_at = Some(asked_at);
-        }
+        self.ping.take_if(|(ping, _)| *ping == number);
+        let asked = self.asked.remove(&number);
+        self.reads_on_at = self.reads_on_at.max(asked.map(|(_, at)| at));
         let left = || self.told.iter().find_map(|(place, left)| (*left == Some(number)).then_some(*place));
-        let Some(place) = self.asked.remove(&number).or_else(left) else { return };
+        let Some(place) = asked.map(|(place, _)| place).or_else(left) else { return };
         self.told.retain(|told, left| *told > place || left.is_some_and(|left| left != number));
         self.forget(number);
     }
 
     /// Nobody waits any more for the answer to a request, which may come all the same.
     pub(super) fn left(&mut self, number: u64) {
-        let Some(place) = self.asked.remove(&number) else { return };
+        let Some((place, _)) = self.asked.remove(&number) else { return };
         self.told.insert(place, Some(number));
         for one in &mut self.nameless {
             if one.may_mean.remove(&number) {
@@ -153,8 +153,15 @@ impl Sent {
             return None;
         }
         if self.reads_on_at.is_none_or(|at| at < since) {
-            if self.ping.is_some_and(|(_, asked_at)| asked_at >= since) {
-                return None;
+            if let Some((ping, asked_at)) = self.ping.filter(|(_, asked_at)| *asked_at >= since) {
+                if now.since(asked_at) < UNTOLD {
+                    return None;
+                }
+                // It answers none.
+                (self.ping, self.reads_on_at) = (None, Some(asked_at));
+                self.asked.remove(&ping);
+                self.forget(ping);
+                return self.due(now);
             }
             let number = FIRST_PING + self.pings;
             self.pings += 1;
@@ -171,7 +178,8 @@ impl Sent {
 
     /// How long it is until something is due by time alone.
     pub(super) fn due_in(&self, now: Timestamp) -> Option<Duration> {
-        let ahead = self.nameless.iter().map(|one| one.counts_from).filter(|at| *at > now);
+        let asked_at = self.ping.filter(|_| !self.nameless.is_empty()).map(|(_, at)| at.plus(UNTOLD));
+        let ahead = self.nameless.iter().map(|one| one.counts_from).chain(asked_at).filter(|at| *at > now);
         ahead.min().map(|at| at.since(now))
     }
 }
@@ -380,9 +388,12 @@ mod tests {
         assert_eq!((sent.due(at(34)), sent.due_in(at(34))), (None, Some(Duration::from_secs(1))));
         let Some(Due::Ping(ping)) = sent.due(at(35)) else { panic!("{sent:?}") };
         sent.send(Some(ping), at(35));
-        assert_eq!((sent.due(at(3000)), sent.due_in(at(3000))), (None, None), "it is at work");
+        let waits = Some(Duration::from_secs(35 + 3600 - 3000));
+        assert_eq!((sent.due(at(3000)), sent.due_in(at(3000))), (None, waits), "it is at work");
+        let refused = Some(Due::Refused(vec![(4, "what?".to_owned())]));
+        assert_eq!(sent.clone().due(at(35 + 3600)), refused, "it answers none of these");
         sent.answered(ping);
-        assert_eq!(sent.due(at(3000)), Some(Due::Refused(vec![(4, "what?".to_owned())])));
+        assert_eq!(sent.due(at(3000)), refused);
     }
 
     /// What nobody waits for any more may have been meant.
