@@ -85,7 +85,7 @@ pub enum NotTaken {
         calls: usize,
     },
     /// That it did not happen cannot be said yet.
-    #[error("call {call} may still begin at the other side until {until}")]
+    #[error("{call} may still begin at the other side until {until}")]
     MayStillBegin {
         /// Which call.
         call: CallId,
@@ -93,7 +93,7 @@ pub enum NotTaken {
         until: Timestamp,
     },
     /// Another call, which may have the effect that is asked about, is under way.
-    #[error("call {call} of run {run} is under way, as far as is known, and will have its effect unless it fails")]
+    #[error("{call} of run {run} is under way, as far as is known, and will have its effect unless it fails")]
     UnderWay {
         /// Which call.
         call: CallId,
