@@ -414,6 +414,27 @@ fn a_run_that_is_stored_and_was_never_begun_is_found_by_the_same_command() {
     assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.mails().len()), ("1", 1));
 }
 
+/// A project's settings lead to another place than the one that the job was begun over: that is no word for doing it once more.
+#[test]
+fn a_run_that_was_begun_over_another_place_is_found_where_nobody_named_one() {
+    let env = env().with_forum();
+    let fields = json!({"tools": {"builtin": false}, "budgets": {"max_turns": 1}});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "one"}}]}, {"text": "Done."}]);
+    let job = env.job(&fields, &turns);
+    env.run_bare(&["job", &job]).code(75);
+    let root = env.arg("work/AGENT_RUN_WORKSPACES");
+    env.write("work/ua.toml", "root = \"kept/AGENT_RUN_WORKSPACES\"\n");
+    for args in [&["job", &job] as &[&str], &["job", "--check", &job]] {
+        env.run_bare(args).code(75).says(&["is not finished, in another place", &root, "--new"]);
+    }
+    env.run_bare(&["doctor", "--job", &job]).shows(&["it would not start now", "in another place"]);
+    assert_eq!(env.comments().len(), 1);
+    // Somebody names the place, or asks for another run.
+    env.run_bare(&["job", "--check", "--new", &job]).code(0);
+    env.run_bare(&["job", "--new", &job]).code(75);
+    assert_eq!(env.comments().len(), 2);
+}
+
 #[test]
 fn a_job_key_of_a_run_that_is_not_finished_leads_to_its_resume() {
     let env = env();

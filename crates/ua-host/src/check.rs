@@ -5,7 +5,7 @@
 //! trusted is not started.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
@@ -16,6 +16,7 @@ use ua_store::RunRecord;
 use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::job::{self, Fate, JobRequest, Prepared};
+use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::policies;
 use crate::selectors::{self, Selection};
@@ -133,7 +134,8 @@ pub async fn check(
             refusal = refusal.filter(|_| presence != Presence::Here);
             unfinished = standing.map(|standing| (run, standing));
         }
-        Fate::Named(_) | Fate::Start { .. } | Fate::InDoubt(..) => {}
+        Fate::Start { earlier: None } => refusal = job::in_another_place(host, request, &spec, &launch).await?,
+        Fate::Named(_) | Fate::Start { earlier: Some(_) } | Fate::InDoubt(..) => {}
     }
     if refusal.is_none() && key_holder.is_none() {
         refusal = selectors::judged(host.settings(), &launch, &spec, &tools)?.or_else(|| {
@@ -162,6 +164,42 @@ pub async fn check(
         model_doubt,
         refusal,
     })
+}
+
+/// Why a job of which nothing is wrong would not start now, for the runs that there are of it; `None` where it would, or somebody is asked.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn in_the_way(
+    host: &Host,
+    file: &Path,
+    spec: &RunSpec,
+    launch: &Launch,
+) -> Result<Option<HostError>, HostError> {
+    let request = JobRequest { file: file.to_path_buf(), ..JobRequest::default() };
+    if !host.home().is_unused() {
+        let store = host.home().open_read_only()?;
+        let found = job::fate(host, &store, &request, spec, launch).await?;
+        let refusal = match &found.fate {
+            Fate::Taken(run) => Some(job::taken_key(host, run)),
+            Fate::Left(run) => {
+                let standing = standing(host.home(), &store, run).await?;
+                job::refusal(host, &request, launch, &found, Some(&standing))
+            }
+            Fate::Start { .. }
+            | Fate::Named(_)
+            | Fate::Done(_)
+            | Fate::AtWork(_)
+            | Fate::Elsewhere(..)
+            | Fate::Queued(..)
+            | Fate::InDoubt(..) => job::refusal(host, &request, launch, &found, None),
+        };
+        crate::home::close(store);
+        if refusal.is_some() {
+            return Ok(refusal);
+        }
+    }
+    job::in_another_place(host, &request, spec, launch).await
 }
 
 /// What the rules of these policy files, and the names in the user's lists, are about.

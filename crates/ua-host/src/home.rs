@@ -179,6 +179,27 @@ impl Home {
         self
     }
 
+    /// Where else runs of a job may be that is started here: in a place of this user's in the current folder or above it, or beside the job's file
+    /// or above that. A project's settings may lead from one to the other. Nowhere else where a person named the place.
+    pub(crate) fn other_places(&self, settings: &Settings, job: &Path) -> Vec<Self> {
+        if self.root_is_named || self.database_is_said_in.is_some() || self.is_on_a_server() {
+            return Vec::new();
+        }
+        let from = [settings.absolute(Path::new(DEFAULT_ROOT)), settings.absolute(job)].into_iter().flatten();
+        let above: Vec<PathBuf> = from
+            .flat_map(|path| path.ancestors().skip(1).map(|folder| folder.join(DEFAULT_ROOT)).collect::<Vec<_>>())
+            .collect();
+        let mut found: Vec<Self> = Vec::new();
+        for root in above.into_iter().filter(|root| self.roots.judge(root) == Belief::Own) {
+            let root = resolved_parent(&root);
+            if root != self.root && found.iter().all(|other| other.root != root) {
+                let database = root.join(DATABASE);
+                found.push(Self { root, database, is_default: false, found_where: None, ..self.clone() });
+            }
+        }
+        found
+    }
+
     /// What somebody is told who begins a run: that it is kept where nobody said, and where other runs are that the same words may mean.
     pub(crate) fn found_elsewhere(&self) -> Option<String> {
         let why = self.found_where.filter(|_| fs::symlink_metadata(&self.root).is_ok())?;

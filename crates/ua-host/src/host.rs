@@ -75,6 +75,12 @@ impl Host {
         (self, is_elsewhere)
     }
 
+    /// The same over another place.
+    #[must_use]
+    pub(crate) fn at(&self, home: Home) -> Self {
+        Self { home, ..self.clone() }
+    }
+
     /// The same with wrapped ports.
     #[must_use]
     pub fn with_seams(mut self, seams: Arc<dyn Seams>) -> Self {

@@ -18,7 +18,7 @@ use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store
 pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
 pub use self::unfinished::left_as;
-pub(crate) use self::unfinished::{Foretold, refusal};
+pub(crate) use self::unfinished::{Foretold, in_another_place, refusal};
 use self::unfinished::{LOOKED_AT, ended_in_doubt, unfinished};
 use crate::alert::Alerts;
 use crate::consent;
@@ -273,7 +273,14 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
                 WhichRun::Neither => return Err(refused_for(host, &store, request, &launch, &foretold).await?),
             }
         }
-        Fate::Start { earlier } => earlier,
+        Fate::Start { earlier } => {
+            if earlier.is_none()
+                && let Some(refused) = in_another_place(host, request, &spec, &launch).await?
+            {
+                return Err(refused);
+            }
+            earlier
+        }
     };
     if earlier.is_none() && request.configured.is_none() {
         selectors::check(host, people.as_ref(), &launch, &spec).await?;

@@ -485,7 +485,7 @@ fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
         assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
         assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
         if let Command::Stop(Conclusion::Stopped { detail, .. }) = &command {
-            assert!(detail.contains("`ua resume RUN --max-provider-wait-minutes 32`"), "{detail}");
+            assert!(detail.contains("resume it with `--max-provider-wait-minutes 32`"), "{detail}");
         }
     }
 }

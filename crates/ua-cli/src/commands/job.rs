@@ -37,7 +37,7 @@ pub struct JobArgs {
     #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Only check what can be known before a start: the exit code is 0 if the job would start, else that of the error
-    #[arg(long, conflicts_with_all = ["resume", "fork", "run_id", "again", "new"])]
+    #[arg(long, conflicts_with_all = ["resume", "fork", "run_id"])]
     pub check: bool,
     /// Name of the run; one that exists is resumed if it was made of the same job
     #[arg(long, value_name = "ID", add = ArgValueCompleter::new(complete::runs))]

@@ -159,6 +159,43 @@ pub(super) async fn unfinished(
     Ok(Some(Foretold { fate: first.fate, is_in_doubt: first.is_in_doubt, others }))
 }
 
+/// The refusal of a job of which a run was begun in another place of this user's and is not finished: where nobody said which place is meant, the
+/// folder of the command decides, or the settings of a project, and neither is a word for doing it once more.
+pub(crate) async fn in_another_place(
+    host: &Host,
+    request: &JobRequest,
+    spec: &RunSpec,
+    launch: &Launch,
+) -> Result<Option<HostError>, HostError> {
+    if request.new || request.again || request.run_id.is_some() {
+        return Ok(None);
+    }
+    for home in host.home().other_places(host.settings(), &request.file) {
+        let there = host.at(home);
+        if there.home().is_unused() {
+            continue;
+        }
+        // What cannot be read there is no matter of a job here.
+        let Ok(store) = there.home().open_read_only() else { continue };
+        let found = unfinished(&there, &store, spec, launch).await;
+        let found =
+            found.unwrap_or_default().map(|found| Candidate { fate: found.fate, is_in_doubt: found.is_in_doubt });
+        let told = found.as_ref().and_then(|found| Some((found.run()?, found.how())));
+        if let Some((run, how)) = told {
+            let (id, root) = (&run.run_id, there.home().root());
+            let first =
+                format!("{} {}, and `ua runs show {id}` shows it", NextStep::of(run).who(), NextStep::of(run).does());
+            let first = there.home().commands().complete(&first).into_owned();
+            let how = format!("{how}, in another place: {}", root.display());
+            return Ok(Some(
+                refused(request, run, "unfinished_run", &how, &first, Another::After)
+                    .field("root", root.display().to_string()),
+            ));
+        }
+    }
+    Ok(None)
+}
+
 /// A run of the same job that ended with a call of which nobody knows what came of it, the newest one, and the first such call. To start the job
 /// again may do that again. Of one that succeeded its end was judged, doubt included.
 pub(super) async fn ended_in_doubt(

@@ -137,7 +137,7 @@ impl RunMachine {
 fn too_long_a_wait(asked: Duration, left: Duration, audience: Audience) -> String {
     let minutes = asked.as_secs().div_ceil(60).saturating_add(1);
     let (resume, wait) = match audience {
-        Audience::Terminal => ("Resume it then", format!("`ua resume RUN --max-provider-wait-minutes {minutes}`")),
+        Audience::Terminal => ("Resume it then", format!("resume it with `--max-provider-wait-minutes {minutes}`")),
         Audience::Program => {
             ("Run it again then", format!("`Runs::set_budget` with \"max_provider_wait_minutes\" and {minutes}"))
         }

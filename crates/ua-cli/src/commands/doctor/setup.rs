@@ -21,6 +21,8 @@ use crate::view::ToolRow;
 pub(super) struct Job {
     spec: RunSpec,
     launch: Launch,
+    /// The same with what is in the files that it is given.
+    filled: RunSpec,
     /// Its file, as it was named.
     file: String,
     /// Whether nothing is wrong with it as far as it can be told without its tools.
@@ -68,7 +70,7 @@ pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Op
             if let Err(error) = &would_start {
                 findings.refused("job", error);
             }
-            Some(Job { spec, launch, file: file.display().to_string(), is_well: would_start.is_ok() })
+            Some(Job { spec, launch, filled, file: file.display().to_string(), is_well: would_start.is_ok() })
         }
     }
 }
@@ -351,7 +353,19 @@ pub(super) async fn servers(
     if let Some(job) = job.filter(|job| job.is_well && are_all_listed) {
         // What it says about tools is known to be right or wrong only with the tools.
         match ua_host::selectors::refused(host.settings(), &job.launch, &job.spec, &listed) {
-            Ok(None) => findings.ok("job", format!("{} would start", job.file)),
+            Ok(None) => {
+                match ua_host::check::in_the_way(host, std::path::Path::new(&job.file), &job.filled, &job.launch).await
+                {
+                    Ok(None) => findings.ok("job", format!("{} would start", job.file)),
+                    Ok(Some(error)) => findings.warn(
+                        "job",
+                        format!("nothing is wrong with {}, and it would not start now: {error}", job.file),
+                        error.hint_text().unwrap_or("see the message"),
+                    ),
+                    // What is wrong with the database is a finding of its own.
+                    Err(_) => findings.ok("job", format!("nothing is wrong with {}", job.file)),
+                }
+            }
             Ok(Some(error)) | Err(error) => findings.refused("job", &error),
         }
     }
