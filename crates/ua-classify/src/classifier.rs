@@ -344,8 +344,9 @@ impl Classifier {
     fn opinions<'a>(&'a self, tool: &ToolSpec) -> Vec<Opinion<'a>> {
         let mut opinions = Vec::new();
         for file in &self.user {
-            opinions
-                .extend(file.rules.iter().map(|rule| rule_opinion(rule, ClassSource::UserPolicy, &file.file, tool)));
+            // A tool that says that it has an effect, and not which, leaves that to its name.
+            let source = if file.is_of_tools { ClassSource::Annotation } else { ClassSource::UserPolicy };
+            opinions.extend(file.rules.iter().map(|rule| rule_opinion(rule, source, &file.file, tool)));
         }
         for file in &self.job {
             opinions.extend(file.rules.rules.iter().map(|rule| {

@@ -70,7 +70,7 @@ text_enum! {
         List = "list",
         /// A known tool, by our shipped policy.
         Shipped = "shipped",
-        /// What the server says about it.
+        /// What the server says about it, or the program whose function it is.
         Annotation = "annotation",
         /// The words in its name.
         Name = "name",

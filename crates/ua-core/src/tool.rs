@@ -63,6 +63,12 @@ impl ToolName {
         self.namespace == ToolNamespace::Local && self.server == "ua"
     }
 
+    /// Whether it comes with this program: a tool of our own server, [`ToolName::ask_user`] or [`ToolName::task`]. A function of a program that embeds
+    /// us is none: of it we know what its program says, and no more.
+    pub fn is_built_in(&self) -> bool {
+        self.is_of_own_server() || self.is_ask_user() || self.is_task()
+    }
+
     /// Whether this is [`ToolName::task`].
     pub fn is_task(&self) -> bool {
         self.namespace == ToolNamespace::Local && self.server == "ua_agents" && self.tool == "task"

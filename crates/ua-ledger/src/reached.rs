@@ -5,7 +5,7 @@
 //! service can read (`C024BE91L`, `12345`) is not judged. Proved by: this file's tests.
 
 use serde_json::Value;
-use ua_core::{CallPolicy, MailAddress, SideEffectClass, ToolName, ToolNamespace};
+use ua_core::{CallPolicy, MailAddress, SideEffectClass, ToolName};
 
 use crate::address::{folded, words_of};
 use crate::recipient::{Problem, recipients, sends, split};
@@ -258,7 +258,7 @@ pub(crate) fn everybody(
         None => invited(tool, policy, arguments),
     };
     let mut all: Vec<Reached> = mail.unwrap_or_default().into_iter().map(Reached::Mail).collect();
-    let others = if tool.namespace == ToolNamespace::Local { Vec::new() } else { written_to(policy, arguments) };
+    let others = if tool.is_built_in() { Vec::new() } else { written_to(policy, arguments) };
     for one in others {
         if !all.contains(&one) {
             all.push(one);
@@ -270,7 +270,7 @@ pub(crate) fn everybody(
 /// The addresses of those who are told by an effect that is neither a mail nor a message: whoever a file is shared with, or a meeting is set up
 /// for.
 fn invited(tool: &ToolName, policy: &CallPolicy, arguments: &Value) -> Option<Vec<MailAddress>> {
-    let is_foreign = policy.class == SideEffectClass::External && tool.namespace != ToolNamespace::Local;
+    let is_foreign = policy.class == SideEffectClass::External && !tool.is_built_in();
     let words = words_of(&tool.tool);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     if !is_foreign || has(&TAKING) {
@@ -477,7 +477,7 @@ fn names(text: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::EffectKind;
+    use ua_core::{EffectKind, ToolNamespace};
 
     use super::*;
 
@@ -491,6 +491,20 @@ mod tests {
         };
         let all = everybody(&tool, &policy, arguments).and_then(Result::ok).unwrap_or_default();
         all.iter().map(|one| one.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_function_of_a_program_reaches_whom_the_same_tool_of_a_server_does() {
+        let policy = CallPolicy { effect_kind: EffectKind::parse("sms.send"), ..CallPolicy::unclassified() };
+        let arguments = json!({"to": "+15551234567", "email": "eve@evil.test", "body": "b"});
+        let reaches = |namespace, server: &str| {
+            let tool = ToolName::qualified(namespace, server, "share_and_send");
+            everybody(&tool, &policy, &arguments).and_then(Result::ok).unwrap_or_default()
+        };
+        let of_a_server = reaches(ToolNamespace::Mcp, "office");
+        assert!(!of_a_server.is_empty());
+        assert_eq!(reaches(ToolNamespace::Local, "program"), of_a_server);
+        assert_eq!(reaches(ToolNamespace::Local, "ua"), [], "what our own tools send goes where the user said");
     }
 
     #[test]

@@ -102,7 +102,8 @@ enum Class {
 }
 
 /// A tool of the program: a name, what it does, typed arguments, an async closure. Until it is said otherwise, it has an effect outside
-/// that must not happen twice, and a person is asked about a lost call.
+/// that must not happen twice: a person is asked about a lost call, and about a repeat in the same words where its name says that it makes
+/// something or moves money (`create_invoice`, `order_pizza`).
 #[derive(Clone)]
 pub struct Tool {
     pub(crate) spec: ToolSpec,
@@ -220,8 +221,10 @@ impl Tool {
     /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name. The verb decides whether the same call
     /// made twice is one effect. After a creating verb (send, create, upload, publish, post, invite, comment, reply, forward, pay, notify,
     /// book, broadcast, buy, charge, deposit, donate, mint, order, purchase, refund, register, reserve, schedule, ship, submit, transfer,
-    /// withdraw) a call with the arguments of an earlier one is not made, and gets that one's answer; after any other verb, as in
-    /// `invoice.issue`, two calls are two effects.
+    /// withdraw) a call with the arguments of an earlier one is not made, and gets that one's answer. After any other verb, as in
+    /// `invoice.issue`, two calls are two effects, unless the tool's name or the kind says that it makes something (`place_order` as
+    /// `parcel.expedite`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
+    /// that each call is meant.
     #[must_use]
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.class = Class::External;

@@ -100,7 +100,7 @@ impl Classifier {
             if let Some(kind) = &policy.effect_kind {
                 // A word about what it is called takes nothing away that its name says, unless it says that nothing is made.
                 let says = picker.first("creates", |settings| settings.creates);
-                let is_foreign = class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local;
+                let is_foreign = class == SideEffectClass::External && !tool.name.is_built_in();
                 let makes = made_by_name(&tool.name).is_some() || makes_named(&tool.name) || made_by_kind(kind);
                 let by_name = says.is_none() && is_foreign && makes;
                 policy.makes_anew = !kind.is_creating() && (says == Some(true) || by_name);
@@ -276,7 +276,7 @@ impl Picker<'_> {
 fn is_for_its_name(tool: &ToolSpec, class: SideEffectClass, decided_by: ClassSource) -> bool {
     let is_guess =
         matches!(decided_by, ClassSource::List | ClassSource::Annotation | ClassSource::Name | ClassSource::Default);
-    is_guess && class == SideEffectClass::External && tool.name.namespace != ToolNamespace::Local
+    is_guess && class == SideEffectClass::External && !tool.name.is_built_in()
 }
 
 /// What happens to a lost call when no rule says it.

@@ -94,6 +94,43 @@ async fn a_lost_call_of_a_tool_without_a_key_is_asked_about_and_answered_from_th
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 }
 
+/// The commonest thing to forget: nothing is said of what the tool does.
+#[tokio::test]
+async fn a_tool_of_which_nothing_is_said_is_asked_about_before_it_repeats_itself() {
+    for (name, said) in [
+        ("create_invoice", None),
+        ("order_pizza", None),
+        ("transfer_usdc", None),
+        ("place_order", Some("parcel.expedite")),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::open(folder.path()).unwrap();
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = made.clone();
+        let make = tool(name, "Makes it.", async move |_call, invoice: Invoice| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Failure>(invoice.order)
+        });
+        let make = match said {
+            Some(kind) => make.external(kind),
+            None => make,
+        };
+        let call =
+            json!({"tools": [{"name": format!("mcp__program__{name}"), "input": {"order": "A-17", "cents": 900}}]});
+        let turns = json!([call.clone(), call, {"text": "Done."}]);
+        let step = Step::new("orders").model(model(&turns)).tool(make.clone()).input("Order it.");
+        let outcome = runs.run(&step, "november").await.unwrap();
+        assert!(matches!(outcome, Outcome::Waiting { .. }), "{name}: {outcome:?}");
+        assert_eq!(made.load(Ordering::SeqCst), 1, "{name}");
+        // A policy of the step says that each call is meant.
+        let each = format!("[[rule]]\nid = \"each\"\nserver = \"program\"\nname = \"{name}\"\ncreates = false\n");
+        let step = Step::new("orders").model(model(&turns)).tool(make).policy(each).input("Order it.");
+        let outcome = runs.run(&step, "december").await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{name}: {outcome:?}");
+        assert_eq!(made.load(Ordering::SeqCst), 3, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn an_error_of_a_tool_that_only_reads_is_told_to_the_model() {
     let folder = tempfile::tempdir().unwrap();

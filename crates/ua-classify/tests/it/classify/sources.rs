@@ -434,3 +434,66 @@ fn a_tool_that_says_it_fetches_is_watched_whatever_rule_forgot_it_and_files_of_t
     let write = shipped.classify(&own("write_local_file"), Some(&json!({ "content": "file:///x" })));
     assert_eq!(write.reads, [], "it reads no address");
 }
+
+/// What a program says of its function is that it has an effect, or which; a repeat in the same words is held as that of the same tool of a
+/// server of others is.
+#[test]
+fn a_function_of_a_program_is_held_as_the_same_tool_of_a_server_is() {
+    let policy = |namespace, server: &str, name: &str, said: &str, of_the_tools: bool| {
+        let rule = format!(
+            "[[rule]]\nid = \"a\"\nserver = \"{server}\"\nname = \"{name}\"\nside_effect_class = \"external\"\n{said}"
+        );
+        let rules = PolicyRules::parse(&rule, "policy.toml").unwrap();
+        let rules = if of_the_tools { rules.of_the_tools() } else { rules };
+        let trusted = HashSet::from(["program".to_owned()]);
+        let classifier = Classifier::new(vec![rules], &Lists::default(), trusted).unwrap();
+        classifier.classify(&tool(namespace, server, name), None)
+    };
+    let names = [
+        "create_invoice",
+        "create_folder",
+        "send_email",
+        "order_pizza",
+        "place_order",
+        "pay_invoice",
+        "transfer_usdc",
+        "push_message",
+        "frobnicate",
+        "update_title",
+        "get_price",
+    ];
+    for name in names {
+        // Nothing is said of its effect: the name says it, as that of a server's tool does of which nothing is said.
+        let unsaid = policy(ToolNamespace::Local, "program", name, "", true);
+        let foreign = plain().classify(&foreign(name), None);
+        assert_eq!(unsaid.class, SideEffectClass::External, "{name}");
+        assert!(unsaid.is_by_content() || !foreign.is_by_content(), "{name}");
+        assert_eq!(unsaid.kind_is_guessed, unsaid.is_by_content(), "{name}");
+        if foreign.class == SideEffectClass::External {
+            assert_eq!(unsaid.effect_kind, foreign.effect_kind, "{name}");
+            for effect in ["email.send", "invoice.create", "message.push"] {
+                let careful = |policy: &ua_core::CallPolicy| policy.makes(name, effect);
+                assert!(
+                    careful(&unsaid) != ua_core::Makes::No || careful(&foreign) == ua_core::Makes::No,
+                    "{name} {effect}"
+                );
+            }
+        }
+        // The same rule, of its program or of its user, comes to the same as about a tool of a server.
+        for said in [
+            "effect_kind = \"parcel.expedite\"\n",
+            "effect_kind = \"invoice.send\"\n",
+            "effect_kind = \"stock.sell\"\n",
+        ] {
+            let of_server = policy(ToolNamespace::Mcp, "shop", name, said, false);
+            for of_the_tools in [true, false] {
+                let of_program = policy(ToolNamespace::Local, "program", name, said, of_the_tools);
+                assert_eq!(
+                    (of_program.is_by_content(), of_program.kind_is_guessed, of_program.on_scope_conflict),
+                    (of_server.is_by_content(), of_server.kind_is_guessed, of_server.on_scope_conflict),
+                    "{name} {said}"
+                );
+            }
+        }
+    }
+}
