@@ -13,7 +13,7 @@ mod fits;
 mod outcome;
 mod run;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -30,6 +30,7 @@ pub use outcome::{StepOutcome, question_of_a_program};
 use crate::ports::ResultCheck;
 use crate::retry::RetryPolicy;
 use crate::watch::{RunEvent, Watcher};
+use crate::workspace::Workspace;
 
 /// Who carries a step out: a model and what it may use.
 #[derive(Clone)]
@@ -160,6 +161,9 @@ pub struct StepHost {
     /// two machines, are kept apart by the epoch alone: what one of them has under way when the other takes the run is not
     /// ended. Beside it stands `late_replies.log`, where answers are kept while the database does not take them.
     pub locks: Option<PathBuf>,
+    /// The folder that `ua --root` names to find these runs, which every command that a person is told has; `None` is the one that the workspace
+    /// lies in.
+    pub root: Option<PathBuf>,
     /// Clock and entropy: `ua_core::system::env()` in a real process.
     pub env: Env,
     /// Who watches.
@@ -180,6 +184,7 @@ impl StepHost {
             store,
             workspace: workspace.into(),
             locks: None,
+            root: None,
             env,
             watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
@@ -200,6 +205,22 @@ impl StepHost {
     pub fn with_redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
+    }
+
+    /// The same for runs that `ua --root ROOT` finds.
+    #[must_use]
+    pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
+        self
+    }
+
+    /// The workspace in `folder` with the commands that a person is told there. The program names the folder of its runs itself: no command finds it
+    /// by default.
+    fn with_commands(&self, workspace: Workspace, folder: &Path) -> Workspace {
+        match self.root.as_deref().or_else(|| folder.parent()) {
+            Some(root) => workspace.with_commands(ua_resume::Commands::naming(root)),
+            None => workspace,
+        }
     }
 
     /// The same with run locks in `locks`.

@@ -392,16 +392,18 @@ impl Runs {
         #[cfg(not(feature = "mcp"))]
         let transport: Option<Arc<dyn ToolTransport>> = None;
         let granular = step.granular(&self.env, transport)?;
-        let mut host = StepHost::new(self.store.clone(), workspace, self.env.clone())
-            .with_locks(self.locks())
-            .with_redactor(self.redactor.clone())
-            .accepting(accepted.iter().copied());
+        let mut host = self.host(workspace).with_redactor(self.redactor.clone()).accepting(accepted.iter().copied());
         host.watcher = self.watcher.clone();
         host.stop = self.stop.clone();
         let outcome = granular.run(&host, &run).await;
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
         Ok(outcome?)
+    }
+
+    /// Where a run is driven that has its files in `workspace`.
+    fn host(&self, workspace: impl Into<PathBuf>) -> StepHost {
+        StepHost::new(self.store.clone(), workspace, self.env.clone()).with_locks(self.locks()).with_root(&self.folder)
     }
 
     fn locks(&self) -> PathBuf {
@@ -430,7 +432,7 @@ impl Runs {
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
         self.refuse_copies(&parent).await?;
         self.refuse_secrets(step)?;
-        let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
+        let host = self.host(self.workspace(id)?);
         // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
         #[cfg(feature = "mcp")]
         let (servers, asked) = {
@@ -605,16 +607,18 @@ impl Runs {
     /// run again.
     ///
     /// # Errors
-    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]. Once it is asked for, the run ends when its step is run again at the latest.
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]; [`Error::Refused`] for a run that has ended. Once it is asked for, the run ends when its step is run again at the latest.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
         let asked = self.store.request_cancel(&run_id(id)?, reason, self.env.now()).await;
-        asked.map_err(Error::store("cancel the run"))?;
+        if let Err(source) = asked {
+            return Err(self.not_changed(id, "cancel the run", source).await);
+        }
         let (run, workspace) = (run_id(id)?, self.workspace(id)?);
         #[cfg(feature = "mcp")]
         let left = crate::servers::left_behind(&self.folder, &run, &self.env, &self.redactor)?;
         #[cfg(not(feature = "mcp"))]
         let left = ua_dispatch::LocalTools::new(self.env.clone());
-        let host = StepHost::new(self.store.clone(), workspace, self.env.clone()).with_locks(self.locks());
+        let host = self.host(workspace);
         Ok(host.end_if_asked(&run, &left).await?)
     }
 
@@ -622,7 +626,7 @@ impl Runs {
     /// [`Budgets`](crate::Budgets), by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, [`Error::Store`] for a run that has ended.
+    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, and for a run that has ended; [`Error::Store`].
     pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
         let (run, value) = (self.get(id).await?, value.into());
         let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
@@ -643,7 +647,16 @@ impl Runs {
             made_by: BY.to_owned(),
             at: self.env.now(),
         };
-        self.store.insert_override(change).await.map(drop).map_err(Error::store("change the budget"))
+        match self.store.insert_override(change).await {
+            Ok(_) => Ok(()),
+            Err(source) => Err(self.not_changed(id, "change the budget", source).await),
+        }
+    }
+
+    /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask for ever.
+    async fn not_changed(&self, id: &str, doing: &'static str, source: StoreError) -> Error {
+        let has_ended = source.is_refusal() && self.get(id).await.is_ok_and(|run| run.status.is_terminal());
+        if has_ended { Error::Refused(format!("cannot {doing}: {source}")) } else { Error::store(doing)(source) }
     }
 
     /// Waits until nobody works on a run: it ended, stopped, waits for a person, or its process died ([`Runs::unfinished`] has it then). What drives

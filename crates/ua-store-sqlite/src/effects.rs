@@ -61,16 +61,32 @@ struct WordTail<'l> {
     word: &'l str,
 }
 
+/// Which database writes a line: its identity, and what its file is called in the folder of the log. Another file of the same identity, as a backup
+/// that lies there is, wrote nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Writes {
+    pub(crate) uuid: String,
+    pub(crate) file: String,
+}
+
+impl Writes {
+    pub(crate) fn of(uuid: String, database: &Path) -> Self {
+        let file = database.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Self { uuid, file }
+    }
+}
+
 impl Line {
     fn of(head: &Head<'_>, tail: &impl Serialize) -> Result<Self, DbError> {
         Ok(Self { head: json(head)?, tail: json(tail)? })
     }
 
     /// The line of a database, with its end.
-    pub(crate) fn text(&self, db_uuid: &str) -> String {
+    pub(crate) fn text(&self, by: &Writes) -> String {
         let head = self.head.strip_suffix('}').unwrap_or_default();
         let tail = self.tail.strip_prefix('{').unwrap_or_default();
-        format!("{head},\"db_uuid\":\"{db_uuid}\",{tail}\n")
+        let (file, uuid) = (serde_json::Value::from(by.file.as_str()), &by.uuid);
+        format!("{head},\"db_file\":{file},\"db_uuid\":\"{uuid}\",{tail}\n")
     }
 }
 
@@ -135,20 +151,20 @@ pub(crate) fn append(file: &mut File, text: &str) -> std::io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct EffectsLog {
     path: PathBuf,
-    db_uuid: String,
+    by: Writes,
     file: Option<File>,
     unnoted: Arc<OnceLock<String>>,
 }
 
 impl EffectsLog {
     /// `unnoted` hears why a line was not written, the first time.
-    pub(crate) fn new(path: PathBuf, db_uuid: String, unnoted: Arc<OnceLock<String>>) -> Self {
-        Self { path, db_uuid, file: None, unnoted }
+    pub(crate) fn new(path: PathBuf, by: Writes, unnoted: Arc<OnceLock<String>>) -> Self {
+        Self { path, by, file: None, unnoted }
     }
 
     /// Appends lines of a batch that is committed.
     pub(crate) fn append(&mut self, lines: &[Line]) {
-        let text: String = lines.iter().map(|line| line.text(&self.db_uuid)).collect();
+        let text: String = lines.iter().map(|line| line.text(&self.by)).collect();
         if let Err(error) = self.write(&text) {
             self.file = None;
             tracing::warn!(path = %self.path.display(), %error, "a line of effects.log was not written");
@@ -176,10 +192,12 @@ mod tests {
     fn the_fields_of_a_line_stand_in_the_order_of_their_names() {
         let run = RunId::parse("run_1").unwrap();
         let at = Timestamp::parse("2026-01-02T03:04:05.000Z").unwrap();
-        let text = word(&run, &run, "run_1", None, "cancel", at).unwrap().text("abc");
+        let text = word(&run, &run, "run_1", None, "cancel", at)
+            .unwrap()
+            .text(&Writes::of("abc".to_owned(), Path::new("/srv/x.db")));
         assert_eq!(
             text,
-            "{\"at\":\"2026-01-02T03:04:05.000Z\",\"db_uuid\":\"abc\",\"event\":\"word\",\"question_id\":null,\"root\":\"run_1\",\
+            "{\"at\":\"2026-01-02T03:04:05.000Z\",\"db_file\":\"x.db\",\"db_uuid\":\"abc\",\"event\":\"word\",\"question_id\":null,\"root\":\"run_1\",\
              \"run_id\":\"run_1\",\"tool_call_id\":null,\"tree\":\"run_1\",\"word\":\"cancel\"}\n"
         );
         // As an object of JSON has them.

@@ -16,6 +16,7 @@ use crate::beside::{foreign_beside, mark_database};
 use crate::cut_off::{CutOff, FILES, beside, cut_off_restore, fresh, unfinished};
 use crate::db::Db;
 use crate::departure::Standing;
+use crate::effects::Writes;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
 use crate::source::Source;
@@ -79,7 +80,7 @@ impl SqliteStore {
             let schema = connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?;
             Ok((findings, journal_mode, schema))
         });
-        let log = async { mirror::read(&self.effects_log(), self.db_uuid()) };
+        let log = async { mirror::read(&self.effects_log(), &self.own) };
         let (mut findings, (more, journal_mode, schema), log) = tokio::try_join!(pages, rows, log)?;
         findings.extend(more);
         let (mirror_lines, mirror_foreign_lines) = (log.lines, log.foreign);
@@ -106,7 +107,7 @@ impl SqliteStore {
     ///
     /// `Unavailable` when the database or the log cannot be read.
     pub async fn lost_to_families(&self, now: Timestamp) -> Result<Vec<Forgotten>, StoreError> {
-        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        let log = mirror::read(&self.effects_log(), &self.own)?;
         if log.has_lost_nothing() {
             return Ok(Vec::new());
         }
@@ -319,7 +320,8 @@ impl Restore {
         // What the log lacks it could not tell of any more once this database is gone. One that cannot be read has nothing to add.
         if let (Ok(connection), Some(db_uuid)) = (open::inspector(&self.path), uuid_of(&self.path)) {
             let log = open::folder_of(&self.path).join("effects.log");
-            mirror::catch_up(&log, &db_uuid, &Db::new(&connection)).map_err(DbError::into_store)?;
+            mirror::catch_up(&log, &Writes::of(db_uuid, &self.path), &Db::new(&connection))
+                .map_err(DbError::into_store)?;
         }
         let kept = put_in_place(&self.from, &self.path, self.cut_off.as_ref(), at);
         if let Some(connection) = self.writing {

@@ -17,6 +17,7 @@ use ua_store::{AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, Sto
 
 use crate::column::Columns;
 use crate::db::Db;
+use crate::effects::Writes;
 use crate::error::{DbError, refused, refused_because};
 use crate::{effects, open};
 
@@ -88,6 +89,8 @@ fn word_is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
 #[derive(Deserialize)]
 struct Line {
     event: String,
+    /// The file of the database that wrote it, in the folder of the log; a line of an older version does not say it.
+    db_file: Option<String>,
     db_uuid: String,
     run_id: String,
     /// What was accepted; a line of an older version accepts all that was known of its run.
@@ -115,9 +118,6 @@ const ACCEPTED: &str = "accepted";
 /// The event of an attempt that begins.
 const START: &str = "start";
 
-/// Databases in one folder share its log; of more than this many files nobody asks whose they are.
-const MOST_BESIDE: usize = 64;
-
 /// A log has at most so many bytes: a few million effects. What is read of it is held in memory.
 const MOST_BYTES: u64 = 4 << 30;
 /// A line has at most so many bytes; the longest one lists all that a person accepted at once.
@@ -132,19 +132,26 @@ fn too_much(path: &Path, why: &str) -> StoreError {
     ))
 }
 
-/// Which databases lie in a folder, by their identity: what they sent is theirs to know.
-fn beside(log: &Path) -> BTreeSet<String> {
-    let entries = std::fs::read_dir(open::folder_of(log)).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let databases = paths.filter(|path| path.extension().is_some_and(|extension| extension == "db") && path.is_file());
-    databases.take(MOST_BESIDE).filter_map(|path| crate::maintenance::uuid_of(&path)).collect()
+/// Whether a line is another database's that lies where it lay when it wrote the line, and answers for it. A file of another name answers for nothing,
+/// whatever it is: a backup knows what was sent, and nobody asks it. Nor does what is named as this database is, which was put in the other's place.
+fn is_anothers(line: &Line, log: &Path, own: &Writes, beside: &mut BTreeMap<Writes, bool>) -> bool {
+    let Some(file) = line.db_file.as_ref().filter(|file| line.db_uuid != own.uuid && **file != own.file) else {
+        return false;
+    };
+    let is_name = Path::new(file).file_name().is_some_and(|name| name == file.as_str());
+    let by = Writes { uuid: line.db_uuid.clone(), file: file.clone() };
+    is_name
+        && *beside.entry(by).or_insert_with_key(|by| {
+            let path = open::folder_of(log).join(&by.file);
+            path.is_file() && crate::maintenance::uuid_of(&path).as_deref() == Some(by.uuid.as_str())
+        })
 }
 
 /// Reads the log beside the database; a missing one is empty.
 ///
-/// A line of another database counts as well, unless that database lies in the same folder: whoever lost the one that sent, and began a new one or
+/// A line of another database counts as well, unless that database lies where it wrote it: whoever lost the one that sent, and began a new one or
 /// put the file of somewhere else in its place, has receipts nowhere.
-pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
+pub(crate) fn read(path: &Path, own: &Writes) -> Result<Mirror, StoreError> {
     let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
     let file = match crate::open::regular(OpenOptions::new().read(true), path) {
         Ok(file) => file,
@@ -155,7 +162,7 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
         return Err(too_much(path, &format!("has more than {}", size_in_words(MOST_BYTES))));
     }
     let mut mirror = Mirror::default();
-    let mut others = None;
+    let mut beside = BTreeMap::new();
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
     loop {
@@ -174,7 +181,7 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
             mirror.foreign += 1;
             continue;
         };
-        if line.db_uuid != db_uuid && others.get_or_insert_with(|| beside(path)).contains(&line.db_uuid) {
+        if is_anothers(&line, path, own, &mut beside) {
             mirror.foreign += 1;
             continue;
         }
@@ -351,8 +358,8 @@ fn is_later(now: Timestamp, began: Option<Timestamp>, known: &Forgotten) -> bool
 }
 
 /// Writes what the database sent and the log does not know: lines that were cut, or went with a file that somebody deleted.
-pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), DbError> {
-    let log = read(path, db_uuid).map_err(DbError::Store)?;
+pub(crate) fn catch_up(path: &Path, own: &Writes, db: &Db<'_>) -> Result<(), DbError> {
+    let log = read(path, own).map_err(DbError::Store)?;
     let sql = "SELECT c.tool_call_id FROM tool_calls c WHERE c.side_effect_class != 'read_only' AND c.attempt > 0 ORDER BY c.rowid";
     let mut statement = db.connection.prepare(sql)?;
     let calls = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
@@ -371,14 +378,15 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
         let lacks_word = logged.is_none_or(|logged| logged.correction.as_ref().map(|word| word.at) < word);
         if call.policy.is_kept_outside() && (lacks_end || lacks_word) {
             let line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at)?;
-            text.push_str(&line.text(db_uuid));
+            text.push_str(&line.text(own));
         }
     }
     for word in words(db)? {
         if !log.newest.contains_key(&word.about()) {
             let mut line = json!(word);
             line["event"] = json!("word");
-            line["db_uuid"] = json!(db_uuid);
+            line["db_file"] = json!(own.file);
+            line["db_uuid"] = json!(own.uuid);
             text.push_str(&format!("{line}\n"));
         }
     }
@@ -458,11 +466,13 @@ pub(crate) fn accepted_for(db: &Db<'_>, run: &RunId, known: Vec<Forgotten>) -> R
 }
 
 /// Notes that a person accepted this.
-pub(crate) fn accept(path: &Path, db_uuid: &str, accepted: &Accepted, at: Timestamp) -> Result<(), StoreError> {
+pub(crate) fn accept(path: &Path, own: &Writes, accepted: &Accepted, at: Timestamp) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
     let mut text = String::new();
     for ((run, family), about) in accepted {
-        let mut line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "accepted": about, "at": at});
+        let mut line = json!({
+            "event": ACCEPTED, "db_file": own.file, "db_uuid": own.uuid, "run_id": run, "accepted": about, "at": at,
+        });
         if let Some(family) = family {
             line["family"] = json!(family);
         }
@@ -502,7 +512,7 @@ mod tests {
         let path = folder.path().join("effects.log");
         let read_with = |bytes: u64| {
             std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
-            read(&path, "own")
+            read(&path, &Writes::of("own".to_owned(), Path::new("own.db")))
         };
         for (bytes, why) in [(MOST_BYTES + 1, "has more than 4 GiB"), (LONGEST_LINE + 1, "a line of more than 64 MiB")]
         {

@@ -8,7 +8,7 @@ use ua_store::{Author, Durability, RunLease, StoreError};
 
 use crate::config::SqliteConfig;
 use crate::db::Db;
-use crate::effects::EffectsLog;
+use crate::effects::{EffectsLog, Writes};
 use crate::error::{DbError, refused, sql_error};
 use crate::open::{self, FileIdentity};
 use crate::readers::{Pool, Readers};
@@ -23,7 +23,7 @@ const ALONE: u32 = 8;
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    db_uuid: String,
+    pub(crate) own: Writes,
     readers: Readers,
     /// `None` in a store that was opened for inspection.
     writer: Option<Writer>,
@@ -46,16 +46,16 @@ impl SqliteStore {
     /// on an unsafe file system, or cannot be opened; it is left as it is then.
     pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
         let (connection, identity, own_log) = open::writer(&config)?;
-        let db_uuid = read_uuid(&connection)?;
+        let own = Writes::of(read_uuid(&connection)?, &config.path);
         let unnoted: Arc<OnceLock<String>> = Arc::default();
-        let log = config.effects_log.then(|| {
-            EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone(), unnoted.clone())
-        });
+        let log = config
+            .effects_log
+            .then(|| EffectsLog::new(open::folder_of(&config.path).join("effects.log"), own.clone(), unnoted.clone()));
         let writer = Writer::start(connection, own_log, log)?;
         let readers = Readers::new(Source::written_here(&config.path), None);
         Ok(Self {
             path: config.path,
-            db_uuid,
+            own,
             readers,
             writer: Some(writer),
             identity,
@@ -70,16 +70,16 @@ impl SqliteStore {
         let path = path.into();
         let source = Source::of(&path);
         let connection = open::inspect(&source)?;
-        let db_uuid = read_uuid(&connection)?;
+        let own = Writes::of(read_uuid(&connection)?, &path);
         let identity = FileIdentity::of(&path)?;
         let readers = Readers::new(source, Some(connection));
         let (behind, last_owner, unnoted) = (Arc::default(), Mutex::default(), Arc::default());
-        Ok(Self { path, db_uuid, readers, writer: None, identity, behind, last_owner, unnoted })
+        Ok(Self { path, own, readers, writer: None, identity, behind, last_owner, unnoted })
     }
 
     /// Tells this database from every other, and from a new one at the same path.
     pub fn db_uuid(&self) -> &str {
-        &self.db_uuid
+        &self.own.uuid
     }
 
     /// Where the database is.

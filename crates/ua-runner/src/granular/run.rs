@@ -61,12 +61,7 @@ impl GranularStep {
             return Err(StepError::WorkspaceGone { run: run.run_id, path: folder.to_path_buf() });
         }
         settle(folder.parent().unwrap_or(folder), &run)?;
-        let workspace = Workspace::create(folder)?;
-        // The program names the folder of its runs itself: no command finds it by default.
-        let workspace = match folder.parent() {
-            Some(root) => workspace.with_commands(ua_resume::Commands::naming(root)),
-            None => workspace,
-        };
+        let workspace = host.with_commands(Workspace::create(folder)?, folder);
         if let Err(owner) = workspace.claim(&run.run_id)? {
             return Err(StepError::WorkspaceTaken { run: run.run_id, path: folder.to_path_buf(), owner });
         }
@@ -306,11 +301,7 @@ impl StepHost {
         if self.locks.is_none() && refuse_living_owner(&run, &owner).is_err() {
             return Ok(());
         }
-        let workspace = Workspace::create(&self.workspace)?;
-        let workspace = match self.workspace.parent() {
-            Some(root) => workspace.with_commands(ua_resume::Commands::naming(root)),
-            None => workspace,
-        };
+        let workspace = self.with_commands(Workspace::create(&self.workspace)?, &self.workspace);
         if workspace.claim(run_id)?.is_err() {
             return Ok(());
         }

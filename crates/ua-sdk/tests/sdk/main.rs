@@ -132,6 +132,50 @@ async fn a_tool_of_which_nothing_is_said_is_asked_about_before_it_repeats_itself
 }
 
 #[tokio::test]
+async fn a_run_that_has_ended_is_not_to_be_changed_later_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = invoices(&sending(), &Arc::default());
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
+    let cancelled = runs.cancel("november", "late").await.unwrap_err();
+    let set = runs.set_budget("november", "max_turns", 9).await.unwrap_err();
+    for refused in [cancelled, set] {
+        assert_eq!(refused.class(), ua_sdk::FailureClass::Permanent, "{refused}");
+        assert!(matches!(refused, Error::Refused(_)) && refused.to_string().contains("succeeded"), "{refused}");
+    }
+}
+
+/// Every command that a person finds in the files of a run names the folder in which `ua` finds the run.
+#[tokio::test]
+async fn what_a_person_is_told_to_type_names_the_folder_of_the_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = std::fs::canonicalize(folder.path()).unwrap();
+    let runs = Runs::open(&state).unwrap();
+    let send = tool("send_invoice", "Sends an invoice.", async |_call, _invoice: Invoice| {
+        Err::<(), Failure>(Failure::unknown("the line is dead"))
+    });
+    let step = Step::new("invoices").model(model(&sending())).tool(send).input("Send the invoice.");
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Waiting { .. }));
+    let (mut folders, mut commands) = (vec![runs.workspace("november").unwrap()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = String::from_utf8_lossy(&std::fs::read(&entry).unwrap()).into_owned();
+            for behind in text.split(" --root ").skip(1) {
+                let named: String =
+                    behind.chars().take_while(|c| !c.is_whitespace() && !"`\"'\\".contains(*c)).collect();
+                assert_eq!(named, state.display().to_string(), "{}", entry.display());
+                commands += 1;
+            }
+        }
+    }
+    assert!(commands > 0, "the files of a run that waits say how it is answered");
+}
+
+#[tokio::test]
 async fn an_error_of_a_tool_that_only_reads_is_told_to_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let look = tool("look", "Looks.", async |_call, (): ()| Err::<(), std::io::Error>(std::io::Error::other("gone")));

@@ -739,16 +739,26 @@ async fn a_new_database_that_loses_its_log_is_an_older_one_and_not_a_new_one() {
 }
 
 #[tokio::test]
-async fn what_another_database_sent_counts_unless_it_lies_beside() {
+async fn what_another_database_sent_counts_unless_it_lies_where_it_sent_it() {
     let place = Place::new();
     let store = place.open();
     Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
     store.close().unwrap();
-    let kept = place.path.with_file_name("kept");
-    fs::rename(&place.path, &kept).unwrap();
-    let store = place.open();
-    assert!(store.examine().await.unwrap().forgotten.iter().any(|known| known.run_id == "run_1"));
-    fs::rename(&kept, place.path.with_file_name("another.db")).unwrap();
+    // Another database shares the folder and its log.
+    let another = place.path.with_file_name("another.db");
+    let store = SqliteStore::open(SqliteConfig::new(another.clone())).unwrap();
     let health = store.examine().await.unwrap();
     assert_eq!((health.forgotten.len(), health.mirror_foreign_lines), (0, health.mirror_lines));
+    store.close().unwrap();
+    // It is lost, and a new one begun in its place: whatever lies beside by any name, as a backup does, answers for nothing.
+    let names = ["kept", "runtime_state.backup.db", "another.db", "runtime_state.db.bak"];
+    fs::remove_file(&another).unwrap();
+    for name in names {
+        fs::copy(&place.path, place.path.with_file_name(name)).unwrap();
+    }
+    fs::remove_file(&place.path).unwrap();
+    let store = place.open();
+    let health = store.examine().await.unwrap();
+    assert!(health.forgotten.iter().any(|known| known.run_id == "run_1"), "{health:?}");
+    assert_eq!(health.mirror_foreign_lines, 0);
 }
