@@ -268,6 +268,11 @@ impl Classifier {
         Explanation { tool: tool.name.clone(), policy, harmless_programs, considered, hints }
     }
 
+    /// The files in which people wrote rules: all but those of jobs, and what tools say of themselves.
+    pub fn files(&self) -> Vec<String> {
+        self.user.iter().filter(|file| !file.is_of_tools && !file.is_empty()).map(|file| file.file.clone()).collect()
+    }
+
     /// The rules of these files that call for care and are about none of `tools`, nor of `more`, of which only the names are known: a misspelt
     /// name protects from nothing. A pattern may well be about nothing here, so whoever asks judges it.
     pub fn idle_cautions(&self, files: &[String], tools: &[ToolSpec], more: &[ToolName]) -> Vec<IdleCaution> {

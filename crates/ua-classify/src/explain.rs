@@ -59,6 +59,43 @@ pub struct IdleCaution {
     pub besides: Vec<&'static str>,
 }
 
+impl IdleCaution {
+    /// Which rule it is and what was meant, for a refusal; `None` where it may well be meant for other tools than those that are `there`. A rule about
+    /// all tools of a server may be about one of another job, so that counts only where the name is nearly that of a server of this one. `shown` cuts
+    /// and cleans what somebody wrote, to so many characters.
+    pub fn in_words(&self, there: &[ToolName], shown: impl Fn(&str, usize) -> String) -> Option<String> {
+        let near = |word: &str, names: &mut dyn Iterator<Item = &str>| {
+            ua_core::nearest(word, names).map(|name| format!(" (did you mean `{name}`?)"))
+        };
+        let servers = || there.iter().map(|tool| tool.server.as_str());
+        let quoted = |word: &str| format!("`{}`", shown(word, 100));
+        let server = self.server.as_deref().unwrap_or_default();
+        let of = if server.is_empty() { String::new() } else { format!(" of server {}", quoted(server)) };
+        let has_server = server.is_empty() || servers().any(|known| known == server);
+        let near_server = || near(server, &mut servers());
+        let of_server = || there.iter().filter(|tool| !has_server || server.is_empty() || tool.server == server);
+        let near_tool =
+            |word: &str| near(word, &mut of_server().flat_map(|tool| [tool.raw.as_str(), tool.tool.as_str()]));
+        let (what, nearest) = match (&self.name, self.besides.as_slice()) {
+            (_, [first, ..]) => {
+                let what = self.name.as_deref().or(self.patterns.first().map(String::as_str)).unwrap_or(server);
+                (format!("{} with the `{first}` that it asks for", quoted(what)), String::new())
+            }
+            (None, []) if !has_server => (format!("server {}", quoted(server)), near_server()?),
+            // Of a pattern it counts only where it is nearly a name of a tool of this job.
+            (None, []) => {
+                let mut patterns = self.patterns.iter();
+                let typo = patterns.find_map(|pattern| Some((pattern, near_tool(pattern.trim_matches('*'))?)));
+                let (pattern, nearest) = typo?;
+                (format!("{}{of}", quoted(pattern)), nearest)
+            }
+            (Some(name), []) if has_server => (format!("{}{of}", quoted(name)), near_tool(name).unwrap_or_default()),
+            (Some(name), []) => (format!("{}{of}", quoted(name)), near_server().unwrap_or_default()),
+        };
+        Some(format!("{what} in rule `{}` of {}{nearest}", shown(&self.rule_id, 60), shown(&self.file, 200)))
+    }
+}
+
 /// What became of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

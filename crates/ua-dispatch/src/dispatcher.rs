@@ -483,17 +483,25 @@ impl Dispatcher {
         }
     }
 
-    /// How long nothing is asked of the server of a call in doubt: it wants to be left alone, or an earlier repeat did nothing. A person is
-    /// asked at once, and so is the model told of what is not sent again.
+    /// How long nothing is asked of the server of a call in doubt: it wants to be left alone, or an earlier repeat did nothing. Nothing is waited for
+    /// that is not sent again: a person is asked at once, and so is the model told.
     fn pause_in_doubt(&self, call: &CallRecord, asked_for: Option<Duration>) -> Duration {
-        // A read is never in doubt. The first one that is lost is made again at once; a server that loses the next, too, is not well.
-        let is_repeat = if call.policy.is_free_read() {
-            call.attempt > 1 && self.ledger.has_attempts_left(call)
-        } else {
-            call.doubt.is_some_and(|doubt| doubt < call.attempt)
+        // What is simply done again is never in doubt. The first one that is lost is made again at once; a server that loses the next, too, is not
+        // well.
+        let was_repeated = match call.policy.on_unknown {
+            OnUnknown::Redo => call.attempt > 1,
+            OnUnknown::RedoKeyed | OnUnknown::Probe | OnUnknown::Hold | OnUnknown::Continue => {
+                call.doubt.is_some_and(|doubt| doubt < call.attempt)
+            }
         };
+        let is_last = match call.policy.on_unknown {
+            OnUnknown::Redo | OnUnknown::RedoKeyed => !self.ledger.has_attempts_left(call),
+            OnUnknown::Probe | OnUnknown::Hold | OnUnknown::Continue => false,
+        };
+        let is_repeat = was_repeated && !is_last;
         let wait = if is_repeat { backoff(call.attempt, self.ledger.env().entropy.next_u64()) } else { Duration::ZERO };
         match call.policy.on_unknown {
+            OnUnknown::Redo | OnUnknown::RedoKeyed if is_last => wait,
             OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Probe => {
                 wait.max(asked_for.unwrap_or_default().min(LONGEST_WAIT))
             }

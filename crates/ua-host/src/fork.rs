@@ -179,7 +179,9 @@ fn refused(error: &ForkError) -> HostError {
             .hint("the run has no finished turn yet: leave --at-turn out to fork it from its beginning"),
         ForkError::NotCommitted { committed, .. } => HostError::usage(message)
             .hint(format!("choose a turn from 0 to {committed}, or leave --at-turn out for the last one")),
-        ForkError::Locked(LockError::Held { .. }) => HostError::usage(message).hint("choose another --run-id"),
+        ForkError::OfAnotherTurn { .. } | ForkError::Locked(LockError::Held { .. }) => {
+            HostError::usage(message).hint("choose another --run-id")
+        }
         ForkError::Locked(LockError::Io { source, .. }) => HostError::storage(message)
             .hint(format!("{}, then give the command again; nothing was stored", paths::mend_folder(source))),
         ForkError::Workspace(_) => {

@@ -222,41 +222,9 @@ fn unmakeable(missing: &BTreeSet<String>, spec: &RunSpec) -> HostError {
         )
 }
 
-/// The error about rules of this job that call for care with a tool that is not there. A rule about all tools of a server may be about one of
-/// another job, so that counts only where the name is nearly that of a server of this job.
+/// The error about rules of this job that call for care with a tool that is not there.
 fn idle_cautions(idle: &[IdleCaution], there: &[ToolName]) -> Option<HostError> {
-    let near = |word: &str, names: &mut dyn Iterator<Item = &str>| {
-        ua_core::nearest(word, names).map(|name| format!(" (did you mean `{name}`?)"))
-    };
-    let servers = || there.iter().map(|tool| tool.server.as_str());
-    let quoted = |word: &str| format!("`{}`", line(word, 100));
-    let said = |idle: &IdleCaution| {
-        let server = idle.server.as_deref().unwrap_or_default();
-        let of = if server.is_empty() { String::new() } else { format!(" of server {}", quoted(server)) };
-        let has_server = server.is_empty() || servers().any(|known| known == server);
-        let near_server = || near(server, &mut servers());
-        let of_server = || there.iter().filter(|tool| !has_server || server.is_empty() || tool.server == server);
-        let near_tool =
-            |word: &str| near(word, &mut of_server().flat_map(|tool| [tool.raw.as_str(), tool.tool.as_str()]));
-        let (what, nearest) = match (&idle.name, idle.besides.as_slice()) {
-            (_, [first, ..]) => {
-                let what = idle.name.as_deref().or(idle.patterns.first().map(String::as_str)).unwrap_or(server);
-                (format!("{} with the `{first}` that it asks for", quoted(what)), String::new())
-            }
-            (None, []) if !has_server => (format!("server {}", quoted(server)), near_server()?),
-            // Of a pattern it counts only where it is nearly a name of a tool of this job.
-            (None, []) => {
-                let mut patterns = idle.patterns.iter();
-                let typo = patterns.find_map(|pattern| Some((pattern, near_tool(pattern.trim_matches('*'))?)));
-                let (pattern, nearest) = typo?;
-                (format!("{}{of}", quoted(pattern)), nearest)
-            }
-            (Some(name), []) if has_server => (format!("{}{of}", quoted(name)), near_tool(name).unwrap_or_default()),
-            (Some(name), []) => (format!("{}{of}", quoted(name)), near_server().unwrap_or_default()),
-        };
-        Some(format!("{what} in rule `{}` of {}{nearest}", line(&idle.rule_id, 60), line(&idle.file, 200)))
-    };
-    let words: Vec<String> = idle.iter().filter_map(said).collect();
+    let words: Vec<String> = idle.iter().filter_map(|idle| idle.in_words(there, line)).collect();
     (!words.is_empty()).then(|| {
         HostError::usage(format!("the policies of this job call for care with tools that do not exist: {}", words.join("; ")))
             .hint(

@@ -39,6 +39,18 @@ pub enum ForkError {
         /// How many it has.
         committed: u32,
     },
+    /// It is there already, and shares other turns than were asked for.
+    #[error(
+        "run {run} is a fork at turn {shared} already, and not at turn {asked}: leave the turn out to find it again, or take another id"
+    )]
+    OfAnotherTurn {
+        /// The fork.
+        run: RunId,
+        /// The turn that was asked for.
+        asked: u32,
+        /// The last one that it shares.
+        shared: u32,
+    },
     /// Another process uses the fork's name.
     #[error(transparent)]
     Locked(#[from] LockError),

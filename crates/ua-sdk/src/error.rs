@@ -18,7 +18,7 @@ pub enum Error {
     #[error("the step is not well defined: {0}")]
     Step(String),
     /// No run can have this id.
-    #[error("invalid run id {id:?}: {}", chain(source))]
+    #[error("no run can be called so: {}", chain(source))]
     Id {
         /// The id.
         id: String,
@@ -133,7 +133,9 @@ impl std::fmt::Debug for Error {
 
 impl From<LlmError> for Error {
     fn from(error: LlmError) -> Self {
-        Self::Model(chain(&error))
+        let why = chain(&error);
+        // Its own words begin as ours do.
+        Self::Model(why.strip_prefix("cannot set up the model provider: ").unwrap_or(&why).to_owned())
     }
 }
 
@@ -143,7 +145,8 @@ impl From<StepError> for Error {
         match error {
             StepError::Definition(spec) => Self::Step(ua_runner::words_of_a_step(&spec)),
             StepError::AnotherDefinition { run, differs, .. } => Self::AnotherDefinition { run, differs, why },
-            StepError::AnotherEntrypoint { .. } | StepError::Fork(ForkError::NotCommitted { .. }) => Self::Refused(why),
+            StepError::AnotherEntrypoint { .. }
+            | StepError::Fork(ForkError::NotCommitted { .. } | ForkError::OfAnotherTurn { .. }) => Self::Refused(why),
             StepError::Lock(LockError::Held { run, .. })
             | StepError::Fork(ForkError::Locked(LockError::Held { run, .. }))
             | StepError::Run(RunError::Resume(ResumeError::LeaseLost {

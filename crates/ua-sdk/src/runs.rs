@@ -416,7 +416,7 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Id`]; [`Error::Step`] as for a new run, with nothing stored; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is
-    /// no such turn; [`Error::Store`] when `id` is another run.
+    /// no such turn, or the fork is there and shares other turns; [`Error::Store`] when `id` is another run.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;

@@ -149,7 +149,7 @@ impl StepError {
             }
             Self::Tools(source) => source.class(),
             Self::Fork(source) => match source {
-                ForkError::NotCommitted { .. } => FailureClass::Permanent,
+                ForkError::NotCommitted { .. } | ForkError::OfAnotherTurn { .. } => FailureClass::Permanent,
                 ForkError::Locked(LockError::Held { .. }) => FailureClass::Transient,
                 ForkError::Locked(LockError::Io { .. }) | ForkError::Workspace(_) => FailureClass::Operator,
                 ForkError::Past(source) => source.class(),

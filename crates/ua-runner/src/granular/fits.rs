@@ -5,17 +5,20 @@
 
 use std::sync::Arc;
 
-use ua_core::{RunSpec, SpecError, ToolSpec};
+use ua_core::{RunSpec, SpecError, ToolName, ToolSpec};
 use ua_dispatch::selectors::{self, CONDITIONS, Offered};
 use ua_dispatch::{Fence, Rules};
 
 use super::{GranularStep, words_of_a_step};
 use crate::desk::Judge;
 
+/// What the words about rules of its policies stand under.
+const POLICIES: &str = "policies";
+
 impl GranularStep {
     /// Refuses a step that names tools or effects which none of its tools has.
     pub(super) async fn check_words(&self, spec: &RunSpec) -> Result<(), SpecError> {
-        if !selectors::has_selectors(spec) {
+        if !selectors::has_selectors(spec) && self.agent.classifier.files().is_empty() {
             return Ok(());
         }
         // What an earlier process left is ended before anything is started beside it.
@@ -36,6 +39,7 @@ impl GranularStep {
 
     fn misfit(&self, spec: &RunSpec, tools: Vec<ToolSpec>) -> Option<SpecError> {
         let classifier = &self.agent.classifier;
+        let specs = tools.clone();
         let offered = |tool: ToolSpec| {
             let policy = classifier.classify(&tool, None);
             (tool, policy)
@@ -56,6 +60,9 @@ impl GranularStep {
             };
             wrong(typo.field, format!("has {:?}, and {what}{nearest}", typo.word));
         }
+        for why in self.idle_rules(&specs) {
+            wrong(POLICIES, why);
+        }
         let rules = Rules::of(spec).ok()?;
         let is_told = |effect: &str| unmatched.iter().any(|typo| typo.field == CONDITIONS && typo.word == effect);
         for effect in selectors::unmakeable(spec, &tools, classifier, &rules).iter().filter(|effect| !is_told(effect)) {
@@ -66,5 +73,27 @@ impl GranularStep {
             wrong(CONDITIONS, why);
         }
         if errors.len() > 1 { Some(SpecError::Several(errors)) } else { errors.pop() }
+    }
+
+    /// What the step's policies say of tools that are not there, or of arguments that their tools do not have: it protects from nothing.
+    fn idle_rules(&self, tools: &[ToolSpec]) -> Vec<String> {
+        let classifier = &self.agent.classifier;
+        let files = classifier.files();
+        if files.is_empty() {
+            return Vec::new();
+        }
+        let more = [ToolName::ask_user(), ToolName::task()];
+        let there: Vec<ToolName> = tools.iter().map(|tool| tool.name.clone()).chain(more.clone()).collect();
+        let shown = |text: &str, _: usize| text.to_owned();
+        let idle = classifier.idle_cautions(&files, tools, &more);
+        let idle = idle.iter().filter_map(|idle| idle.in_words(&there, shown));
+        let idle = idle.map(|rule| format!("call for care with a tool that the step does not have: {rule}"));
+        let beside: Vec<&ToolSpec> = tools.iter().collect();
+        let misnamed = tools.iter().flat_map(|tool| classifier.misnamed(tool, &beside));
+        let misnamed = misnamed.map(|found| {
+            let (tool, rule, file) = (&found.tool, &found.rule_id, &found.file);
+            format!("name what the tool `{tool}` does not have: {found}, in rule `{rule}` of {file}")
+        });
+        idle.chain(misnamed).collect()
     }
 }

@@ -97,9 +97,11 @@ impl fmt::Display for StepOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete { final_output: Value::String(text), turns, .. } => {
-                write!(f, "complete after {turns} turns: {text}")
+                write!(f, "complete after {}: {text}", ua_core::counted(turns, "turn"))
             }
-            Self::Complete { final_output, turns, .. } => write!(f, "complete after {turns} turns: {final_output}"),
+            Self::Complete { final_output, turns, .. } => {
+                write!(f, "complete after {}: {final_output}", ua_core::counted(turns, "turn"))
+            }
             Self::Waiting { question } => write!(f, "answer first: {}", question.text),
             Self::Stopped { reason: reason @ RunStop::Budget, detail } if detail.contains(NOT_ENFORCED) => {
                 write!(

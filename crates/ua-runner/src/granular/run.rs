@@ -132,6 +132,10 @@ impl GranularStep {
                     run.workspace_dir = workspace_dir.display().to_string();
                 }
                 settle(&root, &run)?;
+                if let Some(asked) = at_turn.filter(|asked| *asked != run.shared_turns()) {
+                    let shared = run.shared_turns();
+                    return Err(ForkError::OfAnotherTurn { run: run.run_id, asked, shared }.into());
+                }
                 return Ok(run);
             }
             // Refused below, where the store is asked to make it.

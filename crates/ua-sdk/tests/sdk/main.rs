@@ -132,6 +132,23 @@ async fn a_tool_of_which_nothing_is_said_is_asked_about_before_it_repeats_itself
 }
 
 #[tokio::test]
+async fn a_fork_that_is_there_is_found_at_its_turn_and_at_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = invoices(&sending(), &Arc::default());
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { turns: 2, .. }));
+    let brief = step.clone().system("Be brief.");
+    let made = runs.fork(&brief, "brief", "november", Some(1)).await.unwrap();
+    for same in [None, Some(1)] {
+        assert_eq!(runs.fork(&brief, "brief", "november", same).await.unwrap().run_id, made.run_id);
+    }
+    for other in [0, 2, 99] {
+        let refused = runs.fork(&brief, "brief", "november", Some(other)).await.unwrap_err();
+        assert!(matches!(&refused, Error::Refused(why) if why.contains("turn 1")), "{other}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_has_ended_is_not_to_be_changed_later_either() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();

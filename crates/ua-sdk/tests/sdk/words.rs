@@ -106,6 +106,31 @@ async fn a_tool_without_arguments_is_called_with_none() {
     assert!(matches!(outcome, Outcome::Complete { turns: 3, .. }), "{outcome:?}");
 }
 
+/// A rule that calls for care and names no tool of the step, or an argument that its tool does not have, protects from nothing.
+#[tokio::test]
+async fn a_policy_about_nothing_is_refused_before_anything_is_stored() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let rule = |words: &str| format!("[[rule]]\nid = \"care\"\n{words}\n");
+    for (words, told) in [
+        ("name = \"send_invoce\"\napproval = \"ask\"", "send_invoice"),
+        ("name = \"send_invoice\"\nserver = \"programm\"\napproval = \"ask\"", "program`?"),
+        ("server = \"programm\"\napproval = \"ask\"", "program`?"),
+        ("patterns = [\"send_invoce*\"]\non_unknown = \"hold\"", "send_invoice"),
+        ("name = \"send_invoice\"\nscope = [{ value = \"ordr\" }]", "order"),
+    ] {
+        let step = invoices(&sending(), &sent).policy(rule(words));
+        let error = runs.run(&step, "november").await.unwrap_err();
+        let Error::Step(why) = &error else { panic!("{words}: {error}") };
+        assert!(why.contains(told) && why.contains("rule `care` of policy 1 of the step"), "{words}: {why}");
+        assert!(runs.list(10).await.unwrap().is_empty(), "{words}");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
+    let right = invoices(&sending(), &sent).policy(rule("name = \"send_invoice\"\napproval = \"ask\""));
+    assert!(matches!(runs.run(&right, "november").await.unwrap(), Outcome::Waiting { .. }));
+}
+
 /// Every word by which a step selects tools or effects, with one letter wrong: nothing is stored, nothing is sent, and the right word is named.
 #[tokio::test]
 async fn a_word_that_is_the_name_of_nothing_is_refused_before_anything_is_stored() {
