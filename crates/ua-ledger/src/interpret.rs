@@ -6,6 +6,7 @@
 //! | a tool result | succeeded |
 //! | a result that is none: no object, or one without the list `content` that every revision requires, and without `structuredContent` beside it | unknown; of a read, failed, reported |
 //! | `isError: true`, or an envelope with `successful: false`; of an effect, one with `ok` or `success: false` and an error | failed, reported; it may have happened unless a policy says otherwise |
+//! | the same in other words (`words`), of an effect outside: it says at its top that it failed, or is an error, or begins as errors do | the same |
 //! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | a refusal by a tool in this process, before it began | failed, definite |
@@ -28,6 +29,8 @@ use ua_core::{
     unreadable_result,
 };
 use ua_store::CallRecord;
+
+mod words;
 
 /// How often one call that may not simply be made again is sent once more because the other side says that it turned it away unread.
 pub(crate) const MOST_BELIEVED: usize = 2;
@@ -221,7 +224,9 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let envelope_failed = structured.as_ref().is_some_and(|envelope| {
         says_failed(envelope, is_action) || (policy.class.has_effect() && names_error(envelope))
     });
-    if is_error || envelope_failed {
+    // What a read finds may be an error of something else, and so may what a program prints.
+    let reads_as_failed = policy.class == SideEffectClass::External && words::say_failed(structured.as_ref(), &text);
+    if is_error || envelope_failed || reads_as_failed {
         let effect = possible_effect(policy, &text);
         let names_changed = result.get("_meta").and_then(|meta| meta.get(CHANGED_FILES)).is_some_and(Value::is_array);
         // Whose errors say nothing about its effect proves nothing by this one either.
@@ -258,7 +263,7 @@ fn says_failed(envelope: &Value, is_action: bool) -> bool {
 }
 
 /// Whether an envelope says of an effect that it was not made, and why: `{"ok": false, "error": "channel_not_found"}`, as services answer and
-/// servers pass on without `isError`. What a read finds may be of this shape, and so may a mere result (`{"success": false, "failures": 3}`).
+/// servers pass on without `isError`. What a read finds may be of this shape.
 fn names_error(envelope: &Value) -> bool {
     let is_no = ["ok", "success"].iter().any(|field| envelope.get(*field) == Some(&Value::Bool(false)));
     let says = |field: &&str| match envelope.get(*field) {
@@ -423,8 +428,6 @@ mod tests {
         let no_refusals = [
             json!({"ok": true, "error": "none"}),
             json!({"ok": false, "error": null}),
-            json!({"success": false, "failures": 3}),
-            json!({"success": "false", "error": "x"}),
             json!({"error": "in the log", "lines": 3}),
             json!([{"ok": false, "error": "x"}]),
         ];

@@ -1,0 +1,230 @@
+//! Results that say themselves that nothing was done, where their server does not set `isError`: the error of a service as it came, or its text.
+//!
+//! For effects outside alone. Taking a failure for a success loses the effect, and the record says that it happened; taking a success for a failure
+//! leaves open whether it happened, and a person is asked before the same goes out again.
+//! Proved by: the tables in this file's tests.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+/// Fields that name an error.
+const ERRORS: [&str; 6] = ["error", "errors", "error_message", "errorMessage", "error_code", "errorCode"];
+
+/// What stands beside an error and is no result: how it is told, and where.
+const BESIDE: [&str; 26] = [
+    "message",
+    "msg",
+    "code",
+    "status",
+    "statusCode",
+    "status_code",
+    "statusText",
+    "detail",
+    "details",
+    "description",
+    "error_description",
+    "error_type",
+    "errorType",
+    "type",
+    "title",
+    "name",
+    "reason",
+    "hint",
+    "help",
+    "request_id",
+    "requestId",
+    "timestamp",
+    "path",
+    "documentation_url",
+    "jsonrpc",
+    "tool",
+];
+
+/// Whether a result says that it failed. `structured` is what it says as data, if it does.
+pub(super) fn say_failed(structured: Option<&Value>, text: &str) -> bool {
+    match structured {
+        Some(Value::Object(fields)) => is_failure(fields),
+        Some(Value::String(text)) => begins_as_error(text),
+        None => begins_as_error(text),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => false,
+    }
+}
+
+fn is_failure(fields: &Map<String, Value>) -> bool {
+    let answers = ["ok", "success", "succeeded"].map(|field| fields.get(field).and_then(as_bool));
+    if answers.contains(&Some(true)) {
+        return false;
+    }
+    answers.contains(&Some(false)) || has_failed_status(fields) || is_error(fields)
+}
+
+fn as_bool(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(is_so) => Some(*is_so),
+        Value::String(word) if word.eq_ignore_ascii_case("false") => Some(false),
+        Value::String(word) if word.eq_ignore_ascii_case("true") => Some(true),
+        Value::String(_) | Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// By a word for it, or by a status of HTTP with a reason beside it.
+fn has_failed_status(fields: &Map<String, Value>) -> bool {
+    const WORDS: [&str; 6] = ["error", "errored", "failed", "failure", "fail", "fatal"];
+    let is_word = |field: &&str| {
+        let word = fields.get(*field).and_then(Value::as_str);
+        word.is_some_and(|word| WORDS.iter().any(|one| word.trim().eq_ignore_ascii_case(one)))
+    };
+    let number = |field: &str| match fields.get(field)? {
+        Value::Number(number) => number.as_u64(),
+        Value::String(digits) => digits.parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    let is_refusal = |field: &&str| number(field).is_some_and(|status| (400..600).contains(&status));
+    let has_reason = ["message", "error", "detail", "title", "reason"].iter().any(|field| says(fields.get(*field)));
+    ["status", "result", "outcome"].iter().any(is_word)
+        || (has_reason && ["status", "statusCode", "status_code", "code"].iter().any(is_refusal))
+}
+
+/// It is an error, and nothing else.
+fn is_error(fields: &Map<String, Value>) -> bool {
+    let is_beside = |field: &str| {
+        ERRORS.contains(&field) || BESIDE.contains(&field) || (field == "id" && fields.contains_key("jsonrpc"))
+    };
+    ERRORS.iter().any(|field| says(fields.get(*field)))
+        && fields.iter().all(|(field, value)| is_beside(field) || !super::values(value).any(|value| !value.is_null()))
+}
+
+/// Whether a field says something.
+fn says(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(Value::String(text)) => !matches!(text.trim().to_ascii_lowercase().as_str(), "" | "none" | "null"),
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+    }
+}
+
+/// As servers write errors as text.
+fn begins_as_error(text: &str) -> bool {
+    static BEGINNINGS: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = concat!(
+        r"(?i)^[\s❌✗✖⚠🚫\u{fe0f}*#`]*(?:",
+        r"(?:[\w.]+ )?\w*(?:error|exception)\b(?: \(?\d{3}\)?)?\**\s*:\**\s*(?P<rest>\S[^\n]*)",
+        r"|error \(?(?:\d{3}\b|executing|calling|while|sending|creating|updating|deleting|posting|in |from |occurred|during|processing|performing|invoking|running)",
+        r"|(?:failed to|unable to|could not|couldn't) \w",
+        r"|(?:request|operation|call|tool execution|execution|send|sending) failed\b",
+        r"|traceback \(most recent call last\)",
+        r"|(?:internal server error|bad gateway|service unavailable|gateway timeout|unauthorized|forbidden|access denied|permission denied|rate limit exceeded|rate limited)\b",
+        r"|(?:http|status)(?: error| status| code)?[ :]+[45]\d\d\b",
+        r")",
+    );
+    let beginnings = BEGINNINGS.get_or_init(|| Regex::new(PATTERN).ok()).as_ref();
+    let Some(found) = beginnings.and_then(|beginnings| beginnings.captures(text)) else { return false };
+    let rest = found.name("rest").map(|rest| rest.as_str().trim().trim_end_matches('.').to_ascii_lowercase());
+    rest.is_none_or(|rest| !matches!(rest.as_str(), "none" | "null" | "no" | "0" | "-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_says_that_it_failed_is_no_success() {
+        let failures = [
+            json!({"success": false, "message": "no"}),
+            json!({"success": "false", "reason": "x"}),
+            json!({"success": false, "failures": 3}),
+            json!({"ok": false}),
+            json!({"status": "error", "message": "quota exceeded"}),
+            json!({"status": "FAILED", "id": "pi_1"}),
+            json!({"error": "bad"}),
+            json!({"error": {"code": 402, "message": "card declined"}}),
+            json!({"error": true, "message": "x"}),
+            json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "x"}}),
+            json!({"errors": [{"message": "x"}], "data": null}),
+            json!({"errors": [{"message": "x"}], "data": {"createIssue": null}}),
+            json!({"message": "Validation Failed", "errors": [{"field": "title"}], "documentation_url": "x", "status": "422"}),
+            json!({"message": "Not Found", "status": 404}),
+            json!({"statusCode": 503, "message": "later"}),
+            json!("Error: no such channel"),
+        ];
+        for failure in failures {
+            assert!(say_failed(Some(&failure), ""), "{failure}");
+        }
+        let texts = [
+            "Error: 500 Internal Server Error",
+            "error: quota exceeded",
+            "❌ Error: not sent",
+            "**Error**: not sent",
+            "ValueError: no such address",
+            "API error: 429",
+            "Slack API Error: channel_not_found",
+            "Error executing tool send_email: timed out",
+            "Error 500",
+            "Error (403): forbidden",
+            "Failed to send message: no such user",
+            "Unable to create the issue",
+            "Could not post: not in channel",
+            "Request failed with status code 422",
+            "Traceback (most recent call last):\n  File",
+            "Internal Server Error",
+            "HTTP 502: Bad Gateway",
+            "Status: 401 Unauthorized",
+            "  Permission denied",
+        ];
+        for text in texts {
+            assert!(say_failed(None, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_speaks_of_errors_is_none() {
+        let results = [
+            json!({"ok": true, "error": "none"}),
+            json!({"success": true, "error": "a warning"}),
+            json!({"error": null, "data": {}}),
+            json!({"error": "", "id": 7}),
+            json!({"errors": []}),
+            json!({"error_count": 0, "sent": 3}),
+            json!({"error": "in the log", "lines": 3}),
+            json!({"errors": ["one address was left out"], "data": {"id": 7}}),
+            json!({"status": "failed_over", "id": 1}),
+            json!({"status": "sent", "message": "no error"}),
+            json!({"code": 200, "message": "done"}),
+            json!({"code": 404}),
+            json!({"id": 404, "message": "sent"}),
+            json!({"isError": false}),
+            json!([{"ok": false, "error": "x"}]),
+            json!(null),
+            json!(false),
+            json!("sent"),
+        ];
+        for result in results {
+            assert!(!say_failed(Some(&result), ""), "{result}");
+        }
+        let texts = [
+            "",
+            "Sent. No error.",
+            "Message sent: \"Error: the build is red\"",
+            "Errors: 0",
+            "Error: none",
+            "Created issue \"Failed to start\" (#7)",
+            "error-tracking was enabled",
+            "Failed: 0, passed: 12",
+            "Failover done",
+            "status: 200 OK",
+            "HTTP 201",
+            "The e-mail could not be opened by anybody else",
+            "Forbiddance policy stored",
+        ];
+        for text in texts {
+            assert!(!say_failed(None, text), "{text}");
+        }
+    }
+}
