@@ -115,16 +115,19 @@ pub(crate) fn judged(
     let classifier = launch.classifier(settings)?;
     let specs: Vec<ToolSpec> = tools.iter().map(|(tool, _)| tool.clone()).collect();
     let rules = Rules::of(spec).map_err(HostError::usage)?;
+    // Said first: a key that reaches nobody counts for none, and what that comes to is said without its cause.
+    let catalog = Catalog::new(specs.clone(), &classifier, &rules).ok();
+    let is_offered = |tool: &&ToolSpec| {
+        catalog.as_ref().is_none_or(|catalog| catalog.offers().any(|offer| offer.name == tool.name.raw))
+    };
+    let offered: Vec<&ToolSpec> = specs.iter().filter(is_offered).collect();
+    if let Some(misnamed) = misnamed(&classifier, &offered) {
+        return Ok(Some(misnamed));
+    }
     if let Some(error) = Catalog::problems(specs.clone(), &classifier, &rules).first() {
         return Ok(Some(HostError::usage(chain(error)).hint(
             "correct the rule or the job; `ua tools explain` shows what decides about a tool; nothing was started",
         )));
-    }
-    let catalog = Catalog::new(specs.clone(), &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
-    let names: BTreeSet<&str> = catalog.offers().map(|offer| offer.name.as_str()).collect();
-    let offered: Vec<&ToolSpec> = specs.iter().filter(|tool| names.contains(tool.name.raw.as_str())).collect();
-    if let Some(misnamed) = misnamed(&classifier, &offered) {
-        return Ok(Some(misnamed));
     }
     if !words::are_all_seen(tools) {
         return Ok(None);

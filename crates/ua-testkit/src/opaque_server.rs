@@ -34,7 +34,7 @@ pub fn serve_opaque_slowly(log: &Path, answer_after: Duration) -> io::Result<()>
             Some("tools/list") => json!({"tools": [{
                 "name": OPAQUE_TOOL,
                 "description": "Posts a comment; every call posts one.",
-                "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}, "token": {"type": "string"}}, "required": ["text"]},
+                "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
             }]}),
             Some("tools/call") => {
                 let mut file = OpenOptions::new().create(true).append(true).open(log)?;

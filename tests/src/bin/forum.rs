@@ -169,7 +169,7 @@ fn base64(bytes: &[u8]) -> String {
 fn tool(name: &str, description: &str) -> Value {
     let text = json!({"type": "string"});
     let schema = json!({
-        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text, "picture": text}, "required": ["text"],
+        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "token": text, "die_without": text, "fail": text, "picture": text}, "required": ["text"],
         "additionalProperties": false,
     });
     json!({"name": name, "description": description, "inputSchema": schema})
