@@ -97,7 +97,7 @@ fn no_way(tool: &ToolSpec, channel: &KeyChannel, over_pipes: &HashSet<String>) -
             Some(format!("the argument {name:?}, which the tool's schema does not have"))
         }
         KeyChannel::Argument(name) if !holds_text(&tool.input_schema, name) => {
-            Some(format!("the argument {name:?}, which by the tool's schema is no text"))
+            Some(format!("the argument {name:?}, which by the tool's schema is not text"))
         }
         KeyChannel::Header(name)
             if tool.name.namespace == ToolNamespace::Local || over_pipes.contains(&tool.name.server) =>
@@ -348,7 +348,7 @@ mod tests {
                 r#"key_channel = { argument = "tokn" }"#.to_owned(),
                 &["key_channel", "\"tokn\"", "did you mean \"token\""],
             ),
-            (r#"key_channel = { argument = "count" }"#.to_owned(), &["key_channel", "no text"]),
+            (r#"key_channel = { argument = "count" }"#.to_owned(), &["key_channel", "not text"]),
             (r#"key_channel = { header = "x-key" }"#.to_owned(), &["key_channel", "standard input"]),
             (r#"key_channel = "meta""#.to_owned(), &[]),
             (r#"marker = { argument = "text", append = " {key}" }"#.to_owned(), &[]),
