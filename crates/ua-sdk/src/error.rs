@@ -14,7 +14,7 @@ use ua_store::{Forgotten, StoreError};
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The step lacks something, or contradicts itself.
+    /// The step lacks something, contradicts itself, or says something of tools that are not there.
     #[error("the step is not well defined: {0}")]
     Step(String),
     /// No run can have this id.

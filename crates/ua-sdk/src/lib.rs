@@ -119,7 +119,10 @@ pub mod prelude {
     pub use crate::OpenAi;
     #[cfg(feature = "mcp")]
     pub use crate::Servers;
-    pub use crate::{Answer, Call, Choice, Component, Error, Failure, Model, Outcome, RunEvent, Runs, Step, tool};
+    pub use crate::{
+        Answer, Call, Choice, Component, Error, Failure, Model, Outcome, RunEvent, RunStatus, RunStop, Runs, Step,
+        Tool, tool,
+    };
 }
 
 /// Programs use these with the derives of the prelude.
