@@ -504,7 +504,6 @@ mod tests {
         let of_a_server = reaches(ToolNamespace::Mcp, "office");
         assert!(!of_a_server.is_empty());
         assert_eq!(reaches(ToolNamespace::Local, "program"), of_a_server);
-        assert_eq!(reaches(ToolNamespace::Local, "ua"), [], "what our own tools send goes where the user said");
     }
 
     #[test]
