@@ -117,6 +117,9 @@ struct Choice {
     /// What a filter found, as Azure says it.
     #[serde(default)]
     content_filter_results: Option<Value>,
+    /// What broke the reply off, as `OpenRouter` says it: beside any reason, it is no answer.
+    #[serde(default)]
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -227,6 +230,9 @@ impl Assembler {
         }
         let mut said = String::new();
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.is_none_or(|index| index == 0)) {
+            if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+                return Err(reported(&error));
+            }
             if let Some(delta) = choice.delta {
                 said.push_str(&self.extend(delta));
             }
@@ -235,7 +241,7 @@ impl Assembler {
                 said.push_str(&self.extend(message));
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                if reason == "error" {
+                if is_outage(&reason) {
                     return Err(Fault::Reported { kind: reason, message: "the reply ended in an error".to_owned() });
                 }
                 let native = choice.native_finish_reason.filter(|native| *native != reason);
@@ -550,6 +556,12 @@ impl WireUsage {
             cache_write_tokens: written,
         }
     }
+}
+
+/// Whether a reply ended for what passes: the provider failed, was out of capacity (`DeepSeek`), lost its connection (`OpenRouter`, GLM), or was
+/// made to stop (vLLM, `SGLang`). It is waited for, like an outage that a status tells.
+fn is_outage(reason: &str) -> bool {
+    matches!(reason, "error" | "insufficient_system_resource" | "network_error" | "abort")
 }
 
 fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {

@@ -416,7 +416,14 @@ fn an_error_in_the_stream_is_told_with_its_code_or_type() {
     );
     assert_eq!(reported(json!({"error": "out of memory"})), told("error", "out of memory"));
     assert_eq!(reported(json!({"object": "error", "message": "m"})), told("error", "m"));
-    assert_eq!(reported(finish("error")).0, "error");
+    for outage in ["error", "network_error", "abort", "insufficient_system_resource"] {
+        assert_eq!(reported(finish(outage)).0, outage);
+    }
+    // Beside whatever reason: the reply was broken off.
+    for reason in ["stop", "tool_calls", "length"] {
+        let choice = json!({"index": 0, "delta": {"content": ""}, "finish_reason": reason, "error": {"code": 502, "message": "gone"}});
+        assert_eq!(reported(json!({"choices": [choice]})), told("502", "gone"), "{reason}");
+    }
 }
 
 #[test]
