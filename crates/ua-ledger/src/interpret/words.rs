@@ -45,8 +45,15 @@ const BESIDE: [&str; 26] = [
 /// Whether a result says that it failed. `structured` is what it says as data, if it does.
 pub(super) fn say_failed(structured: Option<&Value>, text: &str) -> bool {
     match structured {
+        // A library of servers puts what a function returns under this name, so that it is an object.
+        Some(Value::Object(fields)) if fields.len() == 1 && fields.contains_key("result") => {
+            say_failed(fields.get("result"), text)
+        }
         Some(Value::Object(fields)) => is_failure(fields),
-        Some(Value::String(text)) => begins_as_error(text),
+        Some(Value::String(said)) => match serde_json::from_str::<Value>(said) {
+            Ok(inner @ (Value::Object(_) | Value::String(_))) => say_failed(Some(&inner), said),
+            Ok(_) | Err(_) => begins_as_error(said),
+        },
         None => begins_as_error(text),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => false,
     }
@@ -83,7 +90,7 @@ fn has_failed_status(fields: &Map<String, Value>) -> bool {
     };
     let is_refusal = |field: &&str| number(field).is_some_and(|status| (400..600).contains(&status));
     let has_reason = ["message", "error", "detail", "title", "reason"].iter().any(|field| says(fields.get(*field)));
-    ["status", "result", "outcome"].iter().any(is_word)
+    ["status", "state", "result", "outcome"].iter().any(is_word)
         || (has_reason && ["status", "statusCode", "status_code", "code"].iter().any(is_refusal))
 }
 
@@ -113,8 +120,9 @@ fn begins_as_error(text: &str) -> bool {
     static BEGINNINGS: OnceLock<Option<Regex>> = OnceLock::new();
     const PATTERN: &str = concat!(
         r"(?i)^[\s❌✗✖⚠🚫\u{fe0f}*#`]*(?:",
-        r"(?:[\w.]+ )?\w*(?:error|exception)\b(?: \(?\d{3}\)?)?\**\s*:\**\s*(?P<rest>\S[^\n]*)",
+        r"(?P<before>(?:[\w.]+ ){0,3})\w*(?:error|exception)\b(?: \(?\d{3}\)?)?\**\s*:\**\s*(?P<rest>\S[^\n]*)",
         r"|error \(?(?:\d{3}\b|executing|calling|while|sending|creating|updating|deleting|posting|in |from |occurred|during|processing|performing|invoking|running)",
+        r"|(?:error|errored|failed|failure|fail|fatal)[.!]?\s*$",
         r"|(?:failed to|unable to|could not|couldn't) \w",
         r"|(?:request|operation|call|tool execution|execution|send|sending) failed\b",
         r"|traceback \(most recent call last\)",
@@ -124,8 +132,11 @@ fn begins_as_error(text: &str) -> bool {
     );
     let beginnings = BEGINNINGS.get_or_init(|| Regex::new(PATTERN).ok()).as_ref();
     let Some(found) = beginnings.and_then(|beginnings| beginnings.captures(text)) else { return false };
-    let rest = found.name("rest").map(|rest| rest.as_str().trim().trim_end_matches('.').to_ascii_lowercase());
-    rest.is_none_or(|rest| !matches!(rest.as_str(), "none" | "null" | "no" | "0" | "-"))
+    let part = |name| {
+        found.name(name).map_or_else(String::new, |part| part.as_str().trim().trim_end_matches('.').to_lowercase())
+    };
+    let is_none = matches!(part("rest").as_str(), "none" | "null" | "no" | "0" | "-");
+    !is_none && !part("before").split(' ').any(|word| matches!(word.trim_end_matches('.'), "no" | "without"))
 }
 
 #[cfg(test)]
@@ -153,9 +164,14 @@ mod tests {
             json!({"message": "Not Found", "status": 404}),
             json!({"statusCode": 503, "message": "later"}),
             json!("Error: no such channel"),
+            json!({"result": "failed"}),
+            json!({"state": "failure", "id": 7}),
         ];
         for failure in failures {
-            assert!(say_failed(Some(&failure), ""), "{failure}");
+            let wrapped = [json!({"result": failure}), json!({"result": failure.to_string()})];
+            for said in [&failure, &wrapped[0], &wrapped[1]] {
+                assert!(say_failed(Some(said), ""), "{said}");
+            }
         }
         let texts = [
             "Error: 500 Internal Server Error",
@@ -167,6 +183,7 @@ mod tests {
             "Slack API Error: channel_not_found",
             "Error executing tool send_email: timed out",
             "Error 500",
+            "failed",
             "Error (403): forbidden",
             "Failed to send message: no such user",
             "Unable to create the issue",
@@ -180,6 +197,7 @@ mod tests {
         ];
         for text in texts {
             assert!(say_failed(None, text), "{text}");
+            assert!(say_failed(Some(&json!({"result": text})), text), "{text}");
         }
     }
 
@@ -206,7 +224,10 @@ mod tests {
             json!("sent"),
         ];
         for result in results {
-            assert!(!say_failed(Some(&result), ""), "{result}");
+            let wrapped = [json!({"result": result}), json!({"result": result.to_string()})];
+            for said in [&result, &wrapped[0], &wrapped[1]] {
+                assert!(!say_failed(Some(said), ""), "{said}");
+            }
         }
         let texts = [
             "",
@@ -214,6 +235,7 @@ mod tests {
             "Message sent: \"Error: the build is red\"",
             "Errors: 0",
             "Error: none",
+            "No error: it was sent",
             "Created issue \"Failed to start\" (#7)",
             "error-tracking was enabled",
             "Failed: 0, passed: 12",
@@ -225,6 +247,7 @@ mod tests {
         ];
         for text in texts {
             assert!(!say_failed(None, text), "{text}");
+            assert!(!say_failed(Some(&json!({"result": text})), text), "{text}");
         }
     }
 }
