@@ -245,6 +245,9 @@ impl Assembler {
                     return Err(Fault::Reported { kind: reason, message: "the reply ended in an error".to_owned() });
                 }
                 let native = choice.native_finish_reason.filter(|native| *native != reason);
+                let is_whole = matches!(reason.as_str(), "stop" | "tool_calls" | "function_call");
+                let other = native.as_deref().filter(|_| is_whole).and_then(unless_whole);
+                let reason = other.map_or(reason, str::to_owned);
                 let found = choice.content_filter_results.and_then(filtered);
                 let details: Vec<String> = native.into_iter().chain(found).collect();
                 self.ended = ended_with(&reason, &details.join(", ").into());
@@ -562,6 +565,18 @@ impl WireUsage {
 /// made to stop (vLLM, `SGLang`). It is waited for, like an outage that a status tells.
 fn is_outage(reason: &str) -> bool {
     matches!(reason, "error" | "insufficient_system_resource" | "network_error" | "abort")
+}
+
+/// What this wire calls it where a model's own word, which a service hands on beside `stop`, says that the reply did not end whole.
+fn unless_whole(native: &str) -> Option<&'static str> {
+    match native.to_ascii_lowercase().as_str() {
+        "max_tokens" | "max_output_tokens" | "length" => Some("length"),
+        "safety" | "content_filter" | "refusal" | "recitation" | "blocklist" | "prohibited_content" | "spii" => {
+            Some("content_filter")
+        }
+        "malformed_function_call" | "unexpected_tool_call" => Some("malformed_function_call"),
+        _ => None,
+    }
 }
 
 fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {

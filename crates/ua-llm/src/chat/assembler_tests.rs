@@ -271,6 +271,20 @@ fn every_finish_reason_has_its_meaning() {
         assert_eq!(read(&[text.clone(), finish(reason)]).unwrap().stop_reason, with_text, "{reason}");
         assert_eq!(read(&[call.clone(), finish(reason)]).unwrap().stop_reason, with_call, "{reason}");
     }
+    // What the model itself calls its end is heard where the service says that all is well.
+    for (native, expected) in [
+        ("STOP", StopReason::EndTurn),
+        ("completed", StopReason::EndTurn),
+        ("MAX_TOKENS", StopReason::MaxTokens),
+        ("max_output_tokens", StopReason::MaxTokens),
+        ("SAFETY", StopReason::Refusal),
+        ("content_filter", StopReason::Refusal),
+        ("MALFORMED_FUNCTION_CALL", StopReason::Other),
+    ] {
+        let last =
+            json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "native_finish_reason": native}]});
+        assert_eq!(read(&[text.clone(), last]).unwrap().stop_reason, expected, "{native}");
+    }
     let refused = read(&[delta(&json!({"refusal": "I cannot."})), finish("stop")]).unwrap();
     assert_eq!((refused.text().as_str(), refused.stop_reason), ("I cannot.", StopReason::Refusal));
 }

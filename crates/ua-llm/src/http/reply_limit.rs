@@ -59,6 +59,9 @@ pub(crate) fn longest_reply(message: &str, asked: u32) -> Option<u32> {
     if !has(&OF_REPLY) && !has(&IN_REPLY) {
         return None;
     }
+    if let Some((input, together)) = sum(&said) {
+        return (input <= together / 2).then(|| together - input).filter(|limit| is_of_use(*limit, asked));
+    }
     let input = INPUT.iter().find_map(|words| number_in_front(&said, words));
     let together = TOGETHER.iter().find_map(|words| number_behind(&said, words));
     if let (Some(input), Some(together)) = (input, together) {
@@ -71,6 +74,16 @@ pub(crate) fn longest_reply(message: &str, asked: u32) -> Option<u32> {
     let named = AT_MOST.iter().filter_map(|words| number_behind(&said, words)).find(|limit| is_of_use(*limit, asked));
     let half = || (has(&OVER) && asked / 2 >= SHORTEST).then_some(asked / 2);
     named.or_else(half)
+}
+
+/// The input and what it may have together with the reply, where they stand as a sum: `12920 + 8192 > 20000`.
+fn sum(said: &str) -> Option<(u32, u32)> {
+    let (before, behind) = said.split_once(" + ")?;
+    let input = before.rsplit(' ').next()?;
+    let (reply, behind) = behind.split_once(" > ")?;
+    let together = behind.split([' ', ',', '.', ';']).next()?;
+    reply.parse::<u32>().ok()?;
+    Some((input.parse().ok()?, together.parse().ok()?))
 }
 
 fn is_of_use(limit: u32, asked: u32) -> bool {
@@ -146,6 +159,11 @@ mod tests {
                 "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 300 `inputs` tokens and 8192 `max_new_tokens`",
                 Some(7_892),
             ),
+            (
+                "Anthropic's context",
+                "input length and `max_tokens` exceed context limit: 4000 + 8192 > 10000, decrease input length or `max_tokens` and try again",
+                Some(6_000),
+            ),
             ("nobody", "max_tokens exceeds what this model writes", Some(4_096)),
         ] {
             assert_eq!(longest_reply(message, 8_192), limit, "{server}");
@@ -156,6 +174,7 @@ mod tests {
     fn where_the_input_takes_the_room_or_something_else_is_refused_nothing_is_shortened() {
         for message in [
             "This model's maximum context length is 8192 tokens. However, you requested 15692 tokens (7500 in the messages, 8192 in the completion). Please reduce the length of the messages or completion.",
+            "input length and `max_tokens` exceed context limit: 12920 + 8192 > 20000, decrease input length or `max_tokens` and try again",
             "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens. Please reduce the length of the messages.",
             "prompt is too long: 210000 tokens > 200000 maximum",
             "temperature must be less than or equal to 1",
