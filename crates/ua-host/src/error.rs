@@ -63,6 +63,9 @@ fn without_numbers(text: String) -> String {
     out
 }
 
+/// What commands stand in, in a sentence.
+const TICK: char = '`';
+
 impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
@@ -137,13 +140,15 @@ impl HostError {
     #[must_use]
     pub(crate) fn continued_by(self, run: &RunId, command: &str, is_new: bool) -> Self {
         let hint = self.hint.as_deref().map(|hint| {
-            let (resume, again) = (format!("`ua resume {run}"), format!("`{command}`"));
+            // What options follow stay.
+            let resume = |name: &dyn std::fmt::Display| format!("{TICK}ua resume {name}");
+            let again = format!("`{command}`");
             let hint = hint.replace(
                 "give the command again; `ua resume RUN` continues a run that was begun:",
                 &format!("{again}:"),
             );
             let hint = hint.replace("give the command again", &again).replace("give this one again", &again);
-            let hint = hint.replace("`ua resume RUN", &resume).replace("`ua resume last", &resume);
+            let hint = hint.replace(&resume(&"RUN"), &resume(run)).replace(&resume(&"last"), &resume(run));
             hint.replace("queue move RUN`", &format!("queue move {run}`"))
                 .replace("nothing was started", "nothing was sent")
         });
@@ -412,7 +417,7 @@ mod tests {
         for error in errors {
             let told = error.clone().of_run(&run, true);
             let hint = told.hint_text().unwrap();
-            assert!(hint.contains("`ua resume run_1"), "{hint}");
+            assert!(hint.contains("ua resume run_1"), "{hint}");
             for wrong in ["again", "RUN", "nothing was started"] {
                 assert!(!hint.contains(wrong), "{wrong}: {hint}");
             }

@@ -46,6 +46,10 @@ impl Home {
         self.open_from(false)
     }
 
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "a file is there for whoever has its root")
+    )]
     fn open_from(&self, is_for_work_here: bool) -> Result<Database, HostError> {
         self.believe()?;
         if let Some(link) = self.foreign_link() {
