@@ -331,7 +331,7 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     let env = env().with_forum();
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
-    env.run(&["runs", "delete", "r"]).refused(2, &["run r is crashed, not finished", "--force"]);
+    env.run(&["runs", "delete", "r"]).refused(2, &["run r is not finished (crashed)", "--force"]);
     // The call that was under way is in doubt as well.
     env.run(&["runs", "delete", "r", "--force", "--dry-run"]).code(0).shows(&[
         "r (crashed), ",

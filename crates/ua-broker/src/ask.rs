@@ -150,21 +150,21 @@ impl Connection {
                     let waits = self.broker.dropped.waits(&id, call.policy.class);
                     let replied = match self.wait(waiting, &call, asker, early.as_mut()).await {
                         Waited::LetGo => {
-                            waits.is_over();
+                            waits.end();
                             known = self.stands(&id, rule, given).await?;
                             continue;
                         }
                         Waited::Over(ended) => match (&ended.told, &ended.reply) {
                             (Some(why), _) => told(why, &id),
                             (None, Some((call, reply))) => {
-                                waits.is_over();
+                                waits.end();
                                 let notice = notice(rule, call, Written::No);
                                 let at = self.made_at(notice, &call.call_id, call.updated_at).await;
                                 self.answer_with(call, reply.clone(), notice, at)
                             }
                             (None, None) => {
                                 let reply = self.answer_of(&id, rule, was_answered).await?;
-                                waits.is_over();
+                                waits.end();
                                 reply
                             }
                         },

@@ -78,7 +78,7 @@ impl Waits<'_> {
     }
 
     /// They have its answer, or wait on in another way.
-    pub(crate) fn is_over(mut self) {
+    pub(crate) fn end(mut self) {
         self.call = None;
     }
 }
@@ -115,7 +115,7 @@ mod tests {
                 let end = |waits: Waits<'_>, ends: Ends| match ends {
                     Ends::GivesUp => waits.gives_up(),
                     Ends::IsKilled => drop(waits),
-                    Ends::HasIt => waits.is_over(),
+                    Ends::HasIt => waits.end(),
                 };
                 let waits = || dropped.waits(&call, SideEffectClass::Local);
                 if at_once {

@@ -17,7 +17,7 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
                 let said = format!("This call counts as done; do not make it again. {}", correction.sentence());
                 // What a person says of the call that answers it is said already.
                 let is_answer = |receipt: &&ReceiptRecord| !matches!(receipt.raw, RawReply::Statement { .. });
-                let has_answer = call.answered_by().is_some() && receipt.filter(is_answer).is_some();
+                let has_answer = call.answered_by().is_some() && receipt.as_ref().is_some_and(is_answer);
                 let text = if has_answer {
                     content.text.after(&format!("{said} The stored answer of that call was:\n\n"))
                 } else {

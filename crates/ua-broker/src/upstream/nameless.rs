@@ -23,7 +23,7 @@ const LATE: Duration = Duration::from_secs(1);
 const GREETING: u64 = 2;
 
 /// How long a call waits on that may have been refused, or that its server may be at work on: nothing tells. To take it for refused ends its server.
-const UNTOLD: Duration = Duration::from_secs(60 * 60);
+const UNTOLD: Duration = Duration::from_hours(1);
 
 /// The number of the first request of our own that only asks whether a server reads on: none of another request, and one that a double carries.
 const FIRST_PING: u64 = 1 << 52;
@@ -74,15 +74,14 @@ impl Sent {
     /// A message is sent: a request of this number, or what wants no answer.
     pub(super) fn send(&mut self, request: Option<u64>, now: Timestamp) {
         self.count += 1;
-        match request {
-            Some(number) => drop(self.asked.insert(number, (self.count, now))),
-            None => {
-                self.told.insert(self.count, None);
-                // Behind the greeting it lists its tools, which takes longer than to complain.
-                if self.count > GREETING {
-                    self.told_at = Some(now);
-                }
-            }
+        if let Some(number) = request {
+            self.asked.insert(number, (self.count, now));
+            return;
+        }
+        self.told.insert(self.count, None);
+        // Behind the greeting it lists its tools, which takes longer than to complain.
+        if self.count > GREETING {
+            self.told_at = Some(now);
         }
     }
 

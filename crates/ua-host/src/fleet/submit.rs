@@ -82,7 +82,7 @@ pub struct Submitted {
 /// queue, at work or unfinished; or the run of its key or name ended without success, or was made of another job.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
-    let (store, run, beginning) = job::stored(host, people, &submission.job).await?;
+    let (store, run, beginning) = Box::pin(job::stored(host, people, &submission.job)).await?;
     let name = run.run_id.clone();
     let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
     if beginning.is_some() {

@@ -191,7 +191,7 @@ impl Driver {
                     let tools: Vec<&ToolSpec> = tools.iter().collect();
                     if let Some(misnamed) = selectors::misnamed(&classifier, &tools).filter(|_| is_begun) {
                         told.call_once(|| {
-                            driver.people.tell(&format!("note: {misnamed}; such a key or mark counts for none"))
+                            driver.people.tell(&format!("note: {misnamed}; such a key or mark counts for none"));
                         });
                     }
                 }

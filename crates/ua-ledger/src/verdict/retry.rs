@@ -42,8 +42,9 @@ impl<'v> Case<'v> {
                 said_done = Some(asked);
                 closes.push(asked);
             }
-            Word::Happened(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
-            Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
+            Word::Happened(asked) | Word::No(asked) => {
+                return Decision { verdict: Verdict::Settled, closes: vec![asked] };
+            }
             Word::Yes(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
                 let is_about_it = asked.kind != QuestionKind::AuthFailure;

@@ -167,16 +167,15 @@ pub(super) async fn answer(
         | QuestionKind::AmbiguousRecipient => remark.clone(),
     };
     let answer = Answer { choice, proof: None, text };
-    let not_taken = match ua_ledger::give_answer(store, env, question, answer, "a person", sees).await {
-        Ok(_) => {
-            let question = store.question(&question.question_id).await?;
-            return Ok(Said::Word(Box::new(Word { step, question, call, mind, choice, remark })));
-        }
-        Err(not_taken) => not_taken,
+    let given = ua_ledger::give_answer(store, env, question, answer, "a person", sees).await;
+    let Err(not_taken) = given else {
+        let question = store.question(&question.question_id).await?;
+        return Ok(Said::Word(Box::new(Word { step, question, call, mind, choice, remark })));
     };
     let (of, until) = match not_taken {
-        NotTaken::Settled(_) => return Ok(Said::Nothing),
-        NotTaken::Store { source: StoreError::Conflict { .. }, .. } => return Ok(Said::Nothing),
+        NotTaken::Settled(_) | NotTaken::Store { source: StoreError::Conflict { .. }, .. } => {
+            return Ok(Said::Nothing);
+        }
         NotTaken::Store { source, .. } | NotTaken::Unsettled(source) => return Err(source),
         NotTaken::MayStillBegin { call, until } => (Some(call), Some(until)),
         NotTaken::UnderWay { call, .. } => (Some(call), None),
