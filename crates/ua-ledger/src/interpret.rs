@@ -454,6 +454,11 @@ mod tests {
         for envelope in &no_refusals {
             assert_eq!(means(envelope, SideEffectClass::External).status, CallStatus::Succeeded, "{envelope}");
         }
+        // What a program on this machine printed may speak of something else.
+        for envelope in [json!({"ok": false, "error": null}), json!({"status": "error", "message": "in the log"})] {
+            assert_eq!(means(&envelope, SideEffectClass::External).status, CallStatus::FailedReported, "{envelope}");
+            assert_eq!(means(&envelope, SideEffectClass::Local).status, CallStatus::Succeeded, "{envelope}");
+        }
         let spelt = |said: Value| RawReply::ToolResult { result: json!({"content": [], "is_error": said}) };
         let external = CallPolicy { class: SideEffectClass::External, ..policy(OnUnknown::Hold) };
         assert_eq!(interpret(&spelt(json!(true)), &external).status, CallStatus::FailedReported);
