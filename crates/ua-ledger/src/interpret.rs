@@ -427,7 +427,6 @@ mod tests {
         ];
         let no_refusals = [
             json!({"ok": true, "error": "none"}),
-            json!({"ok": false, "error": null}),
             json!({"error": "in the log", "lines": 3}),
             json!([{"ok": false, "error": "x"}]),
         ];
