@@ -140,6 +140,7 @@ pub(crate) fn page() -> String {
     let mut out = prose(
         "# JSON for machines\n\n\
          Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error. \
+         (`ua man`, `ua completions` and `--version` write what another program reads as it is, also then.) \
          An error is one line of JSON there, the last one; sentences for a person (`note: …`) may come before it.\n\
          `ua schema COMMAND` prints the JSON Schema of what is described here. Fields are added, never renamed or removed: ignore those \
          you do not know.\n\n\
