@@ -158,9 +158,9 @@ fn a_run_that_would_wait_asks_and_goes_on_in_the_same_process() {
         terminal.asks(text);
         terminal.types(&format!("approve{ENTER}"));
         terminal.shows("Let it run? [y/N]");
-        terminal.types(&format!("y{ENTER}"));
-        // What was asked stays above; the next one is asked below it.
+        // What was asked stays above, and the next one may be asked as soon as this one is answered.
         terminal.clear();
+        terminal.types(&format!("y{ENTER}"));
     }
     let text = terminal.code(0);
     assert!(text.contains("succeeded"), "{text}");

@@ -48,8 +48,8 @@ fn a_prompt_is_shown_again_when_its_process_continues() {
     let job = asking_job(&env, "job", "Ask.");
     let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
     terminal.asks("Which colour?");
-    terminal.clear();
     terminal.signal(Signal::STOP);
+    terminal.clear();
     terminal.signal(Signal::CONT);
     terminal.asks("Which colour?");
     terminal.types(&format!("1{ENTER}"));
