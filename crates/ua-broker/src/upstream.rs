@@ -20,7 +20,6 @@ use ua_files::Folder;
 use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
 
 mod greeting;
-mod nameless;
 mod process;
 mod tasks;
 mod tools;

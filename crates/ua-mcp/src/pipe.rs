@@ -43,7 +43,7 @@ impl Session {
         (output, input): Pipes,
         env: &Env,
     ) -> Result<Self, String> {
-        let (wire, state) = Wire::new(output, input);
+        let (wire, state) = Wire::new(output, input, env.clone());
         host.is_behind(Arc::clone(&state));
         let client = Client { host: Arc::clone(&host), info: info.clone() };
         let service = serve_directly(client, wire, None);

@@ -5,8 +5,9 @@
 //! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
 //! connection, since a reply that cannot be recognised would otherwise be waited for without end, and so does an answer to
-//! a call that waits without being a message of the protocol; other lines that are no messages (a server that logs to its
-//! output) are passed over, told about once, and quoted by a call that is given up.
+//! a call that waits without being a message of the protocol. What is said of nothing that is named ends it once it is known to be
+//! said of a request ([`Sent`]); other lines that are no messages (a server that logs to its output) are passed over, told about
+//! once, and quoted by a call that is given up.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,10 +23,12 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use ua_core::Env;
 
 use crate::amount;
 use crate::exchange::BY_ADDRESS;
 use crate::host::method_and_params;
+use crate::nameless::{Due, Sent};
 
 /// The longest message that is read into memory. A longer one ends the connection.
 pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
@@ -51,6 +54,8 @@ pub(crate) struct WireState {
 struct Inner {
     /// Requests that were handed over and not answered.
     awaited: BTreeSet<i64>,
+    /// What was written and not answered, and what was said of it without a name.
+    sent: Sent,
     /// Requests of which a byte may have been written.
     begun: BTreeSet<i64>,
     /// The highest request id used.
@@ -112,6 +117,7 @@ impl WireState {
             let mut inner = self.inner();
             inner.awaited.remove(&id);
             inner.begun.remove(&id);
+            inner.sent.left(id.unsigned_abs());
         }
     }
 
@@ -145,13 +151,14 @@ pub(crate) struct Wire<R, W> {
     line: Vec<u8>,
     writer: Arc<tokio::sync::Mutex<Option<W>>>,
     state: Arc<WireState>,
+    env: Env,
 }
 
 impl<R: AsyncRead + Unpin, W> Wire<R, W> {
-    pub(crate) fn new(reader: R, writer: W) -> (Self, Arc<WireState>) {
+    pub(crate) fn new(reader: R, writer: W, env: Env) -> (Self, Arc<WireState>) {
         let state = Arc::new(WireState::default());
         let writer = Arc::new(tokio::sync::Mutex::new(Some(writer)));
-        (Self { reader: BufReader::new(reader), line: Vec::new(), writer, state: Arc::clone(&state) }, state)
+        (Self { reader: BufReader::new(reader), line: Vec::new(), writer, state: Arc::clone(&state), env }, state)
     }
 
     /// Reads up to the next line's end, or to the end of a whole message behind which there is nothing; the error says why there will be none.
@@ -185,6 +192,59 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
     }
 }
 
+impl<R, W> Wire<R, W>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    /// What comes next: a line, or the time at which something that was said without a name is taken for the answer of a request.
+    async fn read(&mut self) -> Read {
+        let now = self.env.now();
+        let due = self.state.inner().sent.due(now);
+        match due {
+            // Which request was refused may be a guess, and what a server does that refuses what it cannot have read is one as well.
+            Some(Due::Refused(refused)) => {
+                let whys: BTreeSet<String> = refused.into_iter().map(|(_, why)| why).collect();
+                return broken(&whys.into_iter().collect::<Vec<_>>().join("; "));
+            }
+            Some(Due::Ping(number)) => {
+                self.ask_whether_it_reads_on(number);
+                return Read::Nothing;
+            }
+            None => {}
+        }
+        let due_in = self.state.inner().sent.due_in(now);
+        let env = self.env.clone();
+        let line = tokio::select! {
+            biased;
+            line = self.read_line() => line,
+            () = env.sleep_or_never(due_in) => return Read::Nothing,
+        };
+        match line {
+            Ok(line) => {
+                let mut state = self.state.inner();
+                let read = read_message(&line, &mut state);
+                counted(read, &mut state)
+            }
+            Err(why) => Read::Broken(why),
+        }
+    }
+
+    /// Not here: it may read nothing until somebody reads what it says.
+    fn ask_whether_it_reads_on(&self, number: u64) {
+        let (writer, state, env) = (Arc::clone(&self.writer), Arc::clone(&self.state), self.env.clone());
+        tokio::spawn(async move {
+            let ping = format!("{}\n", json!({"jsonrpc": "2.0", "id": number, "method": "ping"}));
+            let mut writer = writer.lock().await;
+            let Some(writer) = writer.as_mut() else { return };
+            state.inner().sent.send(Some(number), env.now());
+            if let Err(error) = writer.write_all(ping.as_bytes()).await {
+                tracing::debug!(%error, "a tool server cannot be asked whether it reads on");
+            }
+        });
+    }
+}
+
 impl<R, W> Transport<RoleClient> for Wire<R, W>
 where
     R: AsyncRead + Send + Unpin,
@@ -196,21 +256,21 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let call = match &item {
+        let (request, call) = match &item {
             JsonRpcMessage::Request(request) => {
                 let id = number(&request.id);
                 let mut inner = self.state.inner();
                 inner.highest = inner.highest.max(id.unwrap_or(0));
                 let is_ours = matches!(request.request, ClientRequest::CustomRequest(_));
-                id.filter(|id| is_ours && inner.awaited.insert(*id))
+                (id.map(i64::unsigned_abs), id.filter(|id| is_ours && inner.awaited.insert(*id)))
             }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => (None, None),
         };
         let line = serde_json::to_vec(&item).map(|mut line| {
             line.push(b'\n');
             line
         });
-        let (writer, state) = (Arc::clone(&self.writer), Arc::clone(&self.state));
+        let (writer, state, env) = (Arc::clone(&self.writer), Arc::clone(&self.state), self.env.clone());
         let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         let owed = is_answer.then(|| Owed(Arc::clone(&state)));
         async move {
@@ -218,8 +278,10 @@ where
             let line = line?;
             let mut writer = writer.lock().await;
             let Some(writer) = writer.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
-            if let Some(call) = call {
-                state.inner().begun.insert(call); // under the writer's lock, as `close` is
+            {
+                let mut inner = state.inner(); // under the writer's lock, as `close` is
+                inner.begun.extend(call);
+                inner.sent.send(request, env.now());
             }
             writer.write_all(&line).await?;
             writer.flush().await
@@ -228,17 +290,10 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let read = match self.read_line().await {
-                Ok(line) => {
-                    let mut state = self.state.inner();
-                    let read = read_message(&line, &mut state);
-                    counted(read, &mut state)
-                }
-                Err(why) => Read::Broken(why),
-            };
-            match read {
+            match self.read().await {
                 Read::Message(message) => return Some(*message),
                 Read::Nothing => {}
+                Read::Nameless(why) => self.state.inner().sent.nameless(why, self.env.now()),
                 Read::Broken(why) => {
                     tracing::debug!(why, "the connection to a tool server ends");
                     self.state.end(&why);
@@ -262,6 +317,8 @@ enum Read {
     Message(Box<RxJsonRpcMessage<RoleClient>>),
     /// No message, or one that nobody waits for.
     Nothing,
+    /// Said of something that it was sent, and not of what.
+    Nameless(String),
     /// The end of the connection.
     Broken(String),
 }
@@ -364,7 +421,13 @@ fn read_request(mut message: Map<String, Value>) -> Read {
 }
 
 fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inner) -> Read {
-    let Some(id) = answered_id(&message).filter(|id| (0..=state.highest).contains(id)) else {
+    let id = answered_id(&message);
+    let Some(id) = id.filter(|id| (0..=state.highest).contains(id)) else {
+        let Some(id) = id else { return nameless(&message) };
+        if Sent::is_ping(id.unsigned_abs()) {
+            state.sent.answered(id.unsigned_abs());
+            return Read::Nothing;
+        }
         // An answer to nothing that was asked. While a call waits, it may have been meant for that call.
         if state.awaited.is_empty() {
             tracing::debug!("passing over an answer to no request");
@@ -372,6 +435,7 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
         }
         return broken("it answered a request that was not made");
     };
+    state.sent.answered(id.unsigned_abs());
     if !state.awaited.remove(&id) {
         tracing::debug!("passing over an answer that nobody waits for any more");
         return Read::Nothing;
@@ -387,6 +451,14 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
         }
         Err(why) => return broken(why),
     }))
+}
+
+fn nameless(message: &Map<String, Value>) -> Read {
+    let said = message.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+    Read::Nameless(match said {
+        Some(said) => format!("it said of something that it was sent, and not of what: {said}"),
+        None => "it answered a request and did not name it".to_owned(),
+    })
 }
 
 /// What a response says.
@@ -464,6 +536,8 @@ pub(crate) fn bounded(result: Value, length: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{ClientNotification, RootsListChangedNotification};
+
     use super::*;
 
     fn waiting_for(ids: &[i64]) -> Inner {
@@ -512,7 +586,7 @@ mod tests {
         }
         for id in ["3.5", "1e300", "true", "\"three\"", "{}"] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-            assert!(matches!(read(&line), Read::Broken(_)), "{line}");
+            assert!(matches!(read(&line), Read::Nameless(_)), "{line}");
         }
         for code in ["0.5", "1e300", "\"ENOENT\"", "null"] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":{code},"message":"no"}}}}"#);
@@ -554,10 +628,8 @@ mod tests {
 
     #[test]
     fn what_may_have_been_an_answer_ends_the_connection() {
-        let lines: [&[u8]; 9] = [
+        let lines: [&[u8]; 7] = [
             br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
-            br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}"#,
-            br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse"}}"#,
             br#"{"jsonrpc":"2.0","id":3,"result":{"content":["#,
             br#"{"jsonrpc":"2.0","id":3}"#,
             br#"{"jsonrpc":"2.0","id":3,"error":{"message":"no code"}}"#,
@@ -596,14 +668,50 @@ mod tests {
         let ServerNotification::CustomNotification(notification) = notification else { panic!("{notification:?}") };
         assert_eq!(notification.method, "notifications/message");
         // What may be the answer of the call that waits still is taken for it.
-        for line in [
+        let line = r#"{"jsonrpc":"2.0","id":3}"#;
+        let read = read_message(line.as_bytes(), &mut waiting_for(&[3]));
+        assert!(matches!(read, Read::Broken(_)), "{line}: {read:?}");
+    }
+
+    /// What is said of a notification costs no call its answer; what can be said of nothing but the call that waits is its answer, at once.
+    #[tokio::test]
+    async fn what_is_said_without_a_name_is_no_answer_of_a_call_while_it_may_be_said_of_a_notification() {
+        const NAMELESS: [&str; 4] = [
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"what?"}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}"#,
             r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}"#,
-            r#"{"jsonrpc":"2.0","id":null,"result":null}"#,
-            r#"{"jsonrpc":"2.0","id":3}"#,
-        ] {
-            let read = read_message(line.as_bytes(), &mut waiting_for(&[3]));
-            assert!(matches!(read, Read::Broken(_)), "{line}: {read:?}");
+            r#"{"jsonrpc":"2.0","id":"none","result":null}"#,
+        ];
+        let request = |id| {
+            let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
+            JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id))
+        };
+        let told = || {
+            JsonRpcMessage::notification(ClientNotification::RootsListChangedNotification(
+                RootsListChangedNotification::default(),
+            ))
+        };
+        for (line, is_told) in NAMELESS.into_iter().flat_map(|line| [(line, true), (line, false)]) {
+            let (ours, theirs) = tokio::io::duplex(4096);
+            let (mut wire, state) = Wire::new(theirs, tokio::io::sink(), Env::simulated(1));
+            let (_, mut says) = tokio::io::split(ours);
+            if is_told {
+                wire.send(told()).await.unwrap();
+            }
+            wire.send(request(1)).await.unwrap();
+            let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#;
+            says.write_all(format!("{line}\n{answer}\n").as_bytes()).await.unwrap();
+            let heard = wire.receive().await;
+            assert_eq!((heard.is_some(), state.ended().is_none()), (is_told, is_told), "{line}: {heard:?}");
+            if let Some(why) = state.ended() {
+                assert!(why.contains("what?") || why.contains("did not name it"), "{why}");
+                continue;
+            }
+            // The notification was complained of. The next word is of the call.
+            wire.send(request(2)).await.unwrap();
+            says.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+            assert!(wire.receive().await.is_none(), "{line}");
+            assert!(state.ended().is_some());
         }
     }
 
@@ -658,7 +766,7 @@ mod tests {
         for (output, is_answered) in
             [(whole, true), (&before, true), (halved, true), (&whole[..whole.len() - 1], false)]
         {
-            let (mut wire, state) = Wire::new(output.as_bytes(), tokio::io::sink());
+            let (mut wire, state) = Wire::new(output.as_bytes(), tokio::io::sink(), Env::simulated(1));
             *state.inner() = waiting_for(&[1]);
             let mut answers = 0;
             while let Some(message) = wire.receive().await {
@@ -684,7 +792,7 @@ mod tests {
             let (ours, _theirs) = tokio::io::duplex(1);
             let writer: Box<dyn AsyncWrite + Send + Unpin> =
                 if is_read { Box::new(tokio::io::sink()) } else { Box::new(ours) };
-            let (mut wire, state) = Wire::new(output.as_bytes(), writer);
+            let (mut wire, state) = Wire::new(output.as_bytes(), writer, Env::simulated(1));
             let (mut heard, mut waiting) = (0_i64, Vec::new());
             while wire.receive().await.is_some() {
                 let sent = Box::pin(wire.send(answer(heard)));
@@ -708,7 +816,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_meets_a_closed_pipe_was_never_sent() {
-        let (mut wire, state) = Wire::new(tokio::io::empty(), tokio::io::sink());
+        let (mut wire, state) = Wire::new(tokio::io::empty(), tokio::io::sink(), Env::simulated(1));
         let call = |id| {
             let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
             JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id))

@@ -12,10 +12,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::Env;
-use ua_mcp::{Relay, Relayed, as_heard};
+use ua_mcp::{Due, Relay, Relayed, Sent, as_heard};
 
 use super::lock;
-use super::nameless::{Due, Sent};
 use crate::ending::{Line, Lines};
 use crate::era::Era;
 use crate::lines::{self, Unreadable};

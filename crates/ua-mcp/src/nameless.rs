@@ -1,4 +1,4 @@
-//! What a tool server says of something that it was sent, and not of what: `{"id": null, "error": …}` and the like.
+//! What a tool server says of something that it was sent, and not of what: `{"id": null, "error": …}` and the like. Runner and broker hear it alike.
 //!
 //! Servers say so of notifications as well, most often after the next request was written. Whoever takes it for the answer to that one puts a call
 //! in doubt, and ends its server, which has not read it or is at work on it. Whoever never does keeps a call for ever that the server refused.
@@ -30,7 +30,7 @@ const FIRST_PING: u64 = 1 << 52;
 
 /// What a process was sent and has not answered, and what it said of it without a name.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sent {
+pub struct Sent {
     /// How many messages were sent.
     count: u64,
     /// Requests, by their number: in which place each was sent, and when.
@@ -63,7 +63,7 @@ struct Nameless {
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub enum Due {
     /// These have been refused, each for this reason.
     Refused(Vec<(u64, String)>),
     /// It is asked whether it reads on, under this number.
@@ -72,7 +72,7 @@ pub(super) enum Due {
 
 impl Sent {
     /// A message is sent: a request of this number, or what wants no answer.
-    pub(super) fn send(&mut self, request: Option<u64>, now: Timestamp) {
+    pub fn send(&mut self, request: Option<u64>, now: Timestamp) {
         self.count += 1;
         if let Some(number) = request {
             self.asked.insert(number, (self.count, now));
@@ -86,7 +86,7 @@ impl Sent {
     }
 
     /// A request was answered under its name. What was told before it was read, and accepted.
-    pub(super) fn answered(&mut self, number: u64) {
+    pub fn answered(&mut self, number: u64) {
         self.ping.take_if(|(ping, _)| *ping == number);
         let asked = self.asked.remove(&number);
         self.reads_on_at = self.reads_on_at.max(asked.map(|(_, at)| at));
@@ -97,7 +97,7 @@ impl Sent {
     }
 
     /// Nobody waits any more for the answer to a request, which may come all the same.
-    pub(super) fn left(&mut self, number: u64) {
+    pub fn left(&mut self, number: u64) {
         let Some((place, _)) = self.asked.remove(&number) else { return };
         self.told.insert(place, Some(number));
         for one in &mut self.nameless {
@@ -116,7 +116,7 @@ impl Sent {
     }
 
     /// It said something without a name.
-    pub(super) fn nameless(&mut self, why: String, now: Timestamp) {
+    pub fn nameless(&mut self, why: String, now: Timestamp) {
         if let Some((_, asked_at)) = self.ping.take_if(|(ping, _)| self.asked.contains_key(ping)) {
             // Perhaps of that: whoever refuses even that reads on.
             self.reads_on_at = Some(asked_at);
@@ -135,8 +135,13 @@ impl Sent {
         }
     }
 
+    /// Whether a number is that of a question whether it reads on, whose answer nobody waits for.
+    pub(crate) const fn is_ping(number: u64) -> bool {
+        number >= FIRST_PING
+    }
+
     /// What is to be done by now.
-    pub(super) fn due(&mut self, now: Timestamp) -> Option<Due> {
+    pub fn due(&mut self, now: Timestamp) -> Option<Due> {
         // So many as were said mean so many requests: where no more are left for them, it is these.
         let counts = |one: &&Nameless| one.counts_from <= now;
         let mut of_them = BTreeSet::new();
@@ -176,7 +181,7 @@ impl Sent {
     }
 
     /// How long it is until something is due by time alone.
-    pub(super) fn due_in(&self, now: Timestamp) -> Option<Duration> {
+    pub fn due_in(&self, now: Timestamp) -> Option<Duration> {
         let asked_at = self.ping.filter(|_| !self.nameless.is_empty()).map(|(_, at)| at.plus(UNTOLD));
         let ahead = self.nameless.iter().map(|one| one.counts_from).chain(asked_at).filter(|at| *at > now);
         ahead.min().map(|at| at.since(now))
