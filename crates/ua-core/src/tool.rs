@@ -63,6 +63,12 @@ impl ToolName {
         self.namespace == ToolNamespace::Local && self.server == "ua"
     }
 
+    /// Whether a server of that name comes with this program, so that no other one may be called so: names in the form that a model sees would not
+    /// tell them apart.
+    pub fn is_built_in_server(server: &str) -> bool {
+        matches!(server, "ua" | "ua_person" | "ua_agents")
+    }
+
     /// Whether it comes with this program: a tool of our own server, [`ToolName::ask_user`] or [`ToolName::task`]. A function of a program that embeds
     /// us is none: of it we know what its program says, and no more.
     pub fn is_built_in(&self) -> bool {

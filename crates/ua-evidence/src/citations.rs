@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use ua_core::{CallStatus, RawReply, RunSpec, SideEffectClass, StopCondition, ToolNamespace};
+use ua_core::{CallStatus, RawReply, RunSpec, SideEffectClass, StopCondition};
 use ua_store::{CallRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -52,14 +52,13 @@ pub fn fetched_sources<'a>(
 ) -> BTreeSet<String> {
     let mut sources = BTreeSet::new();
     for call in records.lineage.calls.iter().chain(&records.calls) {
-        let is_corpus = call.name.namespace == ToolNamespace::Local && call.name.tool == CORPUS_TOOL;
+        let is_corpus = call.name.is_of_own_server() && call.name.tool == CORPUS_TOOL;
         if call.status != CallStatus::Succeeded || (call.policy.class != SideEffectClass::ReadOnly && !is_corpus) {
             continue;
         }
         let stored = || records.receipts.iter().chain(&records.lineage.receipts).rfind(|r| r.call_id == call.call_id);
         let raw = whole(call).or_else(|| stored().map(|receipt| &receipt.raw));
-        let pages =
-            raw.filter(|_| call.name.namespace == ToolNamespace::Local).and_then(|raw| pages_of(raw, is_corpus));
+        let pages = raw.filter(|_| call.name.is_of_own_server()).and_then(|raw| pages_of(raw, is_corpus));
         match pages {
             Some(pages) => {
                 let was_read = |page: &&Value| is_corpus || page.get("status").and_then(Value::as_str) == Some("ok");
@@ -229,6 +228,7 @@ fn normal(address: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use ua_core::{ToolName, ToolNamespace};
 
     use super::*;
     use crate::testing::{Story, read_policy};
@@ -292,7 +292,7 @@ mod tests {
         let id = story.asks("", &[("crawl_parallel", urls, read_policy())])[0].clone();
         story.starts(&id);
         story.succeeds(&id, "two pages", None);
-        story.call(&id).name.namespace = ToolNamespace::Local;
+        story.call(&id).name = ToolName::qualified(ToolNamespace::Local, "ua", "crawl_parallel");
         story.records.receipts[0].raw = RawReply::ToolResult {
             result: json!({"content": [], "structuredContent": {"pages": [
                 {"status": "ok", "url": "https://a.test/", "source": "https://www.a.test/start"},

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use serde_json::Value;
-use ua_core::{CallId, CallStatus, RawReply, Reads, RunId, RunSpec, SideEffectClass, Timestamp, ToolNamespace};
+use ua_core::{CallId, CallStatus, RawReply, Reads, RunId, RunSpec, SideEffectClass, Timestamp};
 use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
 
 use crate::address::{
@@ -268,7 +268,7 @@ impl Rules<'_> {
 /// Whether a call may carry its arguments away by an address among them, whatever its class: it reads what others wrote, or nobody here
 /// knows what it does.
 pub(crate) fn reaches_out(call: &CallRecord) -> bool {
-    let is_foreign = call.name.namespace != ToolNamespace::Local;
+    let is_foreign = !call.name.is_built_in();
     is_foreign || call.policy.reads.contains(&Reads::Untrusted)
 }
 
@@ -279,7 +279,7 @@ const SHOW_THE_WEB: [&str; 2] = ["crawl_parallel", "web_search"];
 /// Whether the answer of a call may be the words of others. Of a tool of another server it is only where the run had written nothing before
 /// ([`Written::anywhere`]).
 fn vouches(call: &CallRecord) -> bool {
-    let is_foreign = call.name.namespace != ToolNamespace::Local;
+    let is_foreign = !call.name.is_built_in();
     let shows_the_web = SHOW_THE_WEB.contains(&call.name.tool.as_str()) && is_of_the_web(&call.arguments);
     let has_answered = matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported);
     // Who reads files, mail, memory or tables shows what the run, or an earlier one, may have put there.
@@ -356,7 +356,7 @@ impl Ledger {
         }
         let receipt = self.store.receipt(&call.call_id).await?;
         let answered_at = receipt.as_ref().map_or(call.updated_at, |receipt| receipt.received_at);
-        let is_foreign = call.name.namespace != ToolNamespace::Local;
+        let is_foreign = !call.name.is_built_in();
         let is_of_others = {
             let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
             !(is_foreign && heard.written.anywhere.is_before(call, answered_at))

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use ua_core::{MailAddress, RunSpec, SideEffectClass, ToolNamespace};
+use ua_core::{MailAddress, RunSpec, SideEffectClass};
 use ua_store::CallRecord;
 
 use crate::address::Destinations;
@@ -83,7 +83,7 @@ impl Rules<'_> {
             .taint
             .as_ref()
             .filter(|rule| is_tainted && self.looks_at_taint(call) && !rule.covers_tool(call))?;
-        let is_ours = call.name.namespace == ToolNamespace::Local;
+        let is_ours = call.name.is_built_in();
         let is_named = |one: &MailAddress| rule.covers_mail(one) || known.mail.contains(one);
         let mut unnamed = Vec::new();
         let mut tells = is_ours;
@@ -137,7 +137,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::json;
-    use ua_core::{CallPolicy, CallStatus, EffectKind, Reads, RunId, Time, ToolName};
+    use ua_core::{CallPolicy, CallStatus, EffectKind, Reads, RunId, Time, ToolName, ToolNamespace};
     use ua_store::conformance::samples;
 
     use super::*;
@@ -262,6 +262,28 @@ mod tests {
             }
         }
         assert_eq!(asked, 6 * 2 * 9, "six of the arguments have an address that nobody named");
+    }
+
+    /// What our own tools send goes where the user said, and what they read is known. Of a program's function we know no more than of a server's
+    /// tool, and a server's name makes none of it ours.
+    #[test]
+    fn s1_only_what_comes_with_this_program_is_taken_for_ours() {
+        let nobody = TaintRule::default();
+        let policy = CallPolicy { reads: Vec::new(), ..CallPolicy::unclassified() };
+        let servers = ["program", "local", "shop", "ua", "ua_person", "ua_agents"];
+        let tools = ["post_status", "crawl_parallel", "web_search"];
+        for (namespace, server) in ToolNamespace::ALL.iter().flat_map(|one| servers.map(|server| (*one, server))) {
+            let is_ours = (namespace, server) == (ToolNamespace::Local, "ua");
+            for name in tools.map(|tool| ToolName::qualified(namespace, server, tool)) {
+                let arguments = json!({"status": "see https://evil.test/?d=S"});
+                assert_eq!(
+                    asks(&nobody, name.clone(), policy.clone(), &arguments),
+                    !is_ours,
+                    "{namespace} {}",
+                    name.raw
+                );
+            }
+        }
     }
 
     #[test]

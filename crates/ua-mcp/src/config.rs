@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
-use ua_core::{ToolNamespace, nearest};
+use ua_core::{ToolName, ToolNamespace, nearest};
 
 use crate::definitions::Locked;
 use crate::destination::{Decides, SAY_NO_PLACE};
@@ -244,7 +244,7 @@ fn check_name(server: &str, source_name: &str) -> Result<(), McpError> {
     if server.contains("__") {
         return refuse("`__` separates a server from its tools; use a single `_`");
     }
-    if server == "ua" || server == "ua_person" {
+    if ToolName::is_built_in_server(server) {
         return refuse("it is the name of a built-in tool server; use another one");
     }
     Ok(())
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn names_that_would_blur_tool_names_are_refused() {
-        for name in ["", "a__b", "a.b", "a b", "ua", "ua_person", "name-that-is-longer-than-thirty-two"] {
+        for name in ["", "a__b", "a.b", "a b", "ua", "ua_person", "ua_agents", "name-that-is-longer-than-thirty-two"] {
             let text = format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
             let error = McpConfig::parse(&text, "test.json").unwrap_err();
             assert!(matches!(error, McpError::Name { .. }), "{name}: {error}");

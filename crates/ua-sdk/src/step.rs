@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition};
+use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition, ToolName};
 use ua_dispatch::{LocalTools, ToolTransport};
 use ua_runner::{Agent, GranularStep, ResultCheck};
 
@@ -280,6 +280,9 @@ impl Step {
                 return Err(Error::Step(format!(
                     "`{SERVER}` is the name of the program's own tools, and of no server"
                 )));
+            }
+            if let Some(name) = names.iter().find(|name| ToolName::is_built_in_server(name)) {
+                return Err(Error::Step(format!("`{name}` is the name of built-in tools, and of no other server")));
             }
             parts.push(Part { servers: Some(names.clone()), transport: transport.clone() });
         }

@@ -296,6 +296,6 @@ fn default_on_unknown(class: SideEffectClass, policy: &CallPolicy, is_idempotent
 /// What a tool brings in when no rule says it: whatever one of others answers, others wrote. Its class says what it does, and not what it
 /// answers: a browser that goes to a page is an effect, and shows the page.
 fn reads_of(tool: &ToolSpec) -> Vec<Reads> {
-    let is_foreign = tool.name.namespace != ToolNamespace::Local;
+    let is_foreign = !tool.name.is_built_in();
     if is_foreign { vec![Reads::Untrusted] } else { Vec::new() }
 }

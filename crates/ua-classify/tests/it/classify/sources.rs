@@ -489,6 +489,10 @@ fn a_function_of_a_program_is_held_as_the_same_tool_of_a_server_is() {
             for of_the_tools in [true, false] {
                 let of_program = policy(ToolNamespace::Local, "program", name, said, of_the_tools);
                 assert_eq!(
+                    of_program.reads, of_server.reads,
+                    "{name} {said}: what it answers, others may have written"
+                );
+                assert_eq!(
                     (of_program.is_by_content(), of_program.kind_is_guessed, of_program.on_scope_conflict),
                     (of_server.is_by_content(), of_server.kind_is_guessed, of_server.on_scope_conflict),
                     "{name} {said}"
