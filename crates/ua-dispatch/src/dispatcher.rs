@@ -12,7 +12,9 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, digest_in_plain_words, file_arguments, project_scope};
 use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, PolicyPin, Resolution, RunStop, Scope};
-use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned};
+use ua_ledger::{
+    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, RecoveredBy, SincePlanned,
+};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -34,9 +36,11 @@ const READS_AT_ONCE: usize = 8;
 /// How often a call that waits for its twin looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often it looks at one of which nobody knows what came, and which its own run is about to decide about. That one may need the place of the
-/// one that waits, so a person is asked in the end.
-const LOOKS_AT_A_DOUBT: u32 = 100;
+/// How often it looks at one of which nobody knows what came, and which its own run is about to decide about. That one may wait for something of this
+/// run, so a person is asked in the end.
+const LOOKS_AT_A_DOUBT: u32 = 600;
+/// As how many a look counts where that run is not at work: it may need the place of the one that waits.
+const LOOK_AT_A_REST: u32 = 6;
 
 /// How often the store may refuse a start for a reason that a new admission can settle.
 const MAX_READMISSIONS: u32 = 4;
@@ -531,8 +535,12 @@ impl Dispatcher {
             if self.ledger.is_under_way(twin).await? {
                 continue;
             }
-            *looks = looks.saturating_sub(1);
-            if *looks == 0 || !self.ledger.is_to_be_recovered(twin).await? {
+            let Some(by) = self.ledger.to_be_recovered(twin).await? else { return Ok(true) };
+            *looks = looks.saturating_sub(match by {
+                RecoveredBy::ThisProcess => 1,
+                RecoveredBy::Another => LOOK_AT_A_REST,
+            });
+            if *looks == 0 {
                 return Ok(true);
             }
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tracing::Span;
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, OnUnknown, Outcome, PriceTable, Resolution, RunId, Sha256, SideEffectClass,
-    Steps, Time, Timestamp, Trace,
+    CallEvent, CallId, CallStatus, Env, OnUnknown, Outcome, PriceTable, Resolution, RunId, RunStatus, Sha256,
+    SideEffectClass, Steps, Time, Timestamp, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, Lost, NewRun,
@@ -60,6 +60,15 @@ pub struct Lineage {
     pub root: RunId,
     /// What tells it from a lineage of that name in another copy of the database ([`ua_store::RunRecord::lineage_mark`]).
     pub mark: Option<String>,
+}
+
+/// Who drives the run of a call that is to be recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecoveredBy {
+    /// The process of this ledger, which has begun to.
+    ThisProcess,
+    /// Whoever takes it next, or another process.
+    Another,
 }
 
 /// The ledger of one run, holding its lease.
@@ -232,21 +241,28 @@ impl Ledger {
         Ok(call.status == CallStatus::Running && self.pending_question(&call).await?.is_none())
     }
 
-    /// Whether nobody knows for now what came of a call, and whoever drives its run is about to find out: no person was asked about it yet, nobody went
-    /// on without it, and its run has not ended.
+    /// Who is about to find out what came of a call of which nobody knows it for now; `None` where a person was asked about it, somebody went on
+    /// without it, or its run has ended.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn is_to_be_recovered(&self, id: &CallId) -> Result<bool, LedgerError> {
+    pub async fn to_be_recovered(&self, id: &CallId) -> Result<Option<RecoveredBy>, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
         if call.status != CallStatus::Unknown
             || call.resolution.is_some()
             || self.pending_question(&call).await?.is_some()
         {
-            return Ok(false);
+            return Ok(None);
         }
-        let run = self.store.run(&call.run_id).await.map_err(LedgerError::at("look who works on", id))?;
-        Ok(!run.status.is_terminal() && run.end_mark().is_none())
+        let read = async |run| self.store.run(run).await.map_err(LedgerError::at("look who works on", id));
+        let run = read(&call.run_id).await?;
+        if run.status.is_terminal() || run.end_mark().is_some() {
+            return Ok(None);
+        }
+        let ours = read(&self.lease.run_id).await?;
+        let is_ours = matches!((&run.owner, &ours.owner), (Some(its), Some(ours)) if its.is_same_process(ours));
+        let is_at_work = is_ours && run.status == RunStatus::Running;
+        Ok(Some(if is_at_work { RecoveredBy::ThisProcess } else { RecoveredBy::Another }))
     }
 
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must

@@ -95,7 +95,7 @@ pub use late::{
     LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies,
     settle_what_ends_by_late_replies,
 };
-pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage};
+pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage, RecoveredBy};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
 pub use outside::{MayAct, Outside, Still, still};

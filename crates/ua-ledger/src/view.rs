@@ -309,7 +309,9 @@ impl Ledger {
     async fn as_twin(&self, call: &CallRecord, twin: CallRecord, facts: &Facts) -> Result<Twin, LedgerError> {
         // One that is sent again under its key has its answer soon, and so does one that its own run is about to decide about.
         let is_under_way = self.is_under_way(&twin.call_id).await?
-            || (twin.run_id != call.run_id && !facts.has_waited && self.is_to_be_recovered(&twin.call_id).await?);
+            || (twin.run_id != call.run_id
+                && !facts.has_waited
+                && self.to_be_recovered(&twin.call_id).await?.is_some());
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
         let attempts = self.attempts(&twin.call_id).await?;
         let newest = attempts.iter().rev().find(|attempt| !never_left(attempt));

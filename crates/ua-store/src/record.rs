@@ -55,6 +55,12 @@ impl OwnerStamp {
     pub fn process(&self) -> String {
         format!("{}@{}", self.pid, self.start_ticks)
     }
+
+    /// Whether both are the same process of the same machine.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        let process = |stamp: &Self| (stamp.pid, stamp.start_ticks);
+        process(self) == process(other) && self.boot_id == other.boot_id && self.host == other.host
+    }
 }
 
 /// A process that a person ended at once, by a second signal.
