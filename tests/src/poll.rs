@@ -7,13 +7,13 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// How long it is before a wait is given up, which only a test that has failed ever uses up: longer than the lease of a worker and what comes
 /// after it.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Waits until `look` finds something.
 ///
 /// # Panics
 ///
-/// When it finds nothing for two minutes; `what` says what was waited for.
+/// When it finds nothing for five minutes; `what` says what was waited for.
 pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     within_patience(look).unwrap_or_else(|| panic!("waited in vain for {what}"))
 }
@@ -22,7 +22,7 @@ pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 ///
 /// # Panics
 ///
-/// When it does not hold for two minutes; `what` says what was waited for.
+/// When it does not hold for five minutes; `what` says what was waited for.
 pub fn until(what: &str, is_so: impl FnMut() -> bool) {
     until_or_tell(what, is_so, String::new);
 }
@@ -31,7 +31,7 @@ pub fn until(what: &str, is_so: impl FnMut() -> bool) {
 ///
 /// # Panics
 ///
-/// When it does not hold for two minutes.
+/// When it does not hold for five minutes.
 pub fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, stands: impl FnOnce() -> String) {
     let found = within_patience(|| is_so().then_some(()));
     assert!(found.is_some(), "waited in vain for {what}\n{}", stands());
