@@ -127,6 +127,7 @@ pub fn is_more_careful(now: &CallPolicy, then: &CallPolicy) -> bool {
         || key_is_another
         || key_ends_sooner
         || believes_less
+        || (then.only_is_error && !now.only_is_error)
         || now.horizon > then.horizon
         || now.sends_files.iter().any(|name| !then.sends_files.contains(name))
         || now.reads.iter().any(|reads| !then.reads.contains(reads))
@@ -178,9 +179,10 @@ mod tests {
             key_channel: Some(KeyChannel::Meta),
             key_ttl: Some(Duration::from_hours(2)),
             errors_without_effect: vec!["refused".to_owned()],
+            only_is_error: true,
             ..CallPolicy::unclassified()
         };
-        let changes: [Changed; 16] = [
+        let changes: [Changed; 17] = [
             ("as it was", false, |_| {}),
             ("class", true, |now| now.class = SideEffectClass::External),
             ("lower class", false, |now| now.class = SideEffectClass::Local),
@@ -191,6 +193,7 @@ mod tests {
             ("longer key", false, |now| now.key_ttl = None),
             ("key needed", true, |now| now.requires_idempotency_key = true),
             ("believes no error", true, |now| now.errors_without_effect.clear()),
+            ("reads results", true, |now| now.only_is_error = false),
             ("counted", true, |now| now.effect_kind = EffectKind::parse("email.send")),
             ("named", true, |now| now.scope = ScopeRule(vec![ScopeField::Value("to".to_owned())])),
             ("sends files", true, |now| now.sends_files.push("path".to_owned())),

@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 28] = [
+const FIELDS: [&str; 29] = [
     "id",
     "name",
     "patterns",
@@ -38,6 +38,7 @@ const FIELDS: [&str; 28] = [
     "volatile_fields",
     "sends_files",
     "errors_without_effect",
+    "only_is_error",
     "timeout",
     "approval",
     "on_scope_conflict",
@@ -131,6 +132,7 @@ fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<u
             "volatile_fields" => settings.volatile_fields = Some(field.texts()?),
             "sends_files" => settings.sends_files = Some(field.texts()?),
             "errors_without_effect" => settings.errors_without_effect = Some(field.regexes()?),
+            "only_is_error" => settings.only_is_error = Some(field.flag()?),
             "timeout" => settings.timeout = Some(field.duration()?),
             "approval" => settings.approval = Some(field.approval()?),
             "on_scope_conflict" => settings.on_scope_conflict = Some(field.word()?),
@@ -198,6 +200,7 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
             ("carries_tools", settings.carries_tools == Some(true)),
             ("scope", settings.scope.is_some()),
             ("sends_files", settings.sends_files.is_some()),
+            ("only_is_error", settings.only_is_error == Some(true)),
             ("requires_idempotency_key", settings.requires_idempotency_key == Some(true)),
             ("harmless_programs", settings.harmless_programs.is_some()),
         ];

@@ -250,6 +250,9 @@ pub(crate) struct Settings {
     pub(crate) volatile_fields: Option<Vec<String>>,
     pub(crate) sends_files: Option<Vec<String>>,
     pub(crate) errors_without_effect: Option<Vec<String>>,
+    /// Whether a result is a failure only by its server's `isError`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) only_is_error: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     /// Whether a person approves each call (`approval = "ask"`).
     pub(crate) approval: Option<bool>,

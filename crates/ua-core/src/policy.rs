@@ -414,6 +414,9 @@ pub struct CallPolicy {
     pub sends_files: Vec<String>,
     /// Regular expressions over a reported error's text that prove that nothing happened; `.*` for our own tools.
     pub errors_without_effect: Vec<String>,
+    /// Only the server's own word (`isError`) makes a result a failure: what stands in it is what the tool is about, and no report on the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_is_error: bool,
     /// How long to wait for an answer; `None` waits as long as it takes.
     pub timeout: Option<Duration>,
     /// A person approves each call first.
@@ -468,6 +471,7 @@ impl CallPolicy {
             volatile_fields: Vec::new(),
             sends_files: Vec::new(),
             errors_without_effect: Vec::new(),
+            only_is_error: false,
             timeout: None,
             needs_approval: false,
             on_scope_conflict: OnScopeConflict::Ask,

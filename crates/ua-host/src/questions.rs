@@ -109,7 +109,10 @@ pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFac
         format!("then `ua resume {}`, and answer `retry` there", run.run_id),
         "then answer `retry`, and start the program again".to_owned(),
     );
-    let text = format!("{correct}, {again}: a process keeps the key that it was started with");
+    let text = format!(
+        "{correct}, {again}: a process keeps the key that it was started with; where it is the account that cannot pay, the key stays: answer \
+         `retry` once it can"
+    );
     Some(KnownFact { name: WHAT_HELPS, text })
 }
 

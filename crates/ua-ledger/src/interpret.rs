@@ -7,6 +7,7 @@
 //! | a result that is none: no object, or one without the list `content` that every revision requires, and without `structuredContent` beside it | unknown; of a read, failed, reported |
 //! | `isError: true`, or an envelope with `successful: false`; of an effect, one with `ok` or `success: false` and an error | failed, reported; it may have happened unless a policy says otherwise |
 //! | the same in other words (`words`), of an effect outside: it says at its top that it failed, or is an error, or begins as errors do | the same |
+//! | either of these without `isError`, where the policy says that only that counts (`only_is_error`) | succeeded |
 //! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | a refusal by a tool in this process, before it began | failed, definite |
@@ -221,11 +222,15 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let text = own.as_ref().map_or(whole_text, |own| own.as_str().map_or_else(|| own.to_string(), str::to_owned));
     let is_action = own.is_some();
     let structured = own.or(whole);
-    let envelope_failed = structured.as_ref().is_some_and(|envelope| {
-        says_failed(envelope, is_action) || (policy.class.has_effect() && names_error(envelope))
-    });
-    // What a read finds may be an error of something else, and so may what a program prints.
-    let reads_as_failed = policy.class == SideEffectClass::External && words::say_failed(structured.as_ref(), &text);
+    let envelope_failed = structured.as_ref().is_some_and(|envelope| says_failed(envelope, is_action));
+    let reads_as_failed = !policy.only_is_error
+        && match policy.class {
+            SideEffectClass::External => words::say_failed(structured.as_ref(), &text),
+            // What a program prints may be an error of something else.
+            SideEffectClass::Local | SideEffectClass::Memory => words::names_error(structured.as_ref()),
+            // So may what a read finds.
+            SideEffectClass::ReadOnly => false,
+        };
     if is_error || envelope_failed || reads_as_failed {
         let effect = possible_effect(policy, &text);
         let names_changed = result.get("_meta").and_then(|meta| meta.get(CHANGED_FILES)).is_some_and(Value::is_array);
@@ -260,19 +265,6 @@ fn says_failed(envelope: &Value, is_action: bool) -> bool {
         Some(successful) => *successful == Value::Bool(false),
         None => is_action && envelope.get("error").and_then(Value::as_str).is_some_and(|error| !error.is_empty()),
     }
-}
-
-/// Whether an envelope says of an effect that it was not made, and why: `{"ok": false, "error": "channel_not_found"}`, as services answer and
-/// servers pass on without `isError`. What a read finds may be of this shape.
-fn names_error(envelope: &Value) -> bool {
-    let is_no = ["ok", "success"].iter().any(|field| envelope.get(*field) == Some(&Value::Bool(false)));
-    let says = |field: &&str| match envelope.get(*field) {
-        Some(Value::String(text)) => !text.trim().is_empty(),
-        Some(Value::Object(fields)) => !fields.is_empty(),
-        Some(Value::Array(items)) => !items.is_empty(),
-        None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => false,
-    };
-    is_no && ["error", "errors", "error_message"].iter().any(says)
 }
 
 /// Reads and calls that a policy clears had no effect; every other reported failure may have had one.
@@ -457,6 +449,18 @@ mod tests {
         for envelope in [json!({"ok": false, "error": null}), json!({"status": "error", "message": "in the log"})] {
             assert_eq!(means(&envelope, SideEffectClass::External).status, CallStatus::FailedReported, "{envelope}");
             assert_eq!(means(&envelope, SideEffectClass::Local).status, CallStatus::Succeeded, "{envelope}");
+        }
+        // A policy that knows the tool better overrules all of it, and never what its server says by `isError`.
+        for class in [SideEffectClass::External, SideEffectClass::Local, SideEffectClass::Memory] {
+            let plain = CallPolicy { class, only_is_error: true, ..policy(OnUnknown::Hold) };
+            let said = [json!({"ok": false, "error": "x"}), json!({"status": "failed", "id": 7}), json!("Error: x")];
+            for envelope in said.iter().chain(&refusals) {
+                let of = |result: Value| interpret(&RawReply::ToolResult { result }, &plain).status;
+                let text = envelope.as_str().map_or_else(|| envelope.to_string(), str::to_owned);
+                let content = json!([{"type": "text", "text": text}]);
+                assert_eq!(of(json!({"content": content})), CallStatus::Succeeded, "{envelope}");
+                assert_eq!(of(json!({"content": content, "isError": true})), CallStatus::FailedReported, "{envelope}");
+            }
         }
         let spelt = |said: Value| RawReply::ToolResult { result: json!({"content": [], "is_error": said}) };
         let external = CallPolicy { class: SideEffectClass::External, ..policy(OnUnknown::Hold) };

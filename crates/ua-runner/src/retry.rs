@@ -36,7 +36,7 @@ pub struct ThinkFailure {
     pub refused: Option<Refusal>,
     /// Whether what answered is no API of models: a page, or JSON of something else.
     pub is_foreign: bool,
-    /// Whether the provider refused the credentials.
+    /// Whether the provider refused the credentials, or says that their account cannot pay.
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,

@@ -124,6 +124,7 @@ impl Classifier {
                 picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();
             let proofs = picker.first("errors_without_effect", |settings| settings.errors_without_effect.clone());
             policy.errors_without_effect = proofs.unwrap_or_default();
+            policy.only_is_error = picker.first("only_is_error", |settings| settings.only_is_error).unwrap_or_default();
             policy.probe = picker.first("probe", |settings| settings.probe.clone());
             policy.marker = match picker.first("marker", |settings| settings.marker.clone()) {
                 Some(MarkerSetting::Mark(marker)) => Some(marker),

@@ -1,9 +1,10 @@
 //! Results that say themselves that nothing was done, where their server does not set `isError`: the error of a service as it came, or its text.
 //!
-//! For effects outside alone. Taking a failure for a success loses the effect, and the record says that it happened; taking a success for a failure
+//! For effects alone, and of those that stay inside only a plain no with its error ([`names_error`]). Taking a failure for a success loses the effect, and the record says that it happened; taking a success for a failure
 //! leaves open whether it happened, and a person is asked before the same goes out again.
 //! Proved by: the tables in this file's tests.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use regex::Regex;
@@ -44,27 +45,63 @@ const BESIDE: [&str; 26] = [
 
 /// Whether a result says that it failed. `structured` is what it says as data, if it does.
 pub(super) fn say_failed(structured: Option<&Value>, text: &str) -> bool {
+    match said(structured, text) {
+        Said::Fields(fields) => is_failure(&fields),
+        Said::Text(text) => begins_as_error(&text),
+        Said::Other => false,
+    }
+}
+
+/// Whether a result says no, and why: `{"ok": false, "error": "channel_not_found"}`.
+pub(super) fn names_error(structured: Option<&Value>) -> bool {
+    match said(structured, "") {
+        Said::Fields(fields) => is_no_with_error(&fields),
+        Said::Text(_) | Said::Other => false,
+    }
+}
+
+/// What a result says, without what was put around it.
+enum Said<'a> {
+    Fields(Cow<'a, Map<String, Value>>),
+    Text(Cow<'a, str>),
+    Other,
+}
+
+fn said<'a>(structured: Option<&'a Value>, text: &'a str) -> Said<'a> {
     match structured {
         // A library of servers puts what a function returns under this name, so that it is an object.
         Some(Value::Object(fields)) if fields.len() == 1 && fields.contains_key("result") => {
-            say_failed(fields.get("result"), text)
+            said(fields.get("result"), text)
         }
-        Some(Value::Object(fields)) => is_failure(fields),
-        Some(Value::String(said)) => match serde_json::from_str::<Value>(said) {
-            Ok(inner @ (Value::Object(_) | Value::String(_))) => say_failed(Some(&inner), said),
-            Ok(_) | Err(_) => begins_as_error(said),
+        Some(Value::Object(fields)) => Said::Fields(Cow::Borrowed(fields)),
+        Some(Value::String(words)) => match serde_json::from_str::<Value>(words) {
+            Ok(inner @ (Value::Object(_) | Value::String(_))) => match said(Some(&inner), words) {
+                Said::Fields(fields) => Said::Fields(Cow::Owned(fields.into_owned())),
+                Said::Text(text) => Said::Text(Cow::Owned(text.into_owned())),
+                Said::Other => Said::Other,
+            },
+            Ok(_) | Err(_) => Said::Text(Cow::Borrowed(words)),
         },
-        None => begins_as_error(text),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => false,
+        None => Said::Text(Cow::Borrowed(text)),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => Said::Other,
     }
 }
 
 fn is_failure(fields: &Map<String, Value>) -> bool {
-    let answers = ["ok", "success", "succeeded"].map(|field| fields.get(field).and_then(as_bool));
+    let answers = answers(fields);
     if answers.contains(&Some(true)) {
-        return false;
+        return is_no_with_error(fields);
     }
     answers.contains(&Some(false)) || has_failed_status(fields) || is_error(fields)
+}
+
+/// What it says by each of the fields that say yes or no.
+fn answers(fields: &Map<String, Value>) -> [Option<bool>; 3] {
+    ["ok", "success", "succeeded"].map(|field| fields.get(field).and_then(as_bool))
+}
+
+fn is_no_with_error(fields: &Map<String, Value>) -> bool {
+    answers(fields).contains(&Some(false)) && ERRORS.iter().any(|field| says(fields.get(*field)))
 }
 
 fn as_bool(value: &Value) -> Option<bool> {
@@ -201,6 +238,35 @@ mod tests {
         }
     }
 
+    /// What stays inside is judged by a plain no with its error alone, and whatever is judged so there is a failure outside as well.
+    #[test]
+    fn a_no_that_names_its_error_is_one_wherever_it_is_read() {
+        let named = [
+            json!({"ok": false, "error": "channel_not_found"}),
+            json!({"success": false, "errors": [{"message": "x"}]}),
+            json!({"success": "false", "error_message": "x"}),
+            json!({"ok": false, "errorCode": 7}),
+            json!({"ok": true, "success": false, "error": "x"}),
+        ];
+        for result in named {
+            let wrapped = [json!({"result": result}), json!({"result": result.to_string()}), json!(result.to_string())];
+            for said in [&result, &wrapped[0], &wrapped[1], &wrapped[2]] {
+                assert!(names_error(Some(said)) && say_failed(Some(said), ""), "{said}");
+            }
+        }
+        let others = [
+            json!({"ok": false}),
+            json!({"ok": false, "error": ""}),
+            json!({"ok": false, "errors": []}),
+            json!({"ok": false, "error": null}),
+            json!({"ok": true, "error": "x"}),
+            json!({"error": "x"}),
+            json!({"status": "error", "error": "x"}),
+            json!("Error: x"),
+        ];
+        assert!(others.iter().all(|result| !names_error(Some(result))) && !names_error(None));
+    }
+
     #[test]
     fn what_speaks_of_errors_is_none() {
         let results = [
@@ -209,6 +275,9 @@ mod tests {
             json!({"error": null, "data": {}}),
             json!({"error": "", "id": 7}),
             json!({"errors": []}),
+            json!({"errors": 0, "status": "sent"}),
+            json!({"error": false, "errors": {}}),
+            json!({"success": true, "status": "error"}),
             json!({"error_count": 0, "sent": 3}),
             json!({"error": "in the log", "lines": 3}),
             json!({"errors": ["one address was left out"], "data": {"id": 7}}),

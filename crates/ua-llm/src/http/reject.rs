@@ -50,7 +50,7 @@ pub(crate) fn withheld(status: u16, body: &str) -> Option<Vec<String>> {
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
     let body = &*alone(body);
     let message = message_in(body);
-    if status == 429 && says_unpaid(body) {
+    if matches!(status, 400 | 429) && says_unpaid(body, &message) {
         // Not a matter of time: nothing is answered until somebody pays.
         return LlmError::Unauthorized { status, message };
     }
@@ -274,10 +274,17 @@ fn seconds_asked(message: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Whether an error of OpenAI's shape says that the account has no credit left.
-fn says_unpaid(body: &str) -> bool {
+/// Whether an API says that the account has no credit left, or may use no more of it. Anthropic says so as of a bad request (400).
+fn says_unpaid(body: &str, message: &str) -> bool {
+    const KINDS: [&str; 4] =
+        ["insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"];
+    const WORDS: [&str; 4] =
+        ["credit balance is too low", "insufficient balance", "insufficient credit", "specified api usage limits"];
+    let said = message.to_ascii_lowercase();
     let body: Value = serde_json::from_str(body).unwrap_or_default();
-    [&body["error"]["code"], &body["error"]["type"]].iter().any(|word| **word == "insufficient_quota")
+    let is_kind = |word: &&Value| word.as_str().is_some_and(|word| KINDS.contains(&word));
+    [&body["error"]["code"], &body["error"]["type"]].iter().any(is_kind)
+        || (body.is_object() && WORDS.iter().any(|words| said.contains(words)))
 }
 
 /// What the provider behind a router says, where the router hands it on beside an error of its own (OpenRouter: `metadata.raw`, with its name).
@@ -565,6 +572,35 @@ mod tests {
         assert!(matches!(by_status(429, None, body, "m"), LlmError::Unauthorized { status: 429, .. }));
         let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
         assert!(matches!(by_status(429, None, body, "m"), LlmError::RateLimited { .. }));
+    }
+
+    #[test]
+    fn an_account_that_cannot_pay_is_one_in_whatever_words_and_with_whatever_status() {
+        let said = |kind: &str, message: &str| {
+            serde_json::json!({"type": "error", "error": {"type": kind, "message": message}}).to_string()
+        };
+        for (status, kind, message) in [
+            (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+            (
+                400,
+                "invalid_request_error",
+                "You have reached your specified API usage limits. You will regain access on 1 May.",
+            ),
+            (400, "billing_not_active", "Your account is not active"),
+            (402, "unknown", "Insufficient credits"),
+            (402, "billing_error", "pay"),
+            (429, "unknown", "Insufficient balance"),
+            (429, "insufficient_quota", "You exceeded your current quota"),
+        ] {
+            let error = by_status(status, None, &said(kind, message), "m");
+            assert!(matches!(error, LlmError::Unauthorized { status: its, .. } if its == status), "{message}: {error}");
+        }
+        // Words of a limit per minute, and a page.
+        let other =
+            by_status(429, None, &said("requests", "You exceeded your current quota, please check your plan"), "m");
+        assert!(matches!(other, LlmError::RateLimited { .. }), "{other}");
+        let page = by_status(400, None, "Insufficient credit", "m");
+        assert!(matches!(page, LlmError::InvalidRequest { .. }), "{page}");
     }
 
     #[test]

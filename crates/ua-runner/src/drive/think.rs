@@ -381,7 +381,7 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
         is_foreign: error.is_foreign(),
-        credentials_refused: matches!(error, LlmError::Unauthorized { status: 400 | 401 | 403, .. }),
+        credentials_refused: matches!(error, LlmError::Unauthorized { .. }),
         retry_after: error.retry_after(),
         until_reset: error.until_reset(),
         took: Duration::ZERO,
@@ -392,6 +392,17 @@ fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With whatever status a provider says that a key is no good or its account cannot pay, a person can mend it and nobody else.
+    #[test]
+    fn every_refusal_of_the_credentials_is_a_persons_matter() {
+        for status in [400, 401, 402, 403, 429] {
+            let refused = LlmError::Unauthorized { status, message: "no".to_owned() };
+            assert!(failure(&refused, "openai", None, 0).credentials_refused, "HTTP {status}");
+        }
+        let other = LlmError::InvalidRequest { status: 400, message: "no".to_owned() };
+        assert!(!failure(&other, "openai", None, 0).credentials_refused);
+    }
 
     /// Sizes of images × what else there is × what the request was refused for.
     #[test]
