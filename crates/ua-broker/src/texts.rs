@@ -386,7 +386,7 @@ mod tests {
             )
         };
         for (of, told) in [
-            ("this job (failed_reported, turn 1)", ""),
+            ("this job (failed, may have happened, turn 1)", ""),
             ("this session (failed, asked for at 12:00)", " of this session (failed, asked for at 12:00)"),
             (
                 "session run_2 (`mcp__a__b`, failed, asked for at 12:00)",

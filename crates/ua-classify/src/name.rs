@@ -14,8 +14,8 @@ mod vocabulary;
 use ua_core::{EffectKind, ToolName, ToolNamespace};
 
 use self::vocabulary::{
-    ADJECTIVES, AGAIN_OR_BACK, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_READ,
-    MILD_THINGS, PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
+    ADJECTIVES, AGAIN_OR_BACK, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_AS,
+    MARKED_READ, MILD_THINGS, PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
 };
 
 /// The words this module goes by, for the policy version.
@@ -31,6 +31,7 @@ pub(crate) fn vocabulary() -> String {
         TREE_OWNERS,
         TAKEN_WHEN_READ,
         MARKED_READ,
+        MARKED_AS,
         JOINS,
         EFFECTS,
         THINGS,
@@ -234,6 +235,7 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         return NameSays::Effect(word.clone());
     }
     let ends_with = |words: &[&str]| after.last().is_some_and(|word| words.contains(&word.as_str()));
+    let starts_with = |words: &[&str]| after.iter().map(String::as_str).take(words.len()).eq(words.iter().copied());
     match verb {
         // Reading a queue may take away what is read.
         "read" if after.iter().any(|word| has(TAKEN_WHEN_READ, word)) => return may_read(),
@@ -243,6 +245,8 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         }
         // What is asked runs whatever it is given; a token or a code for one time is made on the way, and who gets a lock has taken it.
         "get" | "read" if ends_with(&["lock", "otp", "query", "sql", "token"]) => return may_read(),
+        // What is got is the right to look, and it stays: `get_access_to_url` makes a link that opens it.
+        "get" if starts_with(&["access", "to"]) => return may_read(),
         // One command of stores of keys: a set of something says of what.
         "get" if after.len() == 1 && ends_with(&["set"]) => return may_read(),
         // Whoever keeps a card asks its bank, which may hold money for it.
@@ -272,6 +276,10 @@ fn effect_after<'a>(verb: &str, before: &[String], after: &'a [String]) -> Optio
     let mut found = effects(after);
     found.find_map(|(place, word)| {
         if has(THINGS, word) {
+            // `get_emails_content_mark_read`: a mark of that name is none.
+            if word == "mark" && after.get(place + 1).is_some_and(|next| has(MARKED_AS, next)) {
+                return Some(word);
+            }
             return is_verb_behind_thing(verb, before, after, place).then_some(word);
         }
         // `list_clear_drafts`: the drafts that are clear. A list of items may be cleared.
@@ -415,6 +423,9 @@ mod tests {
             ("redis", "get_del"),
             ("mail", "read_mark_all"),
             ("mail", "read_mark"),
+            ("mail", "get_emails_content_mark_read"),
+            ("mail", "fetch_thread_mark_as_done"),
+            ("mail", "list_mails_mark_seen"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Effect(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -435,6 +446,7 @@ mod tests {
             ("files", "get_file_lock"),
             ("auth", "get_otp"),
             ("shop", "validate_card"),
+            ("vercel", "get_access_to_vercel_url"),
         ] {
             let says = says(server, tool);
             assert!(matches!(says, NameSays::MayRead(_) | NameSays::Nothing), "{tool}: {says:?}");

@@ -67,9 +67,11 @@ pub fn mcp_servers_with(
             reach: reaches.get(&name).cloned().unwrap_or_default(),
             command: Some(crate::tool_lock::command(file)),
         });
+        let named = (!file.is_found).then(|| ua_resume::shell_word(&file.path.display().to_string()));
+        let login = named.map(|named| format!("ua login {} --mcp-config {named}", ua_resume::shell_word(&name)));
         let namespace = namespace_of(&name, &reach);
         let server = ServerSpec::new(name, namespace, reach).with_inherited(&inherited);
-        ServerSpec { protocol, lock, ..server }
+        ServerSpec { protocol, lock, login, ..server }
     });
     Ok(servers.collect())
 }

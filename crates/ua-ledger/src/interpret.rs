@@ -85,11 +85,20 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
         RawReply::HttpStatus { status, body, .. } => {
             let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
             let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
-            let detail = match status {
-                401 | 403 => format!("{body}\n{HEADERS_HINT}"),
-                _ => body.clone(),
+            let said = body.trim();
+            let hint = match status {
+                401 | 403 => Some(HEADERS_HINT),
+                301 | 302 | 303 | 307 | 308 => Some(REDIRECT_HINT),
+                _ => None,
             };
-            failed(means, &format!("http_{status}"), detail.trim_start(), None)
+            let detail = match (said.is_empty(), hint) {
+                // Who reads it has nothing else to go by.
+                (true, None) => format!("its server answered HTTP status {status} and said nothing about it"),
+                (true, Some(hint)) => hint.to_owned(),
+                (false, None) => said.to_owned(),
+                (false, Some(hint)) => format!("{said} ({hint})"),
+            };
+            failed(means, &format!("http_{status}"), &detail, None)
         }
         RawReply::Refused { why } => Settlement {
             content: Some(ToolContent {
@@ -169,7 +178,10 @@ pub(crate) fn was_turned_away(call: &CallRecord) -> bool {
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
-const HEADERS_HINT: &str = "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration, or to log in there";
+const HEADERS_HINT: &str = "the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration, or to log in there";
+
+/// The same when it has moved.
+const REDIRECT_HINT: &str = "the tool server redirects elsewhere, which is not followed: a person has to write the final address into the MCP configuration";
 
 fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<PossibleEffect>) -> Settlement {
     let text = format!("The tool call failed ({code}): {detail}");
@@ -467,6 +479,26 @@ mod tests {
         assert_eq!(interpret(&spelt(json!(true)), &external).status, CallStatus::FailedReported);
         assert_eq!(interpret(&spelt(json!(false)), &external).status, CallStatus::Succeeded);
         assert_eq!(interpret(&spelt(json!("yes")), &external).status, CallStatus::Unknown);
+    }
+
+    /// Whoever reads it, a model or a person, has nothing else to go by.
+    #[test]
+    fn a_refusal_over_http_is_told_with_what_it_says_or_with_its_status() {
+        let told = |status, body: &str| {
+            let settled = interpret(&RawReply::http(status, body), &policy(OnUnknown::Redo));
+            (settled.error_detail.unwrap(), settled.content.unwrap().text.as_str().to_owned())
+        };
+        for status in [204, 302, 400, 401, 403, 409, 429, 500, 502] {
+            for body in ["", " \n"] {
+                let (detail, text) = told(status, body);
+                assert!(detail.len() > 20 && text.contains(&status.to_string()), "{status}: {detail:?} {text:?}");
+            }
+            let (detail, text) = told(status, "boom ");
+            assert!(detail.starts_with("boom") && text.contains("boom"), "{status}: {detail:?}");
+            assert!(detail == "boom" || detail.starts_with("boom ("), "two sentences are told apart: {detail:?}");
+        }
+        assert_eq!(told(502, "").0, "its server answered HTTP status 502 and said nothing about it");
+        assert!(told(302, "").0.contains("final address") && told(403, "no").0.contains("`headers`"));
     }
 
     #[test]

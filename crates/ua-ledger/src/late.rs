@@ -50,6 +50,15 @@ pub fn is_of_attempt(attempts: &[AttemptRecord], late: &LateReply) -> bool {
     attempts.iter().any(|attempt| late.is_to(attempt))
 }
 
+/// Those of them that no attempt of this database has: what was slow to be stored was kept beside it as well.
+pub(crate) fn unstored(mut late: Vec<LateReply>, attempts: &[AttemptRecord]) -> Vec<LateReply> {
+    let has_it = |late: &LateReply| {
+        attempts.iter().any(|attempt| attempt.outcome.as_deref() == Some("replied") && late.is_to(attempt))
+    };
+    late.retain(|late| !has_it(late));
+    late
+}
+
 /// The answer that says what came of a call in doubt: that of its newest attempt, which came after the attempt began, and says what
 /// happened. An answer that is older belongs to a database that was put back since. That the newest attempt did nothing says nothing about
 /// an earlier one that is in doubt, and that a request was turned away unread is no proof that is good for ever: a person is asked then.
@@ -203,5 +212,45 @@ impl LateReplies for NoLateReplies {
 
     fn all(&self) -> Vec<LateReply> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::CallId;
+    use ua_store::conformance::samples;
+
+    use super::*;
+
+    /// A database that took longer than an answer is patient has it all the same, and nobody is told that it has not.
+    #[test]
+    fn an_answer_that_was_stored_in_the_end_is_no_late_one() {
+        let attempt = |number: u32, outcome: Option<&str>| AttemptRecord {
+            call_id: samples::call_id("call_1"),
+            attempt: number,
+            epoch: 1,
+            server_generation: None,
+            destination: None,
+            started_at: samples::at(i64::from(number)),
+            ended_at: None,
+            outcome: outcome.map(str::to_owned),
+            detail: None,
+            handle: None,
+        };
+        let kept = |number: u32, call_id: &CallId| LateReply {
+            at: samples::at(50),
+            run_id: RunId::parse("run_1").unwrap(),
+            tool_call_id: call_id.clone(),
+            attempt: number,
+            sent_at: Some(samples::at(i64::from(number))),
+            reply: RawReply::RpcError { code: -32603, message: "no".to_owned() },
+        };
+        let late: Vec<LateReply> = (1..=4).map(|number| kept(number, &samples::call_id("call_1"))).collect();
+        let attempts = [attempt(1, Some("replied")), attempt(2, Some("lost")), attempt(3, None)];
+        let left: Vec<u32> = unstored(late.clone(), &attempts).iter().map(|late| late.attempt).collect();
+        assert_eq!(left, [2, 3, 4]);
+        // Of a database that was put back: the same number, sent at another time.
+        let other = AttemptRecord { started_at: samples::at(9), ..attempt(1, Some("replied")) };
+        assert_eq!(unstored(late, &[other]).len(), 4);
     }
 }

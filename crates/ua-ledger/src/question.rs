@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, default_of, fields, is_by_address,
-    look_alikes_in, missing, on_one_line,
+    CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, Timestamp, default_of,
+    fields, is_by_address, look_alikes_in, missing, on_one_line,
 };
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
@@ -201,7 +201,8 @@ impl Reason<'_> {
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let named = match calls_of {
                     CallsOf::Job => {
-                        let (status, turn, run) = (other.status, other.position.turn, whose(calls_of, call, other));
+                        let (turn, run) = (other.position.turn, whose(calls_of, call, other));
+                        let status = stands(calls_of, other);
                         format!("of this job ({route}{status}, turn {turn}{run})")
                     }
                     CallsOf::Session => {
@@ -485,15 +486,23 @@ pub(crate) fn whose(calls_of: CallsOf, call: &CallRecord, other: &CallRecord) ->
     }
 }
 
+/// Where a call stands, as a person reads it. Whoever is asked about a job finds the same word in its report; a client's dialogue is kept plain.
+pub(crate) fn stands(calls_of: CallsOf, call: &CallRecord) -> &'static str {
+    let may_be_there = call.status == CallStatus::FailedReported
+        && call.policy.class.has_effect()
+        && call.possible_effect != Some(PossibleEffect::None);
+    match calls_of {
+        CallsOf::Job if may_be_there => "failed, may have happened",
+        CallsOf::Job | CallsOf::Session => call.status.in_words(),
+    }
+}
+
 /// Calls by their ids, each with whether it has the words of `call`: the one that is told of in front of them may have others.
 fn listed(call: &CallRecord, calls_of: CallsOf, calls: &[Other<'_>]) -> String {
     let in_words = |Other { call: other, .. }: &Other<'_>| {
         let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
         let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-        let status = match calls_of {
-            CallsOf::Job => other.status.as_str(),
-            CallsOf::Session => other.status.in_words(),
-        };
+        let status = stands(calls_of, other);
         format!("{} ({route}{status}, with {words} arguments)", other.call_id)
     };
     let ids: Vec<String> = calls.iter().take(MAX_LISTED).map(in_words).collect();
@@ -518,7 +527,7 @@ fn shown_since(
             many => format!(", and {many} earlier ones like it"),
         };
         let stands = match calls_of {
-            CallsOf::Job => format!("{}, turn {}", other.status, other.position.turn),
+            CallsOf::Job => format!("{}, turn {}", stands(calls_of, other), other.position.turn),
             CallsOf::Session => format!("{}, asked for at {}", other.status.in_words(), other.created_at),
         };
         format!("call {}{of} ({stands}){like_it}", other.call_id)

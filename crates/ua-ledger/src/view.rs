@@ -18,6 +18,7 @@ use crate::alike::alike;
 use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
+use crate::late::unstored;
 use crate::ledger::Ledger;
 use crate::lost::LostKeys;
 use crate::outside::{Still, still_of_each};
@@ -145,7 +146,7 @@ impl Ledger {
                     let alike = Box::pin(alike(&*self.store, &view.call, probe, &view.attempts)).await;
                     view.alike = alike.map_err(LedgerError::at("look for calls that resemble", id))?;
                 }
-                view.late = self.store.late_replies(id);
+                view.late = unstored(self.store.late_replies(id), &view.attempts);
             }
             // What a person answered is heard also where nothing is sent any more.
             CallStatus::FailedDefinite

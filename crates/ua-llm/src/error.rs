@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use ua_core::FailureClass;
+use ua_core::{FailureClass, span_in_words};
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -107,13 +107,13 @@ pub enum LlmError {
         why: String,
     },
     /// The provider was silent for too long after the request was sent.
-    #[error("the model provider said nothing for {} ms", .idle.as_millis())]
+    #[error("the model provider said nothing for {}", span_in_words(*.idle))]
     Timeout {
         /// The longest silence that is allowed.
         idle: Duration,
     },
     /// The reply was still coming when it should have been complete.
-    #[error("the reply was not complete after {} ms", .after.as_millis())]
+    #[error("the reply was not complete after {}", span_in_words(*.after))]
     Endless {
         /// The longest that a reply may take.
         after: Duration,

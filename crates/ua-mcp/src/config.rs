@@ -97,6 +97,8 @@ pub struct ServerSpec {
     pub lock: Option<Locked>,
     /// What of the reach decides where its calls go and as whom.
     pub decides: Decides,
+    /// The command by which a person logs in there; `None` where `ua login NAME` finds the server by its name alone.
+    pub login: Option<String>,
 }
 
 impl ServerSpec {
@@ -107,7 +109,12 @@ impl ServerSpec {
             Reach::Stdio { env, .. } => env.keys().cloned().collect(),
             Reach::Http { .. } => BTreeSet::new(),
         });
-        Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None, decides }
+        Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None, decides, login: None }
+    }
+
+    /// The command by which a person logs in there.
+    pub(crate) fn login(&self) -> String {
+        self.login.clone().unwrap_or_else(|| format!("ua login {}", self.name))
     }
 
     /// The same with variables that every server is given, where its own say nothing else. They decide where its calls go as well, but for those

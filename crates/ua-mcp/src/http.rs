@@ -63,6 +63,8 @@ pub(crate) struct HttpConnection {
 #[derive(Debug)]
 struct Inner {
     server: String,
+    /// The command by which a person logs in there.
+    login: String,
     host: Arc<Host>,
     endpoint: Arc<Endpoint>,
     env: Env,
@@ -118,6 +120,8 @@ pub(crate) struct Address<'a> {
     pub(crate) headers: &'a BTreeMap<String, String>,
     /// Where the user is logged in.
     pub(crate) logins: Option<&'a Logins>,
+    /// The command by which a person does that.
+    pub(crate) login: &'a str,
 }
 
 /// What came back for a request.
@@ -195,6 +199,7 @@ impl HttpConnection {
         let endpoint = Endpoint::new(address.url, address.headers, &user_agent, bearer)?;
         let inner = Inner {
             server: server.to_owned(),
+            login: address.login.to_owned(),
             host,
             endpoint: Arc::new(endpoint),
             env: env.clone(),
@@ -309,7 +314,7 @@ impl HttpConnection {
                     Reply::Status { status, body, not_let_in, retry_after } => {
                         let is_login = |why: &NotLetIn| !matches!(why, NotLetIn::OwnHeader | NotLetIn::NoToken);
                         let hint = not_let_in.filter(is_login);
-                        let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.server)));
+                        let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.login)));
                         let body = format!("{body}{}", hint.unwrap_or_default());
                         // It says that the session is over; a new one may be let in.
                         let of_session =
@@ -386,7 +391,7 @@ impl HttpConnection {
             Reply::Status { status, body, not_let_in, .. } => {
                 let mut why = format!("{} answered HTTP status {status}", self.inner.endpoint.shown());
                 if let Some(not_let_in) = not_let_in {
-                    why = format!("{why}; {}", not_let_in.hint(&self.inner.server));
+                    why = format!("{why}; {}", not_let_in.hint(&self.inner.login));
                 } else if status == StatusCode::FORBIDDEN {
                     why.push_str("; give it its token in `headers` of the MCP configuration");
                 }

@@ -298,7 +298,8 @@ impl Server {
             return Ok(Connection::Http(known.clone()));
         }
         let host = Host::new(&self.spec.name, shared.progress.clone(), shared.redactor.clone());
-        let address = Address { url, headers, logins: shared.logins.as_ref() };
+        let login = self.spec.login();
+        let address = Address { url, headers, logins: shared.logins.as_ref(), login: &login };
         let taken =
             HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
         adopted.insert(session.to_owned(), taken.clone());
@@ -336,7 +337,8 @@ impl Server {
     ) -> Result<Running, TransportError> {
         let server = &self.spec.name;
         let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
-        let address = Address { url, headers, logins: shared.logins.as_ref() };
+        let login = self.spec.login();
+        let address = Address { url, headers, logins: shared.logins.as_ref(), login: &login };
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,

@@ -143,6 +143,26 @@ pub(super) const TREE_OWNERS: &[&str] = &[
 pub(super) const TAKEN_WHEN_READ: &[&str] =
     &["inbox", "message", "messages", "notification", "notifications", "queue", "stream"];
 
+/// What something is marked as, behind `mark`.
+pub(super) const MARKED_AS: &[&str] = &[
+    "answered",
+    "archived",
+    "as",
+    "complete",
+    "completed",
+    "done",
+    "important",
+    "junk",
+    "paid",
+    "read",
+    "resolved",
+    "seen",
+    "spam",
+    "starred",
+    "unread",
+    "unseen",
+];
+
 /// What is marked as read rather than read when `read` comes last.
 pub(super) const MARKED_READ: &[&str] = &[
     "all",

@@ -7,7 +7,7 @@ use super::{Case, Decision, Verdict, Word, lets_go, word};
 use crate::admission::SincePlanned;
 use crate::outside::Still;
 use crate::people::{CallsOf, DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
-use crate::question::{Reason, Why, earlier_of, look_after, shows, whose};
+use crate::question::{Reason, Why, earlier_of, look_after, shows, stands, whose};
 use crate::related::Other;
 use crate::rules::Rules;
 
@@ -214,8 +214,9 @@ impl<'v> Case<'v> {
         let of = whose(self.rules.calls_of, self.call, other);
         let message = match self.rules.calls_of {
             CallsOf::Job => format!(
-                "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
-                other.call_id, other.status
+                "Refused: call {} of this job ({}) may already have had this effect. Do not repeat it; go on.",
+                other.call_id,
+                stands(self.rules.calls_of, other)
             ),
             CallsOf::Session => format!(
                 "Refused: call {}{of} ({}) may already have had this effect. Do not repeat it; continue with other work.",

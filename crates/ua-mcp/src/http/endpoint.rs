@@ -85,17 +85,17 @@ pub(crate) enum NotLetIn {
 }
 
 impl NotLetIn {
-    /// What a person does about it at a server with this name.
-    pub(crate) fn hint(&self, server: &str) -> String {
+    /// What a person does about it, who logs in there with this command.
+    pub(crate) fn hint(&self, login: &str) -> String {
         match self {
             Self::Renewed => "its login was renewed; try again".to_owned(),
             Self::NotRenewable(why) => format!("its login could not be renewed: {why}; try again later"),
             Self::LoggedOut(None) => {
-                format!("log in with `ua login {server}`, or give it its token in `headers` of the MCP configuration")
+                format!("log in with `{login}`, or give it its token in `headers` of the MCP configuration")
             }
-            Self::LoggedOut(Some(why)) => format!("{why}; log in with `ua login {server}`"),
+            Self::LoggedOut(Some(why)) => format!("{why}; log in with `{login}`"),
             Self::Scope(scopes) => {
-                format!("the login does not allow it; `ua login {server} --scope \"{scopes}\"` asks for that")
+                format!("the login does not allow it; `{login} --scope \"{scopes}\"` asks for that")
             }
             Self::NoToken => "give it its token in `headers` of the MCP configuration".to_owned(),
             Self::OwnHeader => "its token in `headers` of the MCP configuration is not accepted".to_owned(),

@@ -184,7 +184,7 @@ impl Relay {
                     ));
                 }
                 Some(NotLetIn::OwnHeader | NotLetIn::NoToken) | None => {}
-                Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
+                Some(why) => body = format!("{body} ({})", why.hint(&wire.login())),
             }
             let of_session = status == StatusCode::NOT_FOUND && has_session;
             return Relayed::Status { status: status.as_u16(), body, of_session, retry_after };
@@ -336,6 +336,11 @@ impl Drop for Relay {
 }
 
 impl Wire {
+    /// The command by which a person logs in there: the server is in no configuration that it could be looked up in.
+    fn login(&self) -> String {
+        format!("ua login {} --url {}", self.server, self.endpoint.shown())
+    }
+
     fn headers(&self) -> HeaderMap {
         let agreed = lock(&self.agreed);
         let own = [(SESSION_ID, &agreed.session), (PROTOCOL_VERSION, &agreed.version)];
