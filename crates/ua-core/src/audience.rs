@@ -19,6 +19,11 @@ impl Audience {
         if entrypoint == Self::LIBRARY { Self::Program } else { Self::Terminal }
     }
 
+    /// Who asked a run to stop gently.
+    pub fn interrupted_by(self) -> &'static str {
+        self.pick("Ctrl-C or another signal", "its program stopped it (`Runs::stop`)")
+    }
+
     /// What is said to a terminal, or to a program.
     pub fn pick<T>(self, terminal: T, program: T) -> T {
         match self {

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use ua_core::RunId;
+use ua_core::{Audience, RunId};
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_resume::{NextStep, Standing};
@@ -24,6 +24,9 @@ use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::home::Home;
 use crate::standing::standings;
+
+/// The page's name in a root.
+const NAME: &str = "RESTART.md";
 
 /// How many runs are looked at; the page names fewer.
 const LOOKED_AT: u32 = 200;
@@ -95,6 +98,16 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     let has_more = runs.len() >= LOOKED_AT as usize;
     // A sub-agent goes on with its job, and a run of another machine there.
     runs.retain(|run| !ua_store::is_task(run));
+    // A program resumes its runs itself and knows nothing of this page, which would be out of date by the next thing that it does.
+    let all = runs.len();
+    runs.retain(|run| Audience::of(&run.entrypoint) == Audience::Terminal);
+    if runs.is_empty() && all > 0 {
+        let removed = Folder::open(home.root()).and_then(|root| match root.kind(NAME)? {
+            Some(_) => root.remove(NAME),
+            None => Ok(()),
+        });
+        return removed.map_err(failed("cannot remove it"));
+    }
     let ids: Vec<_> = runs.iter().map(|run| &run.run_id).collect();
     let whereabouts =
         store.whereabouts(&ids).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
@@ -117,7 +130,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
             has_more,
         },
     );
-    let written = Folder::open(home.root()).and_then(|root| root.replace("RESTART.md", text.as_bytes()));
+    let written = Folder::open(home.root()).and_then(|root| root.replace(NAME, text.as_bytes()));
     written.map_err(failed("cannot write it"))
 }
 

@@ -1,7 +1,7 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
 use ua_core::{CallId, CallStatus, CorrectedTo, OnUnknown, Outcome, Timestamp};
-use ua_store::{CallRecord, Correction, LedgerStore, ReplayStatus, StoreError, Taint, UnknownResolution};
+use ua_store::{CallRecord, Correction, LedgerStore, ReplayStatus, Store as _, StoreError, Taint, UnknownResolution};
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::correction::correct_call;
@@ -51,7 +51,8 @@ impl Ledger {
                 return Ok(None);
             }
             Verdict::MarkLost => {
-                let why = "the process that sent it ended before an answer was stored";
+                let run = self.store.run(&self.lease.run_id).await.map_err(LedgerError::at("read the run of", id))?;
+                let why = run.lost_because();
                 let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await;
                 let lost = lost.map_err(LedgerError::at("mark as lost", id))?;
                 if lost.iter().any(|lost| lost.call_id == *id) {

@@ -29,6 +29,24 @@ pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt, sent_at: Option<Ti
     })
 }
 
+/// How many bytes of text an answer brings, about.
+pub(crate) fn size_of_answer(settle: &SettleAttempt) -> usize {
+    fn size(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(fields) => fields.iter().map(|(name, field)| name.len() + size(field)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<u64>(),
+        }
+    }
+    let AttemptEnd::Replied { raw, .. } = &settle.end else { return 0 };
+    match raw {
+        RawReply::ToolResult { result } => size(result),
+        RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => text.len(),
+        RawReply::Refused { .. } | RawReply::Statement { .. } | RawReply::Found { .. } => 0,
+    }
+}
+
 /// What an answer says, on one line.
 pub fn said(reply: &RawReply) -> String {
     let text = match reply {

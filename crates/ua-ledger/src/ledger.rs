@@ -667,7 +667,8 @@ impl Ledger {
             }
         }
         if let Some(first) = in_flight.first() {
-            let why = "the process that sent it ended before an answer was stored";
+            let run = self.store.run(&self.lease.run_id).await.map_err(LedgerError::at("read the run of", first))?;
+            let why = run.lost_because();
             self.store
                 .mark_lost(&self.lease, why, self.env.now())
                 .await

@@ -29,7 +29,7 @@ use ua_store::{
     StoreError, TrailOf, Turns,
 };
 
-use crate::late::{LateReplies, NoLateReplies, late_reply};
+use crate::late::{LateReplies, NoLateReplies, late_reply, size_of_answer};
 use crate::patience::{NoPatience, Patience, Tries, again, again_with_an_answer};
 
 /// The store of the run that a lease is for.
@@ -51,6 +51,9 @@ pub struct Outbox {
 
 /// Of so many calls it is known when they were sent; more are not under way at once.
 const MOST_SENT: usize = 1_000;
+
+/// So many bytes of answers take no longer to write than a small one.
+const AT_A_TIME: usize = 512 * 1024;
 
 /// What is done when a change is known to be committed.
 pub type Stored = Box<dyn FnOnce() + Send>;
@@ -198,17 +201,24 @@ impl Outbox {
     }
 
     /// Waits for a write. When that takes so long that this process may be ended meanwhile, the answers among `changes`, which it stores, are
-    /// kept beside the database.
+    /// kept beside the database. What is large takes longer although nothing is in the way.
     pub(crate) async fn written<'c, T>(
         &self,
         write: impl Future<Output = T>,
         changes: impl IntoIterator<Item = &'c SettleAttempt>,
     ) -> T {
+        let changes: Vec<&SettleAttempt> = changes.into_iter().collect();
+        let bytes: usize = changes.iter().map(|settle| size_of_answer(settle)).sum();
+        let too_long = async {
+            for _ in 0..=bytes / AT_A_TIME {
+                self.patience.too_long().await;
+            }
+        };
         let mut write = pin!(write);
         tokio::select! {
             biased;
             done = &mut write => return done,
-            () = self.patience.too_long() => {}
+            () = too_long => {}
         }
         for settle in changes {
             self.keep_beside(settle);

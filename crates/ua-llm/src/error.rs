@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use ua_core::{FailureClass, span_in_words};
+use ua_core::{Audience, FailureClass, span_in_words};
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -419,7 +419,13 @@ impl LlmError {
 
     /// What a person can try who uses this provider, for the line below the message.
     pub fn hint(&self, provider: &str) -> Option<String> {
-        let (key, url) = variables_of(provider);
+        self.hint_to(Audience::Terminal, provider)
+    }
+
+    /// The same for whoever works on the run. A program may have key and address from anywhere.
+    pub fn hint_to(&self, audience: Audience, provider: &str) -> Option<String> {
+        let (key, url) = audience.pick(variables_of(provider), ("", ""));
+        let resume = audience.pick("resume the run", "run it again");
         if self.longest_reply(u32::MAX).is_some() {
             let words = "fork the run with a lower `max_output_tokens`, which is how long a reply may be";
             return Some(words.to_owned());
@@ -434,28 +440,26 @@ impl LlmError {
                 ));
             }
             Self::NotAReply { .. } => {
-                return Some(format!("check the provider's base URL{url} and the proxy, then resume the run"));
+                return Some(format!("check the provider's base URL{url} and the proxy, then {resume}"));
             }
             Self::Setup { .. } => return Some(format!("check the provider's key{key} and base URL{url}")),
             Self::Unreachable { .. } => {
-                return Some(format!(
-                    "check the network, the proxy and the provider's base URL{url}; the run can be resumed"
-                ));
+                return Some(format!("check the network, the proxy and the provider's base URL{url}, then {resume}"));
             }
             Self::Protocol { .. } => {
                 return Some(format!("check that the base URL{url} is an endpoint of the provider's API"));
             }
             Self::Garbled { .. } => {
                 return Some(format!(
-                    "resume the run; if it comes again, check that the base URL{url} is an endpoint of the provider's API"
+                    "{resume}; if it comes again, check that the base URL{url} is an endpoint of the provider's API"
                 ));
             }
             Self::NotFound { .. } => "check the model's name; a fork of the run can take another model",
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
-                "wait a while, then resume the run"
+                return Some(format!("wait a while, then {resume}"));
             }
             Self::Unanswered { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
-                "resume the run; nothing of the unfinished reply was used"
+                return Some(format!("{resume}; nothing of the unfinished reply was used"));
             }
             Self::NotRecorded { .. } => {
                 "play it with the job, the model and the tools it was recorded with, or record it again"
@@ -475,7 +479,7 @@ impl LlmError {
             }
             Self::InvalidRequest { .. } => {
                 "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
-                 history), else before you resume it (the account, a server in between)"
+                 history), else before it goes on (the account, a server in between)"
             }
             Self::BadTool { .. } => "do not offer the tool, or have its schema corrected where it is made",
             Self::Hopeless { .. } => "ask the provider, or fork the run with another model",

@@ -7,7 +7,7 @@
 //! row holds (waits, the answers of probes, failed requests' reasons).
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Origin, Timestamp, Usage};
+use ua_core::{Audience, CallStatus, Origin, Timestamp, Usage};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus, RunRecord,
     RunRecords, SecondSignal,
@@ -73,7 +73,7 @@ pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[O
     log.overrides(overrides);
     log.entries.retain(|entry| left_at.is_none_or(|left| entry.at >= left));
     let number = |epoch| ua_resume::process_number(run, epoch);
-    let how = before.last().map(Ended::of_span);
+    let how = before.last().map(|before| Ended::of_span(before, &run.processes));
     let is_the_same = before.last().is_some_and(|before| number(before.epoch) == number(taken.epoch));
     let taking = Taking { epoch: taken.epoch, process: number(taken.epoch), is_the_same };
     log.process(taken.taken_at, taking, run.traces.last(), how);
@@ -125,8 +125,9 @@ impl Ended {
         Self { end: life.end, by: life.ended_by }
     }
 
-    fn of_span(process: &ProcessSpan) -> Self {
-        Self { end: end_of(process), by: process.ended_by }
+    fn of_span(process: &ProcessSpan, all: &[ProcessSpan]) -> Self {
+        let end = if process.was_dropped(all) { LifeEnd::Dropped } else { end_of(process) };
+        Self { end, by: process.ended_by }
     }
 }
 
@@ -159,6 +160,9 @@ impl EventLogBuilder {
         let event = json!({"event": "process_started", "epoch": epoch, "trace_id": trace});
         let text = match before {
             None => format!("process {process} takes the run"),
+            Some(Ended { end: LifeEnd::Dropped, .. }) => {
+                format!("process {process} takes the run again: its program had dropped it")
+            }
             Some(_) if is_the_same => format!("process {process} continues, after somebody was asked"),
             Some(Ended { end: LifeEnd::Killed, .. }) => {
                 format!("process {process} takes over: the one before it died")
@@ -255,7 +259,8 @@ impl EventLogBuilder {
     fn signals(&mut self, records: &RunRecords) {
         for asked in records.checkpoints.iter().filter(|checkpoint| checkpoint.kind == CheckpointKind::Interrupt) {
             let event = json!({"event": "interrupted"});
-            self.note(asked.created_at, event, "stopping: Ctrl-C or another signal".to_owned());
+            let by = Audience::of(&records.run.entrypoint).interrupted_by();
+            self.note(asked.created_at, event, format!("stopping: {by}"));
         }
     }
 

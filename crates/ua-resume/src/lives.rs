@@ -24,6 +24,8 @@ pub enum LifeEnd {
     Killed,
     /// So did what a person ended at once, by a second signal.
     Interrupted,
+    /// Its program dropped the run's future and lived on: a later run of the step is of the same process.
+    Dropped,
     /// The run is `running`: the process is at work, or has died and nobody has taken over yet.
     Open,
     /// The run was taken over more often than it remembers.
@@ -57,6 +59,7 @@ impl Life {
         match self.end {
             LifeEnd::Killed => Some("was killed".to_owned()),
             LifeEnd::Interrupted => Some(format!("was ended by {}", by_what(self.ended_by))),
+            LifeEnd::Dropped => Some("dropped the run".to_owned()),
             LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered => None,
         }
     }
@@ -140,7 +143,7 @@ pub fn end_of(process: &ProcessSpan) -> LifeEnd {
 fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
     let run = &records.run;
     let (last_seen_at, end) = if let Some(at) = process.left_at {
-        (at, end_of(process))
+        (at, if process.was_dropped(&run.processes) { LifeEnd::Dropped } else { end_of(process) })
     } else {
         let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
         (seen.unwrap_or(process.taken_at), LifeEnd::Open)

@@ -170,7 +170,9 @@ impl HowLeft {
         match before.end {
             LifeEnd::InOrder if records.questions.iter().any(was_answered) => Self::Waiting,
             LifeEnd::InOrder => Self::Stopped,
-            LifeEnd::Killed | LifeEnd::Interrupted | LifeEnd::Open | LifeEnd::NotRemembered => Self::Interrupted,
+            LifeEnd::Killed | LifeEnd::Interrupted | LifeEnd::Dropped | LifeEnd::Open | LifeEnd::NotRemembered => {
+                Self::Interrupted
+            }
         }
     }
 

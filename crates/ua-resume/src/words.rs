@@ -131,6 +131,11 @@ pub fn processes_words(records: &RunRecords) -> String {
         words.push_str(&format!(", {killed}{of_them} killed"));
         of_them = "";
     }
+    // Of one process there may be several.
+    if let dropped @ 1.. = lives(records).iter().filter(|life| life.end == LifeEnd::Dropped).count() {
+        words.push_str(&format!(", the run dropped by its program {}", counted(dropped, "time")));
+        of_them = "";
+    }
     let mut ended: BTreeMap<&str, u32> = BTreeMap::new();
     for life in lives(records).iter().filter(|life| life.end == LifeEnd::Interrupted) {
         *ended.entry(by_what(life.ended_by)).or_default() += 1;

@@ -140,7 +140,8 @@ async fn end_one(
         .close_lost_requests(lease, now)
         .await
         .map_err(RunError::at("charge the requests that were never answered"))?;
-    let why = "the process that sent it ended before an answer was stored";
+    let run = store.run(&lease.run_id).await.map_err(RunError::at("read the run"))?;
+    let why = run.lost_because();
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
     // What effects.log knows as sent is not told as never sent.
     let recalled = crate::past::recall(store, &lease.run_id, Some(&lease.run_id)).await;

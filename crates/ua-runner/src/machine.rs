@@ -277,6 +277,10 @@ impl RunMachine {
         }
     }
 
+    fn interrupted(&self) -> State {
+        stopped(RunStop::Interrupt, self.limits.audience.interrupted_by())
+    }
+
     /// Takes what happened. What has ended stays as it is.
     ///
     /// # Errors
@@ -288,7 +292,7 @@ impl RunMachine {
         let unexpected = UnexpectedEvent { event: event.name(), state: self.state.name() };
         let state = std::mem::replace(&mut self.state, State::Reserving { tries: Tries::default() });
         let next = match event {
-            Event::Interrupted => Ok(interrupted()),
+            Event::Interrupted => Ok(self.interrupted()),
             Event::OutOfTime { held_millis } => {
                 self.held_millis = held_millis;
                 Ok(self.limits.out_of_time(held_millis).map_or(state, |stop| over(&stop)))
@@ -385,10 +389,6 @@ pub(crate) fn errors_in_a_row(so_far: Option<(String, u32)>, record: &CallRecord
 
 fn stopped(reason: RunStop, detail: &str) -> State {
     State::Ended(Conclusion::Stopped { reason, detail: detail.to_owned() })
-}
-
-fn interrupted() -> State {
-    stopped(RunStop::Interrupt, "Ctrl-C or another signal")
 }
 
 fn over(stop: &BudgetStop) -> State {

@@ -119,7 +119,7 @@ pub(crate) async fn ask_about_orphan(
     detail: &str,
 ) -> Result<QuestionRecord, RunError> {
     let text = format!(
-        "A tool server that an earlier process started is still alive and could not be ended: {detail}. End it, then resume the run."
+        "A tool server that an earlier process started is still alive and could not be ended: {detail}. End it; then the run can go on."
     );
     let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
     for earlier in

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{RunStatus, RunStop, Timestamp, chain};
+use ua_core::{Audience, RunStatus, RunStop, Timestamp, chain};
 use ua_dispatch::DispatchError;
 use ua_llm::{LlmProvider, RedactingProvider};
 use ua_store::{EndMark, RunEnd, RunRecord, RunStore, is_task};
@@ -161,7 +161,8 @@ async fn end_without_tools(desk: &Desk, is_orphan: bool) -> Result<Option<(Concl
 
 /// Parks a run that was interrupted before its tool servers had started: nothing was sent.
 async fn park_for_signal(desk: &Desk) -> Result<(Conclusion, RunRecord), RunError> {
-    let (reason, detail) = (RunStop::Interrupt, "Ctrl-C or another signal".to_owned());
+    let run = desk.ports.store.run(&desk.ports.lease.run_id).await.map_err(RunError::at("read the run"))?;
+    let (reason, detail) = (RunStop::Interrupt, Audience::of(&run.entrypoint).interrupted_by().to_owned());
     let end = RunEnd {
         stop_reason: Some(reason),
         ..run_end(RunStatus::Stopped, Some(detail.clone()), 0, desk.ports.env.now())

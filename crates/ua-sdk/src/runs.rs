@@ -10,7 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus};
+use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus, RunStop};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
@@ -392,13 +392,21 @@ impl Runs {
         #[cfg(not(feature = "mcp"))]
         let transport: Option<Arc<dyn ToolTransport>> = None;
         let granular = step.granular(&self.env, transport)?;
+        let was_stopped = self.stop.is_stopping();
         let mut host = self.host(workspace).with_redactor(self.redactor.clone()).accepting(accepted.iter().copied());
         host.watcher = self.watcher.clone();
         host.stop = self.stop.clone();
         let outcome = granular.run(&host, &run).await;
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
-        Ok(outcome?)
+        match outcome? {
+            StepOutcome::Stopped { reason: reason @ RunStop::Interrupt, .. } if was_stopped => {
+                let detail = "these `Runs` were stopped before (`Runs::stop`) and drive nothing any more; `Runs::open` \
+                              the folder again, and run it there";
+                Ok(StepOutcome::Stopped { reason, detail: detail.to_owned() })
+            }
+            outcome => Ok(outcome),
+        }
     }
 
     /// Where a run is driven that has its files in `workspace`.
@@ -591,6 +599,7 @@ impl Runs {
                 let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
                 Error::Refused(format!("{why}; it takes {}", words.join(", ")))
             }
+            Err(why @ NotTaken::NoWords { .. }) => Error::Refused(format!("{why}: `Answer::new(…).text(…)`")),
             Err(why @ NotTaken::MayStillBegin { .. }) => {
                 Error::Refused(format!("{why}: look again after that time, and answer then"))
             }

@@ -219,6 +219,14 @@ pub struct ProcessSpan {
     pub process: Option<String>,
 }
 
+impl ProcessSpan {
+    /// Whether its process lived on when it died, as a later one of `all` shows: the program dropped what drove the run.
+    pub fn was_dropped(&self, all: &[ProcessSpan]) -> bool {
+        let is_of_it = |later: &ProcessSpan| later.epoch > self.epoch && later.process == self.process;
+        self.died && self.ended_by.is_none() && self.process.is_some() && all.iter().any(is_of_it)
+    }
+}
+
 /// A person's word that a run is to end. It stands in the run's row until the run has ended: from then on nothing is started in it,
 /// and whoever takes it ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +238,16 @@ pub enum EndMark {
 }
 
 impl RunRecord {
+    /// Why a call was lost that was under way when the run was taken anew, for people. A process that lives on is said to have ended by nobody.
+    pub fn lost_because(&self) -> &'static str {
+        let mut died = self.processes.iter().filter(|process| process.died).peekable();
+        if died.peek().is_some() && died.all(|process| process.was_dropped(&self.processes)) {
+            "its program dropped the run before an answer was stored"
+        } else {
+            "the process that sent it ended before an answer was stored"
+        }
+    }
+
     /// Whether a person said that the run is to end. A cancel, which names the run itself, counts before an abort.
     pub fn end_mark(&self) -> Option<EndMark> {
         if self.cancel_requested_at.is_some() {

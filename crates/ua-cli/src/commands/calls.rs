@@ -53,7 +53,7 @@ Examples:
         /// A call id, or a unique prefix or suffix of one
         #[arg(add = ArgValueCompleter::new(complete::calls))]
         call: String,
-        /// The whole answer and nothing else; with --json, the answer as it came
+        /// All that the model is given and nothing else; with --json, the answer as it came
         #[arg(long)]
         full: bool,
         /// As JSON
@@ -330,7 +330,9 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
             line(text, 400)
         ));
         if blobs_of(receipt).next().is_some() {
-            out.push_str(&format!("  whole answer   ua calls show {} --full\n", short(call.call_id.as_str())));
+            let call = short(call.call_id.as_str());
+            out.push_str(&format!("  whole answer   ua calls show {call} --full (as the model reads it)\n"));
+            out.push_str(&format!("                 ua calls show {call} --full --json (as it came)\n"));
         }
     }
     let is_stored = |late: &LateReply| receipt.as_ref().is_some_and(|receipt| receipt.attempt == late.attempt);

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc};
-use ua_core::CallStatus;
+use ua_core::{CallStatus, RawReply};
 use ua_ledger::{LateReplies, Outbox, Patience, Tries};
 use ua_store::conformance::{Scene, StoreSeam, Undisturbed, Writes, samples};
 use ua_store::{
-    Author, Batch, Change, Committed, LateReply, LedgerStore as _, MemStore, Retry, RunStore as _, Store, StoreError,
+    AttemptEnd, Author, Batch, Change, Committed, LateReply, LedgerStore as _, MemStore, Retry, RunStore as _, Store,
+    StoreError,
 };
 
 /// Says of so many batches that the database was busy: before they were written, or after.
@@ -224,8 +225,22 @@ async fn an_answer_is_kept_beside_the_database_while_its_write_takes_long() {
     let outbox = Outbox::new(Arc::new(seam), scene.lease.clone())
         .with_patience(Arc::new(Hasty(slow.clone())))
         .with_late_replies(Arc::new(Kept(keep)));
-    outbox.hold("store an answer", settle("call_1")).await;
+    // A large one takes longer, although nothing is in the way.
+    let large = "x".repeat(3 << 20);
+    let mut settle = samples::settle("call_1", 1, CallStatus::Succeeded);
+    if let AttemptEnd::Replied { raw, .. } = &mut settle.end {
+        *raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": large}]}) };
+    }
+    outbox.hold("store an answer", Change::SettleAttempt(settle)).await;
     let look = async {
+        for _ in 0..6 {
+            while slow.begun.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::yield_now().await;
+            assert_eq!(kept.try_recv(), Err(mpsc::error::TryRecvError::Empty), "it is only large");
+            slow.begun.add_permits(1);
+        }
         assert_eq!(kept.recv().await, Some(1));
         assert_eq!(status(&store, "call_1").await, CallStatus::Running, "it is not written yet");
         slow.goes_on.add_permits(1);

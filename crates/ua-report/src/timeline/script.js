@@ -79,7 +79,7 @@ const lifeEnds = { in_order: 'normally', open: run.is_driven ? 'still running' :
 // One process that asks somebody at its terminal takes the run again after each answer: epochs count how often the run was taken.
 const processOf = (epoch) => { const life = data.lives.find((one) => one.epoch === epoch); return life ? life.process : epoch; };
 const processes = data.lives.length ? data.lives[data.lives.length - 1].process : 0;
-const asksNext = (life) => data.lives.some((one) => one.epoch === life.epoch + 1 && one.process === life.process);
+const asksNext = (life) => !life.broken && data.lives.some((one) => one.epoch === life.epoch + 1 && one.process === life.process);
 const lifeEnd = (life) => asksNext(life) ? 'asked a person' : life.broken || lifeEnds[life.how];
 
 const callsOf = new Map();

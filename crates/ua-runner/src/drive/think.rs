@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_core::{Sha256, Usage, chain};
+use ua_core::{Audience, Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
 use ua_llm::{
     Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, images_of_results, tell_tool_uses_apart,
@@ -137,7 +137,12 @@ impl Driver<'_> {
                         may_be_too_long,
                         without_images: !images.is_empty(),
                         took,
-                        ..failure(&error, self.ports.llm.name(), heard, self.ports.env.entropy.next_u64())
+                        ..failure(
+                            &error,
+                            (self.ports.llm.name(), Audience::of(&self.run.entrypoint)),
+                            heard,
+                            self.ports.env.entropy.next_u64(),
+                        )
                     };
                     // Where nothing more can be left out, the same request would be refused for the same reason.
                     let is_long = failure.is_too_long || failure.may_be_too_long;
@@ -186,7 +191,7 @@ impl Driver<'_> {
         took: Duration,
     ) -> Result<Event, RunError> {
         let random = self.ports.env.entropy.next_u64();
-        let failure = failure(error, self.ports.llm.name(), heard, random);
+        let failure = failure(error, (self.ports.llm.name(), Audience::of(&self.run.entrypoint)), heard, random);
         let failure = ThinkFailure { asks_for_less: true, is_too_long: false, took, ..failure };
         self.close_request(turn, failure.end).await?;
         Ok(Event::Thought(Err(failure)))
@@ -360,8 +365,13 @@ fn weigh_the_most(images: &[ResultImages], error: &LlmError, tokens: u64) -> boo
 }
 
 /// A request that brought no reply, of which so much had been `heard`.
-fn failure(error: &LlmError, provider: &str, heard: Option<Usage>, random: u64) -> ThinkFailure {
-    let hint = error.hint(provider).map_or_else(String::new, |hint| format!("; {hint}"));
+fn failure(
+    error: &LlmError,
+    (provider, audience): (&str, Audience),
+    heard: Option<Usage>,
+    random: u64,
+) -> ThinkFailure {
+    let hint = error.hint_to(audience, provider).map_or_else(String::new, |hint| format!("; {hint}"));
     ThinkFailure {
         why: error.to_string(),
         message: format!("{}{hint}", chain(error)),

@@ -114,7 +114,7 @@ impl fmt::Display for StepOutcome {
                 write!(f, "stopped ({reason}): {detail}; raise it with `Runs::set_budget`, then run it again")
             }
             Self::Stopped { reason: reason @ RunStop::UnknownModel, detail } => {
-                write!(f, "stopped ({reason}): {detail} `Runs::fork` takes another model")
+                write!(f, "stopped ({reason}): {detail} `Runs::fork` takes another model.")
             }
             // What is to be done about it stands in the detail.
             Self::Stopped {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ua_core::{Audience, ModelTurn, RunStop, span_in_words};
 use ua_store::{QuestionKind, RequestEnd};
 
-use super::{Next, RunMachine, State, interrupted, stopped};
+use super::{Next, RunMachine, State, stopped};
 use crate::budget::{Estimate, Use};
 use crate::iteration::IterationEnd;
 use crate::retry::{Refusal, ThinkFailure, Tries};
@@ -19,8 +19,11 @@ const MAX_LEFT_OUT: u32 = 32;
 /// How often something else than an API of models may answer a run that never had a reply. That is some twenty seconds; a page that is shown while a
 /// server is away comes behind replies, or the run is begun again by whoever reads what answered.
 const MAX_FOREIGN: u32 = 6;
+
 /// Ends what is said of a run whose provider will refuse the same request again.
-const FINAL: &str = "A resume alone brings the same refusal.";
+fn is_final(audience: Audience) -> &'static str {
+    audience.pick("A resume alone brings the same refusal.", "Run again as it is, it is refused again.")
+}
 
 /// The request is reserved.
 pub(super) fn reserved(state: State, estimate: Estimate) -> Next {
@@ -54,7 +57,7 @@ impl RunMachine {
     pub(super) fn thinking_interrupted(&mut self, state: State, end: RequestEnd) -> Next {
         let State::Thinking { reserved, .. } = state else { return Err(state) };
         self.charge(reserved, end);
-        Ok(interrupted())
+        Ok(self.interrupted())
     }
 
     /// The wait is over.
@@ -113,7 +116,7 @@ impl RunMachine {
                     "Take those out of the step that the provider does not take"
                 )
             ),
-            (Some(_), _) => format!("{} {FINAL}", sentence(&failure.message)),
+            (Some(_), _) => format!("{} {}", sentence(&failure.message), is_final(self.limits.audience)),
             (None, 1) => failure.message,
             (None, attempts) => {
                 format!("{attempts} requests brought no reply; the last one: {}", failure.message)

@@ -6,7 +6,7 @@ use ua_core::{CallId, StopReason};
 use ua_dispatch::Dispatched;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RequestEnd};
 
-use super::{Conclusion, Guidance, Next, OpenCall, RunMachine, State, interrupted, over, stopped};
+use super::{Conclusion, Guidance, Next, OpenCall, RunMachine, State, over, stopped};
 use crate::budget::Use;
 use crate::phase::PhaseState;
 
@@ -154,7 +154,7 @@ impl RunMachine {
                 Dispatched::Parked { reason, detail } => {
                     parked.get_or_insert_with(|| stopped(reason, &detail));
                 }
-                Dispatched::Stopped => return Ok(interrupted()),
+                Dispatched::Stopped => return Ok(self.interrupted()),
             }
         }
         if let Some(state) = parked {

@@ -1,6 +1,6 @@
 //! Runs that are taken up again after more than a kill: an older database, another folder, a drive that was dropped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -214,12 +214,46 @@ async fn runs_that_are_stopped_lose_no_answer() {
             run.outcome().await
         });
         let outcome = driven.await.unwrap().unwrap();
-        assert!(matches!(&outcome, Outcome::Stopped { reason: RunStop::Interrupt, .. }), "{outcome:?}");
+        let Outcome::Stopped { reason: RunStop::Interrupt, detail } = &outcome else { panic!("{outcome:?}") };
+        assert!(detail.contains("`Runs::stop`") && !detail.contains("Ctrl-C"), "{detail}");
+        assert_eq!(detail.contains("`Runs::open`"), !stopped_in_the_tool, "{detail}");
         assert_eq!(sent.load(Ordering::SeqCst), usize::from(stopped_in_the_tool));
         let again = Runs::open(folder.path()).unwrap();
         assert!(again.questions("november").await.unwrap().is_empty());
         let outcome = again.run(&step, "november").await.unwrap();
         assert!(matches!(outcome, Outcome::Complete { turns: 2, .. }), "{outcome:?}");
         assert_eq!(sent.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// The process lives on and reads it: nobody says that it ended, or was killed.
+#[tokio::test]
+async fn a_run_that_was_dropped_is_told_as_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let told = begun.clone();
+    let send = tool("send_invoice", "Sends.", async move |_: Call, _: Invoice| {
+        told.notify_one();
+        std::future::pending::<()>().await;
+        Ok::<_, Failure>("sent")
+    });
+    let send = send.external("invoice.send");
+    let step = Step::new("invoices").model(model(&sending())).tool(send).input("Send the invoice.");
+    let runs = Runs::open(folder.path()).unwrap();
+    tokio::select! {
+        outcome = runs.run(&step, "november") => panic!("{outcome:?}"),
+        () = begun.notified() => {}
+    }
+    let outcome = runs.run(&step, "november").await.unwrap();
+    let Outcome::Waiting { question } = outcome else { panic!("{outcome:?}") };
+    assert!(question.text.contains("its program dropped the run"), "{}", question.text);
+    let files = std::fs::read_dir(runs.workspace("november").unwrap()).unwrap();
+    let pages: Vec<PathBuf> = files.map(|file| file.unwrap().path()).filter(|file| file.is_file()).collect();
+    assert!(pages.len() > 2, "{pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for untrue in ["killed", "the process that sent it ended", "the one before it died"] {
+            assert!(!text.contains(untrue), "{}: {untrue}", page.display());
+        }
     }
 }
