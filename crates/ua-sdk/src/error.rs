@@ -6,10 +6,10 @@ use serde_json::Value;
 use ua_classify::PolicyError;
 use ua_core::{FailureClass, InvalidId, PriceError, RunId, chain};
 use ua_llm::LlmError;
-use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome};
+use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome as Outcome};
 use ua_store::{Forgotten, StoreError};
 
-/// Why a step could not be run, by what a program does about it. How the step itself went is an [`Outcome`](crate::Outcome), never an error.
+/// Why a step could not be run, by what a program does about it. How the step itself went is an [`Outcome`], never an error.
 /// Whatever the error, the last committed turn stands, and nothing more was sent. The text has the whole chain of causes.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -108,7 +108,7 @@ pub enum Error {
     },
     /// The step is not complete, and a value was asked for. What to do is as for the outcome of [`Runs::run`](crate::Runs::run).
     #[error("the step has no result: {0}")]
-    NotComplete(Box<StepOutcome>),
+    NotComplete(Box<Outcome>),
     /// The step is complete, and the result that is stored is no value of the type that the program asks for now.
     #[error(
         "the run is complete, and its stored result is not what this program asks for now: {why}. `Runs::fork` makes a run that asks the model again"

@@ -1,6 +1,6 @@
 //! Durable steps of an LLM agent in a program of yours.
 //!
-//! Granular Execution PRD §9 and §10. A [`Step`] is a model, tools that are closures of the program, and an input. [`Runs`] is the folder
+//! A [`Step`] is a model, tools that are closures of the program, and an input. [`Runs`] is the folder
 //! where what came of it is kept. A step is run under an id; killed at any instant, the program is started again and resumes it, and no effect
 //! happens twice without a person's decision. Everything here is put together out of the crates below; what is safe is the default: each
 //! run has its lock and a folder of its own, says that it is alive, and keys that the program gave are taken out of what is kept.
@@ -59,9 +59,9 @@
 //! A tool call that changes something outside is never made twice by the library alone. A tool that is [`keyed`](Tool::keyed) is completed
 //! exactly once, as long as it honours its key; a call of any other tool that may have happened is asked about
 //! ([`Outcome::Waiting`], [`Runs::answer`]). This holds for a kill at any instant, and for power loss on storage that honours fsync.
-//!
-//! Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo xtask outside`, which builds
-//! the program of `docs/guide/five-minutes.md` as a crate of its own.
+
+// Granular Execution PRD §9 and §10. Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo
+// xtask outside`, which builds the program of `docs/guide/five-minutes.md` as a crate of its own.
 
 #[cfg(feature = "toolserver")]
 mod builtin;
@@ -89,8 +89,8 @@ pub use step::Step;
 pub use stream::RunStream;
 pub use tool::{Call, Failure, Tool, tool};
 pub use ua_core::{
-    Budgets, Component, Constraints, Currency, Escalation, FailureClass, Money, PriceTable, RunStatus, RunStop,
-    StopCondition,
+    Budgets, Component, Constraints, Currency, Escalation, FailureClass, InvalidId, Money, PriceTable, RunId,
+    RunStatus, RunStop, StopCondition,
 };
 pub use ua_dispatch::CallProgress;
 pub use ua_llm::ModelFacts;
@@ -106,6 +106,17 @@ pub mod crates {
     #[cfg(feature = "sqlite")]
     pub use ua_store_sqlite;
     pub use {ua_classify, ua_core, ua_dispatch, ua_llm, ua_runner, ua_store};
+}
+
+/// Names of what [`Error`], [`RunRecord`], [`QuestionRecord`] and [`RunEvent`] have in their fields. What is in these types is as it is stored and
+/// done, and may change with any version, like the [`crates`] that define them.
+pub mod types {
+    pub use ua_classify::PolicyError;
+    pub use ua_core::{
+        CallId, CheckpointId, FingerprintDiff, PriceError, QuestionId, RunSpec, StepId, Timestamp, ToolSpec, Trace,
+    };
+    pub use ua_runner::StepError;
+    pub use ua_store::{AnswerRecord, EndMark, ForkPoint, OwnerStamp, ProcessSpan, QuestionStatus, StoreError, Taint};
 }
 
 /// What a program with a step needs, in one line.

@@ -11,6 +11,7 @@ use crate::error::Error;
 
 /// A model of a provider.
 #[derive(Clone)]
+#[must_use = "a model is asked when `Step::model` has it"]
 pub struct Model {
     pub(crate) provider: Arc<dyn LlmProvider>,
     pub(crate) name: String,
@@ -39,14 +40,12 @@ impl Model {
     /// The same model, about which this is known: the tokens of its context bound the history that it is sent, and a model that is
     /// `structured` is given the schema of a typed result with each request. A price here counts for nothing:
     /// [`Step::prices`](crate::Step::prices) says what tokens cost.
-    #[must_use]
     pub fn with_facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts;
         self
     }
 
     /// The same model, with a value that must not be kept of what it and tools answer: the key that its provider was given.
-    #[must_use]
     pub fn secret(mut self, name: &str, value: &str) -> Self {
         self.secrets.push((name.to_owned(), value.to_owned()));
         self

@@ -13,7 +13,7 @@ use serde_json::Value;
 use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus, RunStop};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
-use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
+use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
 use ua_store::{
     Answer, Forgotten, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _,
     Store, StoreError,
@@ -31,6 +31,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A folder of runs. Clones are the same folder.
 #[derive(Clone)]
+#[must_use = "runs are driven and looked at by what is called on them"]
 pub struct Runs {
     folder: PathBuf,
     store: Arc<dyn Store>,
@@ -221,7 +222,6 @@ impl Runs {
     }
 
     /// The same, telling `watcher` what happens.
-    #[must_use]
     pub fn watched(mut self, watcher: impl Fn(RunEvent) + Send + Sync + 'static) -> Self {
         self.watcher = Arc::new(watcher);
         self
@@ -229,7 +229,6 @@ impl Runs {
 
     /// A value that must not be kept of what tools and the model answer. Keys of models and servers are known already. One of fewer than 8 bytes
     /// cannot be told from ordinary words and is kept as it comes.
-    #[must_use]
     pub fn secret(self, name: &str, value: &str) -> Self {
         self.redactor.learn([(name.to_owned(), value.to_owned())]);
         self
@@ -260,7 +259,7 @@ impl Runs {
     ///
     /// # Panics
     /// Without a Tokio runtime whose time is enabled (`enable_time`, which `#[tokio::main]` does).
-    pub async fn run(&self, step: &Step, id: &str) -> Result<StepOutcome, Error> {
+    pub async fn run(&self, step: &Step, id: &str) -> Result<Outcome, Error> {
         Box::pin(self.drive(step, id, &[])).await
     }
 
@@ -269,7 +268,7 @@ impl Runs {
     ///
     /// # Errors
     /// As [`Runs::run`]; [`Error::Refused`] for a component that cannot be accepted.
-    pub async fn run_accepting(&self, step: &Step, id: &str, changed: &[Component]) -> Result<StepOutcome, Error> {
+    pub async fn run_accepting(&self, step: &Step, id: &str, changed: &[Component]) -> Result<Outcome, Error> {
         if let Some(part) = changed.iter().find(|part| !part.may_be_accepted()) {
             let part = part.as_str();
             return Err(Error::Refused(format!(
@@ -314,13 +313,13 @@ impl Runs {
         T: DeserializeOwned + JsonSchema,
     {
         match self.run_accepting(&step.clone().output::<T>(), id, changed).await? {
-            StepOutcome::Complete { final_output: result, .. } => {
+            Outcome::Complete { final_output: result, .. } => {
                 serde_json::from_value(result.clone()).map_err(|why| Error::Result { result, why: why.to_string() })
             }
-            other @ (StepOutcome::Waiting { .. }
-            | StepOutcome::Stopped { .. }
-            | StepOutcome::Failed { .. }
-            | StepOutcome::Cancelled) => Err(Error::NotComplete(Box::new(other))),
+            other @ (Outcome::Waiting { .. }
+            | Outcome::Stopped { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Cancelled) => Err(Error::NotComplete(Box::new(other))),
         }
     }
 
@@ -356,7 +355,7 @@ impl Runs {
     }
 
     /// Stops whatever these runs and their clones drive, gently, for a process that is to end: the call that is at work is waited for and its
-    /// answer kept, nothing more is begun, and each run is [`Outcome::Stopped`](crate::Outcome::Stopped) with the reason
+    /// answer kept, nothing more is begun, and each run is [`Outcome::Stopped`] with the reason
     /// [`RunStop::Interrupt`](crate::RunStop::Interrupt). What is run through these `Runs` afterwards stops before it begins; [`Runs::open`] the folder
     /// again, in this process or the next, to resume.
     ///
@@ -379,7 +378,7 @@ impl Runs {
         self.stop.stop_gently();
     }
 
-    async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
+    async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<Outcome, Error> {
         self.may_be_driven()?;
         let run = run_id(id)?;
         self.refuse_copies(&run).await?;
@@ -400,10 +399,10 @@ impl Runs {
         #[cfg(feature = "mcp")]
         servers.shutdown().await;
         match outcome? {
-            StepOutcome::Stopped { reason: reason @ RunStop::Interrupt, .. } if was_stopped => {
+            Outcome::Stopped { reason: reason @ RunStop::Interrupt, .. } if was_stopped => {
                 let detail = "these `Runs` were stopped before (`Runs::stop`) and drive nothing any more; `Runs::open` \
                               the folder again, and run it there";
-                Ok(StepOutcome::Stopped { reason, detail: detail.to_owned() })
+                Ok(Outcome::Stopped { reason, detail: detail.to_owned() })
             }
             outcome => Ok(outcome),
         }
@@ -482,7 +481,7 @@ impl Runs {
     }
 
     /// The runs that have not ended and that nobody drives, newest first: run their steps again to resume them. One whose status is `Running` was
-    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`](crate::Outcome) said. On a server database
+    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`] said. On a server database
     /// it has those, too, that stay with another folder, whose drivers are not seen from here. A step drives only the runs that were begun with it, so
     /// keep what tells them apart in their ids.
     ///
@@ -570,6 +569,11 @@ impl Runs {
     /// Stores a person's answer: a [`Choice`](crate::Choice), or an [`Answer`] with words or a proof. It counts when the step is run again;
     /// about a call that an ended run continued without, at once.
     ///
+    /// A question takes the choices of [`QuestionRecord::choices`], and one of `Continue` and `Execute` lets what it is about go on. Of a call in
+    /// doubt ([`UnknownOutcome`](crate::QuestionKind::UnknownOutcome)) that means that it did not happen, and it is sent again; of an approval it means
+    /// yes. `Happened` says that the effect is there, `Skip` leaves the call as it is and tells the model, and `Abort` ends the run as failed. What the
+    /// model asks ([`AskUser`](crate::QuestionKind::AskUser)) is answered by `Answer::new(Choice::Continue).text(…)`.
+    ///
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
     ///
@@ -578,7 +582,6 @@ impl Runs {
     /// # async fn answer(runs: &Runs, step: &Step) -> Result<(), Error> {
     /// for question in runs.questions("november").await? {
     ///     println!("{}", question.text);
-    ///     // What each choice means beside a question of its kind: `docs/guide/library.md`, "Answers".
     ///     runs.answer(&question, Choice::Skip).await?;
     /// }
     /// println!("{}", runs.run(step, "november").await?);

@@ -87,6 +87,7 @@ const MOST: u64 = 16 * 1024 * 1024;
 /// Tool servers, as a configuration file names them. What their tools are is judged by their names until somebody says more:
 /// [`Servers::vouch_for`], [`Servers::trust_annotations_of`], [`Step::policy`](crate::Step::policy).
 #[derive(Debug, Clone)]
+#[must_use = "servers are started when `Step::servers` has them"]
 pub struct Servers {
     pub(crate) specs: Vec<ServerSpec>,
     /// Whether the built-in tool server is one of them.
@@ -179,21 +180,18 @@ impl Servers {
 
     /// The same with the built-in tool server beside them ([`Servers::builtin`]).
     #[cfg(feature = "toolserver")]
-    #[must_use]
     pub fn with_builtin(mut self) -> Self {
         self.builtin = true;
         self
     }
 
     /// Says that a server is the package that the shipped pack of that name is about.
-    #[must_use]
     pub fn vouch_for(mut self, server: &str, pack: &str) -> Self {
         self.packs.insert(server.to_owned(), Some(pack.to_owned()));
         self
     }
 
     /// Lets what a server says about its tools confirm what their names suggest.
-    #[must_use]
     pub fn trust_annotations_of(mut self, server: &str) -> Self {
         self.annotated.push(server.to_owned());
         self

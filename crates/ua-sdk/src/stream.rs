@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::{Stream, StreamExt};
-use ua_runner::{RunEvent, StepOutcome};
+use ua_runner::{RunEvent, StepOutcome as Outcome};
 
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ impl Events {
     }
 }
 
-type Driving = Pin<Box<dyn Future<Output = Result<StepOutcome, Error>> + Send>>;
+type Driving = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + Send>>;
 
 /// A run at work: a [`Stream`] of what happens in it, which borrows nothing and may be sent to a task or returned from a handler. Whoever polls
 /// it drives the run; dropping it is a kill, after which the next run of the step resumes it as after any other. [`Runs::stop`](crate::Runs::stop)
@@ -54,7 +54,7 @@ type Driving = Pin<Box<dyn Future<Output = Result<StepOutcome, Error>> + Send>>;
 pub struct RunStream {
     driving: Option<Driving>,
     events: Events,
-    outcome: Option<Result<StepOutcome, Error>>,
+    outcome: Option<Result<Outcome, Error>>,
 }
 
 impl RunStream {
@@ -71,7 +71,7 @@ impl RunStream {
     ///
     /// # Errors
     /// As [`Runs::run`](crate::Runs::run).
-    pub async fn outcome(mut self) -> Result<StepOutcome, Error> {
+    pub async fn outcome(mut self) -> Result<Outcome, Error> {
         while self.next().await.is_some() {}
         match self.outcome {
             Some(outcome) => outcome,

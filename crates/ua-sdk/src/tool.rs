@@ -105,6 +105,7 @@ enum Class {
 /// that must not happen twice: a person is asked about a lost call, and about a repeat in the same words where its name says that it makes
 /// something or moves money (`create_invoice`, `order_pizza`).
 #[derive(Clone)]
+#[must_use = "a tool is there for a model when `Step::tool` has it"]
 pub struct Tool {
     pub(crate) spec: ToolSpec,
     pub(crate) run: Arc<dyn Fn(LocalCall, bool) -> Answer + Send + Sync>,
@@ -204,7 +205,6 @@ pub(crate) fn result_schema_of<T: JsonSchema>() -> Value {
 
 impl Tool {
     /// It only reads: a lost call is simply made again.
-    #[must_use]
     pub fn reads(mut self) -> Self {
         self.class = Class::Reads;
         self.spec.annotations.read_only = Some(true);
@@ -212,7 +212,6 @@ impl Tool {
     }
 
     /// What it changes is on this machine only, and doing it again comes to the same.
-    #[must_use]
     pub fn local(mut self) -> Self {
         self.class = Class::Local;
         self
@@ -225,7 +224,6 @@ impl Tool {
     /// `invoice.issue`, two calls are two effects, unless the tool's name or the kind says that it makes something (`place_order` as
     /// `parcel.expedite`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
     /// that each call is meant.
-    #[must_use]
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.class = Class::External;
         self.effect_kind = Some(effect_kind.to_owned());
@@ -233,21 +231,18 @@ impl Tool {
     }
 
     /// The tool has its effect once for each [`Call::key`], so a lost call is made again under its key, and nobody has to be asked.
-    #[must_use]
     pub fn keyed(mut self) -> Self {
         self.is_keyed = true;
         self
     }
 
     /// A person has to agree to each call.
-    #[must_use]
     pub fn approved_by_a_person(mut self) -> Self {
         self.needs_approval = true;
         self
     }
 
     /// A call that takes longer is lost: 1 ms to 365 days. Without one it is waited for.
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -471,6 +471,7 @@ pub struct NewQuestion {
 /// let _in_words = Answer::new(Choice::Continue).text("The blue one.");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "an answer counts when it is given"]
 pub struct Answer {
     /// One of the question's choices.
     pub choice: Choice,
@@ -487,14 +488,12 @@ impl Answer {
     }
 
     /// With the other side's name for what happened.
-    #[must_use]
     pub fn proof(mut self, name: impl Into<String>) -> Self {
         self.proof = Some(name.into());
         self
     }
 
     /// With words, or with the values of a form.
-    #[must_use]
     pub fn text(mut self, words: impl Into<String>) -> Self {
         self.text = Some(words.into());
         self
