@@ -66,7 +66,7 @@ pub use files::{FileLookup, MOST_BYTES};
 pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use long_running::Elicitations;
-pub use output::OutputSchema;
+pub use output::{OutputSchema, left_out_of};
 pub use person_waits::PersonWaits;
 pub use redacting::Redacting;
 pub use stop::StopSignal;

@@ -56,6 +56,17 @@ impl OutputSchema {
     }
 }
 
+/// Why arguments would not be held to a schema of a tool as it is written: a pattern in it needs backtracking and is left to the server, which a
+/// function of a program has not. `None` where all of it counts, and where it cannot be used at all, which is told when tools are listed.
+pub fn left_out_of(schema: &Value) -> Option<String> {
+    Checker::of_tool(schema).ok()?;
+    match Checker::new(schema) {
+        Ok(_) => None,
+        Err(Unusable::Invalid(why)) => Some(wrong_in(&why)),
+        Err(Unusable::Costly(why)) => Some(format!("it {why}")),
+    }
+}
+
 /// The types that a schema can name.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 

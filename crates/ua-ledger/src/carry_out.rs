@@ -52,7 +52,7 @@ impl Ledger {
             }
             Verdict::MarkLost => {
                 let run = self.store.run(&self.lease.run_id).await.map_err(LedgerError::at("read the run of", id))?;
-                let why = run.lost_because();
+                let why = ua_store::lost_because(&run);
                 let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await;
                 let lost = lost.map_err(LedgerError::at("mark as lost", id))?;
                 if lost.iter().any(|lost| lost.call_id == *id) {

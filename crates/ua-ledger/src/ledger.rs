@@ -668,7 +668,7 @@ impl Ledger {
         }
         if let Some(first) = in_flight.first() {
             let run = self.store.run(&self.lease.run_id).await.map_err(LedgerError::at("read the run of", first))?;
-            let why = run.lost_because();
+            let why = ua_store::lost_because(&run);
             self.store
                 .mark_lost(&self.lease, why, self.env.now())
                 .await

@@ -141,7 +141,7 @@ async fn end_one(
         .await
         .map_err(RunError::at("charge the requests that were never answered"))?;
     let run = store.run(&lease.run_id).await.map_err(RunError::at("read the run"))?;
-    let why = run.lost_because();
+    let why = ua_store::lost_because(&run);
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
     // What effects.log knows as sent is not told as never sent.
     let recalled = crate::past::recall(store, &lease.run_id, Some(&lease.run_id)).await;

@@ -105,6 +105,14 @@ impl Workspace {
         Ok(workspace)
     }
 
+    /// Removes a folder that was made for a run which is not stored, as far as nothing lies in it: what stays is in nobody's way.
+    pub(crate) fn remove_empty(path: &Path) {
+        for name in FOLDERS {
+            let _may_stay = std::fs::remove_dir(path.join(name));
+        }
+        let _may_stay = std::fs::remove_dir(path);
+    }
+
     /// Opens a folder that is there and that a program of this user named whole. It may not be a link itself; what lies above it is that
     /// program's choice.
     ///

@@ -264,6 +264,12 @@ impl Tool {
                 "the arguments of the tool `{name}` are of the type {kind}, and a model sends an object: let them be a struct with fields, or `()`"
             )));
         }
+        if let Some(why) = ua_dispatch::left_out_of(&self.spec.input_schema) {
+            return Err(Error::Step(format!(
+                "the arguments of the tool `{name}` would not be held to their schema: {why}; look at them in the tool, which answers with \
+                 `Failure::refused`, and leave that pattern out of their type"
+            )));
+        }
         let class = match self.class {
             Class::Reads => "read_only",
             Class::Local => "local",

@@ -237,17 +237,17 @@ pub enum EndMark {
     Abort,
 }
 
-impl RunRecord {
-    /// Why a call was lost that was under way when the run was taken anew, for people. A process that lives on is said to have ended by nobody.
-    pub fn lost_because(&self) -> &'static str {
-        let mut died = self.processes.iter().filter(|process| process.died).peekable();
-        if died.peek().is_some() && died.all(|process| process.was_dropped(&self.processes)) {
-            "its program dropped the run before an answer was stored"
-        } else {
-            "the process that sent it ended before an answer was stored"
-        }
+/// Why a call was lost that was under way when the run was taken anew, for people. A process that lives on is said to have ended by nobody.
+pub fn lost_because(run: &RunRecord) -> &'static str {
+    let mut died = run.processes.iter().filter(|process| process.died).peekable();
+    if died.peek().is_some() && died.all(|process| process.was_dropped(&run.processes)) {
+        "its program dropped the run before an answer was stored"
+    } else {
+        "the process that sent it ended before an answer was stored"
     }
+}
 
+impl RunRecord {
     /// Whether a person said that the run is to end. A cancel, which names the run itself, counts before an abort.
     pub fn end_mark(&self) -> Option<EndMark> {
         if self.cancel_requested_at.is_some() {

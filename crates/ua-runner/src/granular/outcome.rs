@@ -93,7 +93,7 @@ pub async fn question_of_a_program(
 }
 
 impl fmt::Display for StepOutcome {
-    /// In one line, for people.
+    /// For people: in one line, a question in a few.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete { final_output: Value::String(text), turns, .. } => {

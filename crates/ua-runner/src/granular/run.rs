@@ -189,10 +189,16 @@ impl GranularStep {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => {
                 // A tool server is started in the run's folder, so there is one before the servers are asked.
+                let makes_folder = selectors::has_selectors(&spec) && !workspace.exists();
                 if selectors::has_selectors(&spec) {
                     Workspace::create(&workspace)?;
                 }
-                self.check_words(&spec).await?;
+                if let Err(wrong) = self.check_words(&spec).await {
+                    if makes_folder {
+                        Workspace::remove_empty(&workspace);
+                    }
+                    return Err(wrong.into());
+                }
                 let new = NewRun {
                     run_id: run_id.clone(),
                     created_at: host.env.now(),

@@ -156,3 +156,27 @@ async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
     let fork = runs.fork(&step().input("Use sk-0123456789."), "brief", "november", None).await.unwrap_err();
     assert!(matches!(&fork, Error::Step(why) if why.contains("MODEL_KEY")), "{fork}");
 }
+
+/// A program has no server that would look at what the runner cannot check, so a schema that it would not hold a model to is refused.
+#[tokio::test]
+async fn a_type_of_arguments_that_would_not_be_enforced_is_refused() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Plain {
+        #[schemars(extend("pattern" = "^[a-z]+$"))]
+        name: String,
+    }
+    #[derive(Deserialize, JsonSchema)]
+    struct Backtracking {
+        #[schemars(extend("pattern" = "^(?!evil)[a-z]+$"))]
+        name: String,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = || Step::new("look").model(crate::model(&json!([{"text": "Seen."}]))).input("Look.");
+    let plain = tool("look", "Looks.", async |_: Call, given: Plain| Ok::<_, Failure>(given.name)).reads();
+    let wrong = tool("look", "Looks.", async |_: Call, given: Backtracking| Ok::<_, Failure>(given.name)).reads();
+    let refused = runs.run(&step().tool(wrong), "november").await.unwrap_err();
+    assert!(matches!(&refused, Error::Step(why) if why.contains("`look`") && why.contains("(?!")), "{refused}");
+    assert!(runs.list(10).await.unwrap().is_empty(), "nothing is stored");
+    assert!(matches!(runs.run(&step().tool(plain), "november").await.unwrap(), Outcome::Complete { .. }));
+}

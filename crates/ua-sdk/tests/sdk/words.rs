@@ -176,6 +176,7 @@ async fn a_word_that_is_the_name_of_nothing_is_refused_before_anything_is_stored
         );
     }
     assert_eq!((runs.list(5).await.unwrap().len(), sent.load(Ordering::SeqCst)), (1, 0));
+    assert!(!runs.workspace("november").unwrap().exists(), "no folder either");
     let fork = runs.fork(&step().constraints(constraints("*.delete*")), "fork", "parent", None).await.unwrap_err();
     assert!(fork.to_string().contains("*.delete*"), "{fork}");
     runs.fork(&step().escalation(escalation("invoice.send")), "fork", "parent", None).await.unwrap();
