@@ -408,10 +408,10 @@ mod tests {
     fn every_refusal_of_the_credentials_is_a_persons_matter() {
         for status in [400, 401, 402, 403, 429] {
             let refused = LlmError::Unauthorized { status, message: "no".to_owned() };
-            assert!(failure(&refused, "openai", None, 0).credentials_refused, "HTTP {status}");
+            assert!(failure(&refused, ("openai", Audience::Terminal), None, 0).credentials_refused, "HTTP {status}");
         }
         let other = LlmError::InvalidRequest { status: 400, message: "no".to_owned() };
-        assert!(!failure(&other, "openai", None, 0).credentials_refused);
+        assert!(!failure(&other, ("openai", Audience::Terminal), None, 0).credentials_refused);
     }
 
     /// Sizes of images × what else there is × what the request was refused for.
