@@ -78,6 +78,47 @@ fn a_check_has_the_exit_code_and_the_words_of_the_start() {
     assert_eq!((env.rows("SELECT run_id FROM runs"), env.comments().len()), (vec!["r".to_owned()], 1));
 }
 
+/// A place where a built-in tool works, and where no call could: known before a run is stored, and by the same words everywhere.
+#[test]
+fn a_place_of_a_built_in_tool_that_cannot_be_used_is_named_before_a_run_is_stored() {
+    for (variable, value, place) in [
+        ("UA_OUTBOX", "/dev/null", "/dev/null"),
+        ("UA_OUTBOX", "taken/below", "taken/below"),
+        ("UA_NOTIFICATIONS", "taken", "work/taken"),
+        ("UA_MAIL", "maildir:/dev/null", "/dev/null"),
+        ("UA_OBJECTS", "file:///dev/null", "/dev/null"),
+        ("UA_MEMORY", "/dev/null", "/dev/null"),
+        ("UA_MEMORY", "taken", "work/taken"),
+    ] {
+        let env = env().with_env(variable, value);
+        env.write("work/taken", "somebody's text, which is no database");
+        let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+        for args in [&["job", "--check", &job][..], &["job", &job]] {
+            env.run(args).refused(2, &[&format!("cannot use {variable} (tools."), place, "nothing was started"]);
+        }
+        let looked = env.run(&["doctor", "--job", &job, "-v"]).code(1);
+        let looked = looked.shows(&[&format!("cannot use {variable} (tools."), place]);
+        for well in ["ok   email", "ok   upload", "would start"] {
+            assert!(!looked.stdout.contains(well), "{variable}: {}", looked.stdout);
+        }
+        assert!(!env.root().exists());
+    }
+    // Nobody chose these: they are the root's own.
+    let env = env();
+    for place in ["outbox", "objects", "notifications", "agent_core.db"] {
+        std::fs::remove_dir_all(env.root()).ok();
+        std::fs::create_dir_all(env.root()).unwrap();
+        let path = env.root().join(place);
+        if place == "agent_core.db" { std::fs::create_dir(&path) } else { std::fs::write(&path, "x") }.unwrap();
+        let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+        let said = format!("cannot use {}", path.display());
+        for args in [&["job", "--check", &job][..], &["job", &job]] {
+            env.run(args).refused(74, &[&said, "nothing was started"]);
+        }
+        env.run(&["doctor", "--job", &job]).code(1).shows(&[&said]);
+    }
+}
+
 #[test]
 fn a_setting_of_the_own_tool_server_is_named_as_the_user_gave_it_before_a_run_is_stored() {
     for (variable, value) in [("UA_MAIL", "foo"), ("UA_SEARCH", "bar"), ("UA_NOTIFY_WEBHOOK", "nowhere")] {

@@ -419,7 +419,7 @@ impl Launch {
                 .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
         }
         if spec.tools.builtin {
-            crate::servers::check_builtin(settings)?;
+            crate::servers::check_builtin(settings, host.home().root())?;
         }
         Ok(())
     }

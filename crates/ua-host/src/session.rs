@@ -106,7 +106,7 @@ pub(crate) async fn shared(
     let alerts = Alerts::from_settings(host.settings(), home)?;
     // A run that is to end calls nothing more, so it may end whatever the settings say.
     if run.spec.tools.builtin && run.end_mark().is_none() {
-        servers::check_builtin(host.settings())?;
+        servers::check_builtin(&host.settings().clone().begun_in(launch.folder()), home.root())?;
     }
     let owner = owner_stamp(Trace::new(env));
     let is_taken_over = matches!(taking, Taking::Over);

@@ -37,7 +37,7 @@ pub(crate) enum WriteError {
 
 impl WriteError {
     /// What to tell the caller; `action` reads after "could not".
-    pub(crate) fn into_failure(self, action: &str) -> Failure {
+    pub(crate) fn into_failure(self, action: impl std::fmt::Display) -> Failure {
         match self {
             Self::Untouched(error) => Failure::io(action, &error),
             Self::Unsure(error) => Failure::Unclear(format!("could not {action} to the end: {error}")),

@@ -6,6 +6,7 @@
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use ua_core::Env;
@@ -13,6 +14,7 @@ use ua_core::Env;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
+use crate::place::{Holds, Place};
 use crate::seal::Seals;
 use crate::sent::Said;
 use crate::settings::Settings;
@@ -46,11 +48,23 @@ pub(crate) struct Setup<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) context: &'a Context,
     shared: RefCell<HashMap<TypeId, Box<dyn Any>>>,
+    places: RefCell<Vec<Place>>,
 }
 
 impl<'a> Setup<'a> {
     pub(crate) fn new(settings: &'a Settings, context: &'a Context) -> Self {
-        Self { settings, context, shared: RefCell::default() }
+        Self { settings, context, shared: RefCell::default(), places: RefCell::default() }
+    }
+
+    /// Says that `tool` works at that absolute path, which the flag chooses: where it is in the workspace no other tool writes there.
+    pub(crate) fn works_at(&self, tool: &'static str, flag: &'static str, path: &Path, holds: Holds) {
+        self.context.workspace.reserve(path, tool);
+        self.places.borrow_mut().push(Place { flag, path: path.to_path_buf(), holds });
+    }
+
+    /// Where the tools that were set up work.
+    pub(crate) fn places(self) -> Vec<Place> {
+        self.places.into_inner()
     }
 
     /// The one `T` of this server; made by the first tool that asks. Best an [`Arc`], because everybody gets a clone.

@@ -74,7 +74,7 @@
 //! sent
 //! settings   workspace
 //! area
-//! confine   regular   seal   secrets   trace   web
+//! confine   place   regular   seal   secrets   trace   web
 //! answer   closed   digest   error   media   schema
 //! meta
 //! ```
@@ -91,6 +91,7 @@ mod events;
 mod http;
 mod media;
 mod meta;
+mod place;
 mod record;
 mod regular;
 mod schema;
@@ -111,6 +112,7 @@ pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
 pub use meta::{ATTEMPT, CHANGED_FILES, FETCHES, FILES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
+pub use place::{Holds, look as look_at};
 pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};

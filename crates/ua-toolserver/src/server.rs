@@ -58,6 +58,14 @@ impl ToolServer {
         Ok(Self { toolbox: Arc::new(Toolbox::open(settings, env)?), adopt_parent })
     }
 
+    /// Refuses a folder or file of the settings that no call could use. A server serves all the same: each tool needs only its own.
+    ///
+    /// # Errors
+    /// The first that cannot be used, and why.
+    pub fn look_at_places(&self) -> Result<(), ToolServerError> {
+        self.toolbox.look_at_places()
+    }
+
     /// What this server answers a client that shakes hands and asks for its tools. `None` when that is no JSON.
     pub fn introduction(&self) -> Option<Introduction> {
         let info = self.get_info();

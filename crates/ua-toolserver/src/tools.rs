@@ -24,6 +24,7 @@ pub use command::clear_temporary_folders;
 
 use crate::context::{Context, Setup};
 use crate::error::ToolServerError;
+use crate::place::Place;
 use crate::seal::Seals;
 use crate::settings::Settings;
 use crate::tool::{AnyTool, Entry};
@@ -86,6 +87,7 @@ pub fn receivers(variables: &BTreeMap<String, String>) -> BTreeMap<String, BTree
 pub(crate) struct Toolbox {
     context: Context,
     tools: Vec<Box<dyn AnyTool>>,
+    places: Vec<Place>,
 }
 
 impl Toolbox {
@@ -105,8 +107,13 @@ impl Toolbox {
         let setup = Setup::new(settings, &context);
         let opened = TOOLS.iter().filter_map(|entry| (entry.open)(&setup).transpose());
         let tools = opened.collect::<Result<_, _>>()?;
-        drop(setup);
-        Ok(Self { context, tools })
+        let places = setup.places();
+        Ok(Self { context, tools, places })
+    }
+
+    /// Refuses a place that the settings choose and that no call could use.
+    pub(crate) fn look_at_places(&self) -> Result<(), ToolServerError> {
+        self.places.iter().try_for_each(Place::look)
     }
 
     /// What every call is given.

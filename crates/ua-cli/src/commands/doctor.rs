@@ -87,7 +87,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     let job = setup::job(host, args, &mut findings);
     setup::model(host, job.as_ref(), &mut findings);
     setup::claude_code(settings, job.as_ref(), &mut findings);
-    setup::tools_of_ours(settings, parts, &mut findings);
+    setup::tools_of_ours(settings, home, parts, &mut findings);
     setup::alerts(settings, home, &mut findings);
     setup::telemetry(settings, &mut findings);
     #[cfg(feature = "toolserver")]

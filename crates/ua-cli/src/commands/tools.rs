@@ -331,7 +331,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
     let mut found = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
-        servers::check_builtin(host.settings())?;
+        servers::check_builtin(host.settings(), folder.path())?;
         found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace)

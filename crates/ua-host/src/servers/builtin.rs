@@ -1,6 +1,7 @@
 //! Our own tool server, told by its arguments and environment what the user's settings say.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use ua_core::ToolNamespace;
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
@@ -31,21 +32,14 @@ pub fn builtin_server(
     #[cfg(feature = "toolserver")]
     let mut own = ua_toolserver::environment(|name| settings.var(name));
     #[cfg(not(feature = "toolserver"))]
-    let mut own = std::collections::BTreeMap::new();
-    let ours = [
-        ("UA_OUTBOX", text(&root.join("outbox"))),
-        ("UA_OBJECTS", file_url(&root.join("objects"))?),
-        ("UA_NOTIFICATIONS", text(&root.join("notifications"))),
-        ("UA_MEMORY", text(&root.join("agent_core.db"))),
-    ];
-    let has_mail = own.contains_key("UA_MAIL");
-    for (name, folder) in ours.into_iter().filter(|(name, _)| *name != "UA_OUTBOX" || !has_mail) {
-        own.entry(name.to_owned()).or_insert(folder);
+    let mut own = BTreeMap::new();
+    for (name, place) in folders_of_ours(root, &own) {
+        own.insert(name.to_owned(), if name == "UA_OBJECTS" { file_url(&place)? } else { text(&place) });
     }
     #[cfg(feature = "toolserver")]
     let receivers = ua_toolserver::receivers(&own);
     #[cfg(not(feature = "toolserver"))]
-    let receivers = std::collections::BTreeMap::new();
+    let receivers = BTreeMap::new();
     let mut args = vec!["toolserver".to_owned(), "--workspace".to_owned(), text(workspace)];
     args.extend(["--allow-root".to_owned(), text(launch.job_dir())]);
     if let Some(path) = settings.var("PATH") {
@@ -70,20 +64,43 @@ pub fn builtin_server(
     Ok(ServerSpec { protocol, decides, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
 }
 
+/// Where its tools work, by the variable that says so, as far as none of these `variables` does.
+fn folders_of_ours(root: &Path, variables: &BTreeMap<String, String>) -> Vec<(&'static str, PathBuf)> {
+    let ours = [
+        ("UA_OUTBOX", "outbox"),
+        ("UA_OBJECTS", "objects"),
+        ("UA_NOTIFICATIONS", "notifications"),
+        ("UA_MEMORY", "agent_core.db"),
+    ];
+    let is_named =
+        |name: &str| variables.contains_key(name) || name == "UA_OUTBOX" && variables.contains_key("UA_MAIL");
+    ours.into_iter().filter(|(name, _)| !is_named(name)).map(|(name, place)| (name, root.join(place))).collect()
+}
+
 /// Refuses settings that our own tool server cannot work with, by the names that the user gave them: otherwise a run would be stored, and
-/// stop because the server does not start.
+/// stop because the server does not start. And places that its tools would find out to be of no use in the middle of the work.
 ///
 /// # Errors
-/// The first setting that is wrong.
+/// The first setting or place that is wrong.
 #[cfg(feature = "toolserver")]
-pub fn check_builtin(settings: &Settings) -> Result<(), HostError> {
+pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> {
+    use ua_toolserver::Holds;
+
     let variables = ua_toolserver::environment(|name| settings.var(name));
+    for (name, place) in folders_of_ours(root, &variables) {
+        let holds = if name == "UA_MEMORY" { Holds::Database } else { Holds::Files };
+        ua_toolserver::look_at(&place, holds).map_err(|error| {
+            HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.display()))
+                .hint(format!("move it away or mend its rights, or name another place in {name}; nothing was started"))
+        })?;
+    }
     if !variables.keys().any(|name| name.starts_with("UA_")) {
         return Ok(());
     }
     let folder = crate::paths::temporary_folder()?;
     let wanted = ua_toolserver::Settings::of_variables(folder.path(), &variables);
-    let Err(error) = ua_toolserver::ToolServer::open(&wanted, ua_core::system::env()) else { return Ok(()) };
+    let looked = ua_toolserver::ToolServer::open(&wanted, ua_core::system::env());
+    let Err(error) = looked.and_then(|server| server.look_at_places()) else { return Ok(()) };
     // Anything else is for the server itself to say, which is in the folder that it works in.
     let Some((variable, value, why)) = error.variable() else { return Ok(()) };
     let key = SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.key);
@@ -97,7 +114,7 @@ pub fn check_builtin(settings: &Settings) -> Result<(), HostError> {
 /// # Errors
 /// None.
 #[cfg(not(feature = "toolserver"))]
-pub fn check_builtin(_settings: &Settings) -> Result<(), HostError> {
+pub fn check_builtin(_settings: &Settings, _root: &Path) -> Result<(), HostError> {
     Ok(())
 }
 

@@ -41,6 +41,7 @@ use self::outgoing::Sender;
 use self::transport::Transport;
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking, effect_id};
+use crate::place::Holds;
 use crate::sent::Said;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
@@ -113,7 +114,8 @@ impl Tool for SendEmail {
         let from = Sender::new(&settings.mail_from)?;
         let transport = Transport::new(workspace.area().path(), settings)?;
         if let Transport::Maildir(outbox) = &transport {
-            workspace.reserve(outbox.path(), Self::NAME);
+            let flag = if settings.mail.is_some() { "mail" } else { "outbox" };
+            setup.works_at(Self::NAME, flag, outbox.path(), Holds::Files);
         }
         Ok(Some(Self { from, transport }))
     }

@@ -16,6 +16,7 @@ use ua_core::Env;
 use self::database::Database;
 use crate::context::Setup;
 use crate::error::ToolServerError;
+use crate::place::Holds;
 use crate::settings::Settings;
 use crate::tool::Tool as _;
 
@@ -31,10 +32,10 @@ impl Memory {
     /// tools write to it.
     fn of(setup: &Setup<'_>) -> Result<Self, ToolServerError> {
         setup.shared(|setup| {
-            let workspace = &setup.context.workspace;
             let chosen = setup.settings.memory.as_ref();
-            let path = Settings::directory(workspace.area().path(), chosen, ".ua/agent_core.db");
-            workspace.reserve(&path, insert::ArchivalMemoryInsert::NAME);
+            let path = Settings::directory(setup.context.workspace.area().path(), chosen, ".ua/agent_core.db");
+            let path = std::path::absolute(&path).unwrap_or(path);
+            setup.works_at(insert::ArchivalMemoryInsert::NAME, "memory", &path, Holds::Database);
             Ok(Self { database: Arc::new(Database::new(path)), env: setup.context.env.clone() })
         })
     }

@@ -14,6 +14,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::area::{Area, Created};
 use crate::context::{Context, Order, Setup, blocking, effect_id};
 use crate::error::ToolServerError;
+use crate::place::Holds;
 use crate::settings::Settings;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::web::{self, NoAnswer, Patience, means_not_done};
@@ -84,10 +85,9 @@ impl Tool for Notify {
     }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
-        let workspace = &setup.context.workspace;
-        let notify = Self::new(workspace.area().path(), setup.settings)?;
+        let notify = Self::new(setup.context.workspace.area().path(), setup.settings)?;
         if let Self::Directory(path) = &notify {
-            workspace.reserve(path, Self::NAME);
+            setup.works_at(Self::NAME, "notifications", path, Holds::Files);
         }
         Ok(Some(notify))
     }
@@ -161,11 +161,15 @@ impl Notify {
 }
 
 fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure> {
-    let could_not = |error: &std::io::Error| Failure::io("open the directory of notifications", error);
+    let could_not = |error: &std::io::Error| {
+        Failure::io(format_args!("open the directory of notifications {}", directory.display()), error)
+    };
     let area = Area::open_store(directory).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let name = PathBuf::from(format!("{id}.json"));
-    let created = area.create(&name, body).map_err(|error| error.into_failure("write the notification"))?;
+    let created = area.create(&name, body).map_err(|error| {
+        error.into_failure(format_args!("write the notification {}", area.path().join(&name).display()))
+    })?;
     Ok(Notified {
         id,
         path: Some(area.path().join(name).display().to_string()),

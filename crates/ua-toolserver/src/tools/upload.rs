@@ -20,6 +20,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::error::ToolServerError;
 use crate::media;
+use crate::place::Holds;
 use crate::settings::Settings;
 use crate::tool::{Description, Effect, Opened, Tool};
 
@@ -124,10 +125,9 @@ impl ObjectStore {
     /// The one store of a server. Where it is in the workspace, only these tools write to it.
     fn of(setup: &Setup<'_>) -> Result<Arc<Self>, ToolServerError> {
         setup.shared(|setup| {
-            let workspace = &setup.context.workspace;
-            let store = Self::new(workspace.area().path(), setup.settings)?;
+            let store = Self::new(setup.context.workspace.area().path(), setup.settings)?;
             if let Self::Directory(path) = &store {
-                workspace.reserve(path, Upload::NAME);
+                setup.works_at(Upload::NAME, "objects", path, Holds::Files);
             }
             Ok(Arc::new(store))
         })

@@ -44,7 +44,8 @@ impl Outbox {
     ) -> Result<Receipt, Failure> {
         let people = Recipients::parse(&given)?;
         let recipients = people.addresses();
-        let could_not = |error: &std::io::Error| Failure::io("open the outbox", error);
+        let could_not =
+            |error: &std::io::Error| Failure::io(format_args!("open the outbox {}", self.path.display()), error);
         let area = Area::open_store(&self.path).map_err(|error| could_not(&error))?;
         for part in ["tmp", "new", "cur"] {
             area.create_dirs(Path::new(part)).map_err(|error| could_not(&error))?;
@@ -59,15 +60,17 @@ impl Outbox {
             let target = Path::new("new").join(id);
             let (staged, ()) = area
                 .stage(Path::new("tmp").join(id), |file| file.write_all(&message))
-                .map_err(|error| error.into_failure("write to the outbox"))?;
-            let created = staged.create(&target).map_err(|error| error.into_failure("deliver to the outbox"))?;
+                .map_err(|error| error.into_failure(format_args!("write to the outbox {}", self.path.display())))?;
+            let created = staged
+                .create(&target)
+                .map_err(|error| error.into_failure(format_args!("deliver to the outbox {}", self.path.display())))?;
             (target, created == Created::Before)
         };
         if already_sent {
             // Its writer may have died before it synced the directory or removed the temporary name.
-            area.discard(&Path::new("tmp").join(id))
-                .and_then(|()| area.sync(Path::new("new")))
-                .map_err(|error| Failure::Unclear(format!("could not sync the outbox: {error}")))?;
+            area.discard(&Path::new("tmp").join(id)).and_then(|()| area.sync(Path::new("new"))).map_err(|error| {
+                Failure::Unclear(format!("could not sync the outbox {}: {error}", self.path.display()))
+            })?;
         }
         Ok(Receipt {
             message_id: message_id(id),

@@ -53,7 +53,9 @@ impl Database {
     }
 
     pub(super) fn read<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
-        self.with(|connection| query(connection).map_err(|error| could_not("read the memory", &error)))
+        self.with(|connection| {
+            query(connection).map_err(|error| could_not(&format!("read the memory {}", self.path.display()), &error))
+        })
     }
 
     /// Makes a change, once per key. `work` runs inside the transaction; what it refuses is not noted.
@@ -63,7 +65,8 @@ impl Database {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<Applied<T>, Failure> {
         self.with(|connection| {
-            let failed = |error: &rusqlite::Error| could_not("change the memory", error);
+            let failed =
+                |error: &rusqlite::Error| could_not(&format!("change the memory {}", self.path.display()), error);
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(&e))?;
             if let Some(key) = change.key

@@ -14,7 +14,8 @@ use crate::sent::Leaving;
 const LOCK: &str = ".lock";
 
 pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&str>) -> Result<Uploaded, Failure> {
-    let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
+    let could_not =
+        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.display()), error);
     let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
@@ -23,9 +24,11 @@ pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&s
     // The name depends on the content, so the content is staged under a name of its own and hashed on the way.
     let (staged, (sha256, bytes)) = area
         .stage(below.join(format!("{STAGED}upload")), |temp| file.copy(temp))
-        .map_err(|error| error.into_failure("write to the object store"))?;
+        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.display())))?;
     let object = below.join(object_name(&sha256, name));
-    let created = staged.create(&object).map_err(|error| error.into_failure("name the object"))?;
+    let created = staged
+        .create(&object)
+        .map_err(|error| error.into_failure(format_args!("name the object {}", area.path().join(&object).display())))?;
     if created == Created::Before {
         let (theirs, _) = area
             .dir()
@@ -45,12 +48,13 @@ pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&s
 
 /// Puts a file under a name of the caller's choice, in the place of what has it; its address, SHA-256 and length.
 pub(super) fn put_at(root: &Path, path: &str, file: Leaving) -> Result<(String, String, u64), Failure> {
-    let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
+    let could_not =
+        |error: &std::io::Error| Failure::io(format_args!("write to the object store {}", root.display()), error);
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let (sha256, bytes) = area
         .replace_with(Path::new(path), |temp| file.copy(temp))
-        .map_err(|error| error.into_failure("write to the object store"))?;
+        .map_err(|error| error.into_failure(format_args!("write to the object store {}", root.display())))?;
     Ok((address(&area.path().join(path))?, sha256, bytes))
 }
 
@@ -60,10 +64,15 @@ pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::F
         let hint = "check the name; workbench_upload says what it was called";
         Failure::refused(format!("there is no object {path}"), hint)
     };
-    let area = Area::open_store(root).map_err(|error| Failure::io("open the object store", &error))?;
+    let area = Area::open_store(root)
+        .map_err(|error| Failure::io(format_args!("open the object store {}", root.display()), &error))?;
     let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| {
         let is_missing = error.kind() == std::io::ErrorKind::NotFound;
-        if is_missing { missing() } else { Failure::io(format_args!("read {path:?} in the object store"), &error) }
+        if is_missing {
+            missing()
+        } else {
+            Failure::io(format_args!("read {path:?} in the object store {}", root.display()), &error)
+        }
     })?;
     if !metadata.is_file() {
         return Err(missing());
