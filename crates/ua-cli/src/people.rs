@@ -18,7 +18,7 @@ use ua_host::review::ServerReview;
 use ua_resume::Standing;
 use ua_resume::answers::Beside;
 use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
-use ua_store::{Answer, QuestionRecord, RunRecord, SecondSignal};
+use ua_store::{Answer, EndedBy, QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
@@ -264,7 +264,7 @@ impl People for AtTerminal {
 
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once(left: Arc<Mutex<UnderWay>>, by: SecondSignal) {
+fn end_at_once(left: Arc<Mutex<UnderWay>>, by: EndedBy) {
     RunLock::mark_ended_at_once(by);
     crate::terminal::last_words_at_a_signal(move || {
         if !crate::terminal::is_json() {

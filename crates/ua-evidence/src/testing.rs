@@ -13,9 +13,9 @@ use ua_core::{
     ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 use ua_store::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, MessageRecord, ProcessSpan,
-    QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestRecord, RequestStatus, RunRecord,
-    RunRecords, SecondSignal, StepRecord, TurnRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EndedBy, MessageRecord,
+    ProcessSpan, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestRecord,
+    RequestStatus, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 
 use crate::artifact::Artifact;
@@ -577,7 +577,7 @@ impl Story {
     }
 
     /// A person ends the process at once, by a second signal, and another one takes the run over a minute later.
-    pub fn is_ended_at_once(&mut self, by: SecondSignal) {
+    pub fn is_ended_at_once(&mut self, by: EndedBy) {
         self.is_killed();
         self.records.run.unclean_ends.pop();
         let processes = &mut self.records.run.processes;

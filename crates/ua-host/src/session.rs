@@ -125,64 +125,72 @@ pub(crate) async fn shared(
             RunLock::take(&home.locks(), &run.run_id, &owner).map_err(|error| stored_already(error, &run.run_id))?
         }
     };
-    // Before the run is taken: each tool server needs a lock file.
-    home.can_lock(&format!("then `ua resume {}`; nothing was sent", run.run_id))?;
-    // A process that was asked to end may have ended the run.
-    let mut run = if is_taken_over {
-        store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?
-    } else {
-        run
+    let driven = async {
+        // Before the run is taken: each tool server needs a lock file.
+        home.can_lock(&format!("then `ua resume {}`; nothing was sent", run.run_id))?;
+        // A process that was asked to end may have ended the run.
+        let mut run = if is_taken_over {
+            store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?
+        } else {
+            run
+        };
+        let stop = people.stop_signal(env)?;
+        let is_attended = people.presence() == Presence::Here;
+        let run_id = run.run_id.clone();
+        let mut launch = launch.clone();
+        loop {
+            let trace = Trace::new(env);
+            let span = host.spans().begin_run(&run, &trace);
+            let begun = (run, beginning.take());
+            let owner = lock.after_those_before(owner_stamp(trace));
+            let life = Box::pin(life(host, people, store, begun, &launch, &stop, owner)).instrument(span);
+            let mut life = life.await?;
+            let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
+            if waits && is_attended && !stop.is_stopping() {
+                match questions::ask_all(host, people.as_ref(), store, &run_id).await {
+                    Ok(true) => {
+                        // What a person changed with this command is stored by now.
+                        launch.accept.clear();
+                        launch.accepted_servers = None;
+                        launch.budgets.clear();
+                        run = life.records.run;
+                        continue;
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        if error.kind() == Kind::Left {
+                            people.left(&error);
+                        } else {
+                            people.report(&error);
+                        }
+                        if error.kind() == Kind::Interrupted {
+                            life.ending = Ending::Interrupted;
+                        }
+                    }
+                }
+                // What was answered meanwhile, here or elsewhere, is not shown as open.
+                life.records = records_of(store.as_ref(), &run_id).await?;
+            } else if let Some(alerts) = &alerts {
+                alerts.tell(people.as_ref(), &life.records).await;
+            }
+            crate::fleet::withdraw_ended(store, &life.records.run).await;
+            let next_command = restart::next_command(home, &life.records.run);
+            if let Err(error) = people.show_end(&End { records: &life.records, next_command }) {
+                people.report(&error);
+                // Whoever wanted to read it did not get it: that is no success. What else the run came to stays.
+                if life.ending == Ending::Succeeded {
+                    life.ending = Ending::Failed;
+                }
+            }
+            return Ok(life.ending);
+        }
     };
-    let stop = people.stop_signal(env)?;
-    let is_attended = people.presence() == Presence::Here;
-    let run_id = run.run_id.clone();
-    let mut launch = launch.clone();
-    loop {
-        let trace = Trace::new(env);
-        let span = host.spans().begin_run(&run, &trace);
-        let begun = (run, beginning.take());
-        let owner = lock.after_those_before(owner_stamp(trace));
-        let life = Box::pin(life(host, people, store, begun, &launch, &stop, owner)).instrument(span);
-        let mut life = life.await?;
-        let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
-        if waits && is_attended && !stop.is_stopping() {
-            match questions::ask_all(host, people.as_ref(), store, &run_id).await {
-                Ok(true) => {
-                    // What a person changed with this command is stored by now.
-                    launch.accept.clear();
-                    launch.accepted_servers = None;
-                    launch.budgets.clear();
-                    run = life.records.run;
-                    continue;
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    if error.kind() == Kind::Left {
-                        people.left(&error);
-                    } else {
-                        people.report(&error);
-                    }
-                    if error.kind() == Kind::Interrupted {
-                        life.ending = Ending::Interrupted;
-                    }
-                }
-            }
-            // What was answered meanwhile, here or elsewhere, is not shown as open.
-            life.records = records_of(store.as_ref(), &run_id).await?;
-        } else if let Some(alerts) = &alerts {
-            alerts.tell(people.as_ref(), &life.records).await;
-        }
-        crate::fleet::withdraw_ended(store, &life.records.run).await;
-        let next_command = restart::next_command(home, &life.records.run);
-        if let Err(error) = people.show_end(&End { records: &life.records, next_command }) {
-            people.report(&error);
-            // Whoever wanted to read it did not get it: that is no success. What else the run came to stays.
-            if life.ending == Ending::Succeeded {
-                life.ending = Ending::Failed;
-            }
-        }
-        return Ok(life.ending);
+    let ending: Result<Ending, HostError> = Box::pin(driven).await;
+    if ending.is_err() {
+        // Where the error kept it from leaving the run in order, nobody killed it.
+        lock.note_error();
     }
+    ending
 }
 
 /// What is done about the process that drives a run which is taken from it, as a sentence.

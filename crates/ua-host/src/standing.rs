@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ua_core::{RunId, RunStatus, TASK_MODE};
 use ua_resume::{AroundRun, Standing};
 use ua_runner::RunLock;
-use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, SecondSignal, Store as _};
+use ua_store::{EndedBy, FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -77,13 +77,13 @@ async fn is_driven(home: &Home, store: &Database, run: &RunHead) -> Result<bool,
     Ok(RunLock::is_held(&locks, &tree::top(store, &run.run_id).await?))
 }
 
-/// By what a person ended the processes at once that drove these runs last, as far as nobody drives them again.
+/// By what the processes ended at once that drove these runs last, as far as nobody drives them again.
 async fn ended_at_once(
     home: &Home,
     store: &Database,
     runs: &[RunHead],
     driven: &BTreeSet<&RunId>,
-) -> Result<BTreeMap<RunId, SecondSignal>, HostError> {
+) -> Result<BTreeMap<RunId, EndedBy>, HostError> {
     let mut found = BTreeMap::new();
     for run in runs.iter().filter(|run| run.status == RunStatus::Running && !driven.contains(&run.run_id)) {
         let ends = RunLock::ended_at_once(&home.locks(), &run.run_id);

@@ -9,8 +9,8 @@
 use serde_json::{Value, json};
 use ua_core::{Audience, CallStatus, Origin, Timestamp, Usage};
 use ua_store::{
-    AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus, RunRecord,
-    RunRecords, SecondSignal,
+    AttemptRecord, CallRecord, CheckpointKind, EndedBy, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus,
+    RunRecord, RunRecords,
 };
 
 use ua_evidence::quote::{brief, stored_name};
@@ -117,7 +117,7 @@ struct Taking {
 #[derive(Clone, Copy)]
 struct Ended {
     end: LifeEnd,
-    by: Option<SecondSignal>,
+    by: Option<EndedBy>,
 }
 
 impl Ended {
@@ -168,7 +168,7 @@ impl EventLogBuilder {
                 format!("process {process} takes over: the one before it died")
             }
             Some(Ended { end: LifeEnd::Interrupted, by }) => {
-                let by = by.map_or("a second signal", SecondSignal::in_words);
+                let by = by.map_or("a second signal", EndedBy::in_words);
                 format!("process {process} takes over: the one before it was ended by {by}")
             }
             Some(Ended { end: LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered, .. }) => {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use ua_evidence::testing::Story;
     use ua_resume::AroundRun;
-    use ua_store::SecondSignal;
+    use ua_store::EndedBy;
 
     fn page(runs: &[RunRecord], driven: &str, has_more: bool) -> String {
         let files = |run: &RunRecord| {
@@ -141,7 +141,7 @@ mod tests {
                 standing: &|run| {
                     let around = AroundRun {
                         is_driven: run.run_id.as_str() == driven,
-                        ended_by: (run.run_id.as_str() == "interrupted").then_some(SecondSignal::Interrupt),
+                        ended_by: (run.run_id.as_str() == "interrupted").then_some(EndedBy::Interrupt),
                         is_answered: run.run_id.as_str() == "answered",
                         ..AroundRun::default()
                     };

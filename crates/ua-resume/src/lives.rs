@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
-use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecord, RunRecords, SecondSignal};
+use ua_store::{CheckpointKind, EndedBy, ProcessSpan, RequestStatus, RunRecord, RunRecords};
 
 use crate::standing::Standing;
 
@@ -22,7 +22,7 @@ pub enum LifeEnd {
     InOrder,
     /// It died, and a later process found the run still `running`.
     Killed,
-    /// So did what a person ended at once, by a second signal.
+    /// So did what a person ended at once by a second signal, or an error did.
     Interrupted,
     /// Its program dropped the run's future and lived on: a later run of the step is of the same process.
     Dropped,
@@ -49,7 +49,7 @@ pub struct Life {
     pub end: LifeEnd,
     /// By what it was ended, if it was interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_by: Option<SecondSignal>,
+    pub ended_by: Option<EndedBy>,
 }
 
 impl Life {
@@ -65,9 +65,9 @@ impl Life {
     }
 }
 
-/// By what a person ended a process at once, for people.
-pub(crate) fn by_what(signal: Option<SecondSignal>) -> &'static str {
-    signal.map_or("a second signal", SecondSignal::in_words)
+/// By what a process was ended at once, for people.
+pub(crate) fn by_what(signal: Option<EndedBy>) -> &'static str {
+    signal.map_or("a second signal", EndedBy::in_words)
 }
 
 /// The processes that drove a run, oldest first; none when nobody has taken it.
@@ -125,7 +125,7 @@ pub fn process_number(run: &RunRecord, epoch: u64) -> u64 {
     epoch.saturating_sub(u64::try_from(again.count()).unwrap_or(0))
 }
 
-/// The processes that died while they drove a run. What a person ended at once is none of them.
+/// The processes that died while they drove a run. What a person or an error ended at once is none of them.
 pub fn kills(records: &RunRecords) -> usize {
     lives(records).iter().filter(|life| life.end == LifeEnd::Killed).count()
 }
@@ -298,24 +298,26 @@ mod tests {
     fn a_process_that_a_person_ended_at_once_is_no_kill() {
         let mut story = Story::new(r#"{"objective": "x"}"#);
         story.is_killed();
-        story.is_ended_at_once(SecondSignal::Interrupt);
-        story.is_ended_at_once(SecondSignal::Terminate);
+        story.is_ended_at_once(EndedBy::Interrupt);
+        story.is_ended_at_once(EndedBy::Terminate);
+        story.is_ended_at_once(EndedBy::Error);
         let ended = |life: &Life| life.broken_off();
         let said: Vec<Option<String>> = lives(&story.records).iter().map(ended).collect();
         let words = [
             Some("was killed"),
             Some("was ended by a second Ctrl-C"),
             Some("was ended by a second signal (SIGTERM)"),
+            Some("was ended by an error"),
             None,
         ];
         assert_eq!(said, words.map(|words| words.map(str::to_owned)));
         assert_eq!(kills(&story.records), 1);
-        let standing = Standing::Interrupted(SecondSignal::Interrupt);
+        let standing = Standing::Interrupted(EndedBy::Interrupt);
         let last = lives_beside(&story.records, &standing).pop().unwrap();
         assert_eq!((last.end, ended(&last).as_deref()), (LifeEnd::Interrupted, Some("was ended by a second Ctrl-C")));
         assert_eq!(
             crate::processes_words(&story.records),
-            "4 processes, 1 of them killed, 1 ended by a second Ctrl-C, 1 ended by a second signal (SIGTERM)"
+            "5 processes, 1 of them killed, 1 ended by a second Ctrl-C, 1 ended by a second signal (SIGTERM), 1 ended by an error"
         );
     }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use ua_core::{RunStatus, RunStop};
-use ua_store::SecondSignal;
+use ua_store::EndedBy;
 
 use crate::words::status_words;
 
@@ -18,8 +18,8 @@ pub struct AroundRun {
     pub is_driven: bool,
     /// Whether a person said that the run is to end.
     pub is_to_end: bool,
-    /// By what a person ended the process at once that drove it last.
-    pub ended_by: Option<SecondSignal>,
+    /// By what the process was ended at once that drove it last.
+    pub ended_by: Option<EndedBy>,
     /// Where else it is driven, in words, when that is another place: the locks of this one say nothing about it.
     pub elsewhere: Option<String>,
     /// Whether every question that it waits for is answered.
@@ -41,8 +41,8 @@ pub enum Standing {
     Elsewhere(String),
     /// Its process died while driving it.
     Crashed,
-    /// A person ended its process at once while it drove it, by this.
-    Interrupted(SecondSignal),
+    /// Its process ended at once while it drove it: a person ended it, or an error, by this.
+    Interrupted(EndedBy),
     /// It waited for a person, has its answers, and waits for a resume.
     Answered,
     /// It is stored, nobody has begun it, and nobody is about to: whoever stored it died before, or it was taken out of the queue.
@@ -74,7 +74,7 @@ impl Standing {
         matches!(self, Self::Crashed)
     }
 
-    /// Whether its process is gone, and did not leave it in order: it died, or a person ended it at once.
+    /// Whether its process is gone, and did not leave it in order: it died, or ended at once.
     pub fn is_left(&self) -> bool {
         matches!(self, Self::Crashed | Self::Interrupted(_))
     }
@@ -130,7 +130,7 @@ mod tests {
             (RunStatus::Running, AroundRun { is_to_end: true, ..driven() }, "running, to be ended"),
             (RunStatus::Running, AroundRun { is_to_end: true, ..none() }, "crashed"),
             (RunStatus::Running, none(), "crashed"),
-            (RunStatus::Running, AroundRun { ended_by: Some(SecondSignal::Interrupt), ..none() }, "interrupted"),
+            (RunStatus::Running, AroundRun { ended_by: Some(EndedBy::Interrupt), ..none() }, "interrupted"),
             (RunStatus::Running, there(), "running in /srv/b on host"),
             (RunStatus::Running, AroundRun { is_session: true, ..none() }, "idle session"),
             (RunStatus::Running, AroundRun { is_session: true, ..driven() }, "running"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ua_core::Env;
 use ua_dispatch::StopSignal;
-use ua_store::SecondSignal;
+use ua_store::EndedBy;
 
 /// How long calls with an effect are waited for after a first signal.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ enum Asked {
     Terminate,
 }
 
-impl From<Asked> for SecondSignal {
+impl From<Asked> for EndedBy {
     fn from(asked: Asked) -> Self {
         match asked {
             Asked::Interrupt => Self::Interrupt,
@@ -83,7 +83,7 @@ impl Interrupts {
         env: Env,
         hang_up: HangUp,
         first: impl FnOnce(Duration) + Send + 'static,
-        again: impl FnOnce(SecondSignal) + Send + 'static,
+        again: impl FnOnce(EndedBy) + Send + 'static,
     ) -> io::Result<()> {
         let (listens, is_listening) = channel();
         let watching = move || {
@@ -135,7 +135,7 @@ async fn stopped_twice(
     drain: DrainTimes,
     env: &Env,
     first: impl FnOnce(Duration) + Send + 'static,
-) -> SecondSignal {
+) -> EndedBy {
     let time = match next().await {
         Asked::Interrupt | Asked::HangUp => drain.interrupt,
         Asked::Terminate => drain.terminate,
@@ -157,10 +157,7 @@ mod tests {
 
     /// Watches these signals, with a `first` that does this. Says by what the process was to end, if the run was not stopped at once, and
     /// after how long, by the clock.
-    async fn watched(
-        signals: &[Asked],
-        first: impl FnOnce(Duration) + Send + 'static,
-    ) -> (Option<SecondSignal>, Duration) {
+    async fn watched(signals: &[Asked], first: impl FnOnce(Duration) + Send + 'static) -> (Option<EndedBy>, Duration) {
         let (stop, env) = (StopSignal::default(), Env::simulated(1));
         let mut signals = signals.iter();
         let next = async || match signals.next() {

@@ -4,13 +4,14 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use ua_core::RunId;
 use ua_files::Folder;
-use ua_store::{EndedAtOnce, OwnerStamp, SecondSignal};
+use ua_store::{EndedAtOnce, EndedBy, OwnerStamp};
 
 /// The most that is read of what a lock file says about its holder.
 const MAX_STAMP_BYTES: u64 = 64 * 1024;
@@ -22,13 +23,13 @@ const TAKEN_FOR: Duration = Duration::from_secs(1);
 /// How long a lock that nobody is said to hold is looked at for one who has taken it just now.
 const LOOKED_FOR: Duration = Duration::from_millis(100);
 
-/// How many processes that a person ended at once a lock remembers: those that were ended before they took the run are among them.
+/// How many processes that ended at once a lock remembers: those that were ended before they took the run are among them.
 const REMEMBERED_ENDS: usize = 8;
 
 /// The locks of this process, for the moment at which it is ended at once.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
-/// What stands in a lock in the place of the stamp of a process that a person ended at once, and beside the stamp of whoever took it since. It is
+/// What stands in a lock in the place of the stamp of a process that a person or an error ended at once, and beside the stamp of whoever took it since. It is
 /// no stamp: nobody drives the run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Ends {
@@ -88,6 +89,8 @@ struct Held {
     file: File,
     /// What stood in the lock when it was taken.
     ends: Ends,
+    /// Whether the work under it ended by an error.
+    failed: AtomicBool,
 }
 
 impl Held {
@@ -95,11 +98,13 @@ impl Held {
     fn note(&self, ends: &Ends) {
         let mut file = &self.file;
         let text = if *ends == Ends::default() { Vec::new() } else { serde_json::to_vec(ends).unwrap_or_default() };
-        let _unmarked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
+        // Over what stands there: a full disk has the room that the file has, and may not give it again.
+        let _unmarked =
+            file.rewind().and_then(|()| file.write_all(&text)).and_then(|()| file.set_len(text.len() as u64));
     }
 
-    /// Notes that a person ends this process at once.
-    fn mark(&self, process: String, by: SecondSignal) {
+    /// Notes that this process ends at once.
+    fn mark(&self, process: String, by: EndedBy) {
         let ends = Ends { ended_before: self.ends.ended_before.clone() };
         self.note(&ends.and(EndedAtOnce { process, by }));
     }
@@ -109,7 +114,11 @@ impl Drop for RunLock {
     /// The stamp goes with the lock: a drive that was dropped in a process that lives on drives nothing any more. After a kill the stamp's
     /// process is gone, which says the same. What a person ended before stays for whoever takes the run: this one may not have come to it.
     fn drop(&mut self) {
-        self.held.note(&self.held.ends);
+        if self.held.failed.load(Ordering::Relaxed) {
+            self.held.mark(crate::host::this_process(), EndedBy::Error);
+        } else {
+            self.held.note(&self.held.ends);
+        }
     }
 }
 
@@ -149,10 +158,12 @@ impl RunLock {
             let mut before = Vec::new();
             (&file).take(MAX_STAMP_BYTES).read_to_end(&mut before).map_err(io)?;
             let ends = Ends::read(&before);
-            let stamp = OwnerStamp { ended_before: ends.ended_before.clone(), ..owner.clone() };
+            // What it said of an error of its own is over: it drives the run again, and may be killed now.
+            let before = ends.ended_before.iter().filter(|end| end.process != owner.process()).cloned().collect();
+            let stamp = OwnerStamp { ended_before: before, ..owner.clone() };
             let stamp = serde_json::to_string(&stamp).unwrap_or_default();
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
-            let held = Arc::new(Held { file, ends });
+            let held = Arc::new(Held { file, ends, failed: AtomicBool::default() });
             let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|other| other.strong_count() > 0);
             all.push(Arc::downgrade(&held));
@@ -176,13 +187,18 @@ impl RunLock {
 
     /// Notes in the locks of this process that a person ends it at once, so that nobody takes its runs for crashed. Nothing of it drives
     /// them after this: the caller ends the process.
-    pub fn mark_ended_at_once(by: SecondSignal) {
+    pub fn mark_ended_at_once(by: EndedBy) {
         let process = crate::host::this_process();
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         held.iter().filter_map(Weak::upgrade).for_each(|held| held.mark(process.clone(), by));
     }
 
-    /// The processes that held the lock of `run` and that a person ended at once; the newest ones, oldest first. Whoever drove the run since, or
+    /// Notes that this process ends its work on the run by an error. Where the run says that it was left in order, this says nothing.
+    pub fn note_error(&self) {
+        self.held.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// The processes that held the lock of `run` and ended at once; the newest ones, oldest first. Whoever drove the run since, or
     /// before, is none of them.
     pub fn ended_at_once(dir: &Path, run: &RunId) -> Vec<EndedAtOnce> {
         Ends::of(dir, run).ended_before
@@ -307,6 +323,27 @@ mod tests {
         assert!(!RunLock::is_held(dir.path(), &run));
     }
 
+    /// A worker lives on after an error of one run, and may be killed when it drives the run again.
+    #[test]
+    fn a_process_that_ended_by_an_error_says_so_until_it_drives_the_run_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        let known = || RunLock::ended_at_once(dir.path(), &run);
+        let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
+        lock.note_error();
+        assert_eq!(known(), []);
+        drop(lock);
+        let end = EndedAtOnce { process: owner.process(), by: EndedBy::Error };
+        assert_eq!(known(), std::slice::from_ref(&end));
+        assert!(!RunLock::is_held(dir.path(), &run));
+        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert_eq!(again.after_those_before(owner.clone()).ended_before, [end]);
+        again.held.file.unlock().unwrap();
+        std::mem::forget(again);
+        assert_eq!(known(), [], "this time it was killed");
+    }
+
     #[test]
     fn a_process_that_a_person_ended_at_once_is_known_to_whoever_takes_the_run() {
         let dir = tempfile::tempdir().unwrap();
@@ -315,7 +352,7 @@ mod tests {
         let known = || RunLock::ended_at_once(dir.path(), &run);
         assert_eq!(known(), []);
         let ended = |process: &str, by| EndedAtOnce { process: process.to_owned(), by };
-        let first = ended("7@1", SecondSignal::Interrupt);
+        let first = ended("7@1", EndedBy::Interrupt);
         let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
         let is_noted = |held: &Weak<Held>| held.upgrade().is_some_and(|held| Arc::ptr_eq(&held, &lock.held));
         assert!(HELD.lock().unwrap().iter().any(is_noted), "the end of the process finds it");
@@ -333,17 +370,17 @@ mod tests {
         assert!(!RunLock::is_held(dir.path(), &run) && known() == [first.clone()]);
         // So it may have been ended.
         let next = RunLock::take(dir.path(), &run, &owner).unwrap();
-        let second = ended("8@2", SecondSignal::Terminate);
+        let second = ended("8@2", EndedBy::Terminate);
         next.held.mark(second.process.clone(), second.by);
         assert_eq!(known(), [first, second]);
         for _ in 0..2 * REMEMBERED_ENDS {
             next.held.file.unlock().unwrap();
             let again = RunLock::take(dir.path(), &run, &owner).unwrap();
-            again.held.mark("9@3".to_owned(), SecondSignal::HangUp);
+            again.held.mark("9@3".to_owned(), EndedBy::HangUp);
             again.held.file.unlock().unwrap();
             std::mem::forget(again);
         }
-        assert_eq!(known(), vec![ended("9@3", SecondSignal::HangUp); REMEMBERED_ENDS]);
+        assert_eq!(known(), vec![ended("9@3", EndedBy::HangUp); REMEMBERED_ENDS]);
         std::mem::forget(next);
     }
 

@@ -63,34 +63,45 @@ impl OwnerStamp {
     }
 }
 
-/// A process that a person ended at once, by a second signal.
+/// A process that ended before it could say so in the run: a person ended it at once, or an error did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedAtOnce {
     /// Which one: [`OwnerStamp::process`].
     pub process: String,
     /// By what.
-    pub by: SecondSignal,
+    pub by: EndedBy,
 }
 
-/// The signal by which a person ended a process that was stopping already.
+/// What ended a process that drove a run, before it could say in the run that it left it: a second signal of a person, or an error of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SecondSignal {
+pub enum EndedBy {
     /// SIGINT, as Ctrl-C sends it.
     Interrupt,
     /// SIGHUP: its terminal went away.
     HangUp,
     /// SIGTERM.
     Terminate,
+    /// An error, such as that of a full disk. The process said it where it was seen, and could not write it into the run.
+    Error,
 }
 
-impl SecondSignal {
+impl EndedBy {
     /// By what a process was ended, for people.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Interrupt => "a second Ctrl-C",
             Self::HangUp => "a second signal (SIGHUP)",
             Self::Terminate => "a second signal (SIGTERM)",
+            Self::Error => "an error",
+        }
+    }
+
+    /// Whether a person wanted it.
+    pub const fn is_wanted(self) -> bool {
+        match self {
+            Self::Interrupt | Self::HangUp | Self::Terminate => true,
+            Self::Error => false,
         }
     }
 }
@@ -212,7 +223,7 @@ pub struct ProcessSpan {
     pub died: bool,
     /// By what a person ended it at once, where it did not die of itself. Rows of earlier versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_by: Option<SecondSignal>,
+    pub ended_by: Option<EndedBy>,
     /// What tells its process from others: one that asks somebody at its terminal takes the run anew after each answer. Rows of earlier
     /// versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]

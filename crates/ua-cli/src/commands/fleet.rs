@@ -17,8 +17,8 @@ use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
-    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions, QueueState,
-    RunRecord, SecondSignal, Store as _, StoreError, stored_name,
+    ConcurrencyKey, EndedBy, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions,
+    QueueState, RunRecord, Store as _, StoreError, stored_name,
 };
 
 use super::accept;
@@ -402,7 +402,7 @@ const NAMED: usize = 5;
 
 /// A second signal: whatever was sent stays sent, which the next worker knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once(driven: Arc<Driven>, by: SecondSignal) {
+fn end_at_once(driven: Arc<Driven>, by: EndedBy) {
     RunLock::mark_ended_at_once(by);
     crate::terminal::last_words_at_a_signal(move || {
         if !crate::terminal::is_json() {

@@ -138,11 +138,11 @@ pub fn run_acquired(
         return Err(conflict("runs", &run.run_id, format!("it is {}: nothing is left to do", run.status)));
     }
     if run.status == RunStatus::Running {
-        // Nobody ended it: its process died, or a person ended that at once.
+        // Nobody ended it: its process died, or ended at once.
         let last = run.processes.last().filter(|process| process.left_at.is_none());
         let name = last.and_then(|last| last.process.as_ref());
         let ended = owner.ended_before.iter().rev().find(|ended| Some(&ended.process) == name).map(|ended| ended.by);
-        if ended.is_none() {
+        if ended.is_none_or(|by| !by.is_wanted()) {
             // The newest are enough to tell a loop. What a person ends is none.
             run.unclean_ends.push(at);
             let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
