@@ -115,7 +115,15 @@ fn run(parts: Parts) -> ExitCode {
                 Ok(()) => ExitCode::from(code),
                 // A reader that went away (`ua --help | head -1`) is no failure.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(code),
-                Err(_) => ExitCode::from(2),
+                // As of whatever else is written there.
+                Err(error) => {
+                    let words: Vec<String> =
+                        words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+                    terminal::init(&Settings::of_process(), Redactor::default(), false, args::color_in(&words));
+                    let ended = ended(Err(output::cannot_write(&error)));
+                    terminal::flush();
+                    ExitCode::from(ended)
+                }
             };
         }
     };

@@ -236,18 +236,21 @@ pub(crate) fn print_on(text: impl Into<Shown>) -> Result<bool, HostError> {
 /// Writes the help that somebody asked for, before anything else of this process is settled.
 pub(crate) fn print_help(help: &clap::Error) -> io::Result<()> {
     if help.use_stderr() || !io::stdout().is_terminal() || crate::symbols::are_drawn(&Settings::of_process()) {
-        return help.print();
+        return help.print().and_then(|()| io::stdout().flush());
     }
     io::stdout().lock().write_all(crate::symbols::ascii(&help.render().to_string(), None).as_bytes())
+}
+
+/// That what was asked for did not arrive where it was to be read.
+pub(crate) fn cannot_write(error: &io::Error) -> HostError {
+    HostError::failed(format!("cannot write to standard output: {error}"))
 }
 
 fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
     crate::terminal::flush_before_output();
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(HostError::failed(format!("cannot write to standard output: {error}")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
         Err(_) => Ok(false),
         Ok(()) => Ok(true),
     }

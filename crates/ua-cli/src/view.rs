@@ -217,6 +217,9 @@ pub(crate) struct OpenQuestion {
     /// The words for these answers, as they are typed behind the question.
     #[serde(skip)]
     pub(crate) words: Vec<&'static str>,
+    /// What has to be said beside it about the answers.
+    #[serde(skip)]
+    pub(crate) remark: Option<&'static str>,
 }
 
 impl OpenQuestion {
@@ -249,6 +252,7 @@ impl OpenQuestion {
             question: question.clone(),
             answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),
             words,
+            remark: reach.remark(),
         }
     }
 }

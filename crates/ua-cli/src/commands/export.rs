@@ -112,6 +112,8 @@ struct ExportData {
     lineage: Vec<RunRecord>,
     /// The workspace, when it is here.
     workspace: Option<Workspace>,
+    /// Why it cannot be read, as the end of a sentence, and what helps.
+    unread: Unread,
     /// What makes the commands in its pages complete.
     commands: Commands,
     artifacts: Option<Vec<Artifact>>,
@@ -123,6 +125,31 @@ struct ExportData {
     outputs: Vec<(String, String)>,
     /// What a person should know about what is not in it.
     notes: Vec<String>,
+}
+
+/// Why a workspace is not read.
+struct Unread {
+    /// As the end of a sentence about it.
+    why: String,
+    /// What makes it readable; nothing where it is gone.
+    helps: Option<String>,
+}
+
+impl Unread {
+    fn of(error: Option<&std::io::Error>) -> Self {
+        match error {
+            Some(error) if error.kind() != std::io::ErrorKind::NotFound => Self {
+                why: format!("cannot be read: {error}"),
+                helps: Some(ua_host::paths::mend_folder(error).to_owned()),
+            },
+            _ => Self { why: "is not here".to_owned(), helps: None },
+        }
+    }
+
+    /// What to do, where the way without the workspace is this.
+    fn hint(&self, without: &str) -> String {
+        self.helps.as_ref().map_or_else(|| without.to_owned(), |helps| format!("{helps}, or {without}"))
+    }
 }
 
 impl ExportData {
@@ -139,11 +166,18 @@ impl ExportData {
         let mut arrivals = Vec::new();
         // The folder that a client works in is none of ours to look through.
         let mut workspace = None;
+        let mut unread = Unread::of(None);
         if is_gateway(run) {
             let of = ArrivalsOf::Session(run.run_id.clone());
             arrivals = store.arrivals_of(of).await.map_err(|e| fail(&e))?;
         } else {
-            workspace = home.open_workspace(run).ok();
+            workspace = match home.open_workspace(run) {
+                Ok(workspace) => Some(workspace),
+                Err(error) => {
+                    unread = Unread::of(Some(error.io()));
+                    None
+                }
+            };
         }
         let mut gathered = Self {
             records,
@@ -151,6 +185,7 @@ impl ExportData {
             arrivals,
             lineage,
             workspace,
+            unread,
             commands: home.commands_from_anywhere(),
             artifacts: None,
             evidence: None,
@@ -164,7 +199,8 @@ impl ExportData {
         gathered.look_at_tasks(store).await?;
         if gathered.workspace.is_none() && !is_gateway(run) {
             let folder = &run.workspace_dir;
-            gathered.notes.push(format!("the workspace {folder} is not here: files and stop conditions are left out"));
+            let why = &gathered.unread.why;
+            gathered.notes.push(format!("the workspace {folder} {why}: files and stop conditions are left out"));
         }
         if with_blobs {
             gathered.read_blobs(store).await?;
@@ -239,8 +275,10 @@ impl ExportData {
                 return HostError::usage("a gateway session has no folder of its own")
                     .hint("name a file, or a folder with --out DIR");
             }
-            HostError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
-                .hint("name a folder for the files with --out DIR")
+            let message = format!("the workspace {} {}", self.records.run.workspace_dir, self.unread.why);
+            let is_gone = self.unread.helps.is_none();
+            let error = if is_gone { HostError::usage(message) } else { HostError::storage(message) };
+            error.hint(self.unread.hint("name a folder for the files with --out DIR"))
         })
     }
 }
@@ -438,8 +476,9 @@ fn handoff(gathered: &ExportData, artifacts: &[Artifact]) -> Result<Option<Strin
 /// Refuses, before anything is written, what cannot be copied.
 fn can_be_copied(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
     let Some(workspace) = &gathered.workspace else {
-        return Err(HostError::usage("the files of the workspace cannot be copied: it is not here")
-            .hint("leave --all-files out; everything that the database has is written"));
+        let unread = &gathered.unread;
+        return Err(HostError::usage(format!("the files of the workspace cannot be copied: it {}", unread.why))
+            .hint(unread.hint("leave --all-files out; everything that the database has is written")));
     };
     let target = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     if target.starts_with(workspace.root()) {

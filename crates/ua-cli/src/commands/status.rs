@@ -192,17 +192,41 @@ fn cost(cost: &Costs, tokens: u64, unpriced: u32) -> String {
     }
 }
 
+/// The lines of a question one behind the other. An item of a list is told apart from what follows it.
+fn in_one_paragraph(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_item = false;
+    for line in text.lines() {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        if words.is_empty() {
+            continue;
+        }
+        let ends = out.ends_with(['.', ',', ';', ':', '?', '!']);
+        out.push_str(if out.is_empty() {
+            ""
+        } else if is_item && !ends {
+            "; "
+        } else {
+            " "
+        });
+        is_item = words.starts_with("- ");
+        out.push_str(&words);
+    }
+    out
+}
+
 fn summary(found: &StatusShown) -> String {
     let mut out = String::new();
     for question in &found.questions {
         let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
         // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
         let text = super::summary::told(&question.question.text);
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = field(&text, 200);
+        let text = field(&in_one_paragraph(&text), 200);
+        // Of a question whose process is gone the text says what was so when it was asked.
+        let remark = question.remark.map_or_else(String::new, |remark| format!("\n  {remark}"));
         let takes = question.words.join(", ");
         out.push_str(&format!(
-            "\nQuestion {} of run {}\n  {text}\n  `ua answer {}` takes {takes}\n",
+            "\nQuestion {} of run {}\n  {text}{remark}\n  `ua answer {}` takes {takes}\n",
             short(id),
             short(run),
             short(id)
@@ -255,4 +279,17 @@ fn at_the_gateway_lately(lately: &GatewayLately) -> String {
         }
     };
     format!("\nAt the gateway in the last 24 hours: {}, {of_which}\n", counted(lately.calls, "call"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_an_item_of_a_list_does_not_run_into_it() {
+        let text = "It asks for:\n  - \"a\": text\n  - \"b\": text, may be left out\n\nThe server waits.";
+        let said = "It asks for: - \"a\": text; - \"b\": text, may be left out; The server waits.";
+        assert_eq!(in_one_paragraph(text), said);
+        assert_eq!(in_one_paragraph("a\nb"), "a b");
+    }
 }

@@ -171,6 +171,19 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                     print(format!("{} does not offer it: {why}\n", line(&job.display().to_string(), 200)))?;
                 }
             }
+            // Whoever tries a rule of such a file looks here for what it does.
+            let files: Vec<PathBuf> = policy.iter().chain(&of_job).cloned().collect();
+            let rules = ua_host::check::rules(host.settings(), &classifier, &files, &specs.iter().collect::<Vec<_>>());
+            let is_of_file = |rule: &&ua_host::check::RuleMatch| {
+                files.iter().any(|file| rule.place == file.display().to_string()) && rule.tools.is_empty()
+            };
+            for rule in rules.iter().filter(is_of_file) {
+                tell(format!(
+                    "note: `{}` ({}) matches no tool that is configured here: correct its name or server, if it is meant for one",
+                    line(&rule.rule, 60),
+                    line(&rule.place, 200)
+                ));
+            }
         }
         ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
         ToolsCommand::Packs { name } => return super::packs::run(name.as_deref()),
