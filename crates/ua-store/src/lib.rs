@@ -77,9 +77,9 @@ pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
-    EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord, QuestionStatus,
-    ReceiptRecord, ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords,
-    StepRecord, TurnRecord, answer_finding, answer_link, lost_because,
+    EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
+    QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
+    RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, lost_because,
 };
 pub use relations::{
     Around, Kin, Related, Relations, Seen, is_declared_otherwise, is_left_open, is_named, reaches_others,
