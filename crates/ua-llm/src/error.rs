@@ -479,7 +479,7 @@ impl LlmError {
             }
             Self::InvalidRequest { .. } => {
                 "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
-                 history), else before it goes on (the account, a server in between)"
+                 history), else before it continues (the account, a server in between)"
             }
             Self::BadTool { .. } => "do not offer the tool, or have its schema corrected where it is made",
             Self::Hopeless { .. } => "ask the provider, or fork the run with another model",

@@ -265,7 +265,6 @@ fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
         ("ua-evidence/src/evidence.rs", "chosen by the audience"),
         ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
         ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
-        ("ua-mcp/src/http/endpoint.rs", "logins are of the command line alone; a program's servers know none"),
         ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
         ("ua-mcp/src/shim.rs", "what the helper says, which the library starts itself"),
         ("ua-report/src/restart.rs", "a page in the folder, which is for people"),
