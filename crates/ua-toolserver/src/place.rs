@@ -56,14 +56,14 @@ pub fn look(path: &Path, holds: Holds) -> io::Result<()> {
     };
     match holds {
         Holds::Files if found.is_symlink() => refused("it is a link, and links are not followed there"),
-        Holds::Files if !found.is_dir() => refused("it is no folder"),
+        Holds::Files if !found.is_dir() => refused("it is not a folder"),
         Holds::Files => Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?),
-        Holds::Database if !found.is_file() => refused("it is no regular file"),
+        Holds::Database if !found.is_file() => refused("it is not a regular file"),
         Holds::Database => {
             rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK)?;
             let mut begins = Vec::new();
             std::fs::File::open(path)?.take(SQLITE.len() as u64).read_to_end(&mut begins)?;
-            if begins.is_empty() || begins == SQLITE { Ok(()) } else { refused("it is no SQLite database") }
+            if begins.is_empty() || begins == SQLITE { Ok(()) } else { refused("it is not an SQLite database") }
         }
     }
 }
@@ -104,12 +104,12 @@ mod tests {
             ("new/er", files, None),
             ("link/new", files, None),
             ("link", files, Some("it is a link")),
-            ("empty", files, Some("it is no folder")),
+            ("empty", files, Some("it is not a folder")),
             ("empty/below", files, Some("Not a directory")),
             ("empty", database, None),
             ("new/er", database, None),
-            ("text", database, Some("it is no SQLite database")),
-            ("folder", database, Some("it is no regular file")),
+            ("text", database, Some("it is not an SQLite database")),
+            ("folder", database, Some("it is not a regular file")),
         ] {
             let said = look(&at(place), holds).map_err(|error| error.to_string());
             match why {
