@@ -164,11 +164,13 @@ impl Progress {
                     next_try_in_words(wait, left, *may_be_billed, ends_in)
                 ))
             }
-            RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis } => {
+            RunEvent::ToolServerAway { was_sent, attempt, why, wait_millis, left_millis, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let ends_in = ends_in_millis.map(Duration::from_millis);
                 let next = next_try_in_words(wait, left, false, ends_in);
-                Some(format!("tools · attempt {attempt} failed ({}), nothing was sent; {next}", line(why, 160)))
+                let sent =
+                    if *was_sent { "the call was sent before and is not sent again" } else { "nothing was sent" };
+                Some(format!("tools · attempt {attempt} failed ({}), {sent}; {next}", line(why, 160)))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let used = match *max_tool_calls {
@@ -419,7 +421,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
                 "may_be_billed": may_be_billed, "ends_in_millis": ends_in_millis,
             })
         }
-        RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis } => {
+        RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis, .. } => {
             json!({
                 "event": "tool_server_away", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
                 "ends_in_millis": ends_in_millis,

@@ -15,6 +15,9 @@ const MOST_VALUES: usize = 100_000;
 
 /// The schema as providers take it: an object with properties. One that is fine already is sent as it is.
 pub(crate) fn folded(schema: &Value) -> Value {
+    let mut mended = schema.clone();
+    mend_required(&mut mended);
+    let schema = &mended;
     let is_object = schema["type"] == "object" && schema["properties"].is_object();
     let is_plain =
         |root: &Map<String, Value>| AT_ROOT.iter().all(|word| !root.contains_key(*word)) && !root.contains_key("$ref");
@@ -27,6 +30,46 @@ pub(crate) fn folded(schema: &Value) -> Value {
         folded.insert("properties".to_owned(), json!({}));
     }
     Value::Object(folded)
+}
+
+/// Writes what is wanted as the list of names that a provider takes. Older schemas say it in the property itself (`"required": true`), and some
+/// servers write that at the root.
+fn mend_required(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let mut wanted = Vec::new();
+    for (name, property) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+        if property.get("required") == Some(&Value::Bool(true)) {
+            wanted.push(Value::from(name.as_str()));
+        }
+        mend_required(property);
+    }
+    for word in ["$defs", "definitions", "patternProperties", "dependentSchemas"] {
+        let parts = fields.get_mut(word).and_then(Value::as_object_mut).into_iter().flatten();
+        parts.for_each(|(_, part)| mend_required(part));
+    }
+    for word in ["items", "prefixItems", "anyOf", "oneOf", "allOf"] {
+        match fields.get_mut(word) {
+            Some(Value::Array(parts)) => parts.iter_mut().for_each(mend_required),
+            Some(part) => mend_required(part),
+            None => {}
+        }
+    }
+    for word in ["additionalProperties", "not", "if", "then", "else", "contains"] {
+        fields.get_mut(word).into_iter().for_each(mend_required);
+    }
+    let said = match fields.get("required") {
+        None => Vec::new(),
+        Some(Value::Array(names)) if names.iter().all(Value::is_string) && wanted.is_empty() => return,
+        Some(Value::Array(names)) => names.iter().filter(|name| name.is_string()).cloned().collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => Vec::new(),
+    };
+    wanted.retain(|name| !said.contains(name));
+    let names: Vec<Value> = said.into_iter().chain(wanted).collect();
+    if names.is_empty() {
+        fields.remove("required");
+    } else {
+        fields.insert("required".to_owned(), Value::Array(names));
+    }
 }
 
 struct Folding<'s> {
@@ -163,6 +206,36 @@ mod tests {
             folding.fold(&schema, 0);
             assert_eq!(folding.left, 0, "{word}: it stops where its steps end");
             assert_eq!(folded(&schema)["type"], "object");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_a_list_of_names_wherever_it_stands() {
+        let text = || json!({"type": "string"});
+        let says = |required: Value| json!({"type": "string", "required": required});
+        let of = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+        let plain = json!({"type": "object", "properties": {"a": text()}});
+        for (schema, wanted) in [
+            (of(json!({"a": text()}), json!(true)), plain.clone()),
+            (of(json!({"a": text()}), json!("a")), plain.clone()),
+            (of(json!({"a": text()}), json!(["a", 7])), of(json!({"a": text()}), json!(["a"]))),
+            (json!({"type": "object", "properties": {"a": says(json!(false))}}), plain.clone()),
+            (json!({"type": "object", "properties": {"a": says(json!(true))}}), of(json!({"a": text()}), json!(["a"]))),
+            (
+                of(json!({"a": says(json!(true)), "b": text()}), json!(["b"])),
+                of(json!({"a": text(), "b": text()}), json!(["b", "a"])),
+            ),
+            (
+                json!({"type": "object", "properties": {"l": {"type": "array", "items": of(json!({"a": text()}), json!(true))}}}),
+                json!({"type": "object", "properties": {"l": {"type": "array", "items": plain}}}),
+            ),
+            // A property of that name is one, and so is what it may be.
+            (
+                of(json!({"required": true, "a": {"default": {"required": true}}}), json!(["required"])),
+                of(json!({"required": true, "a": {"default": {"required": true}}}), json!(["required"])),
+            ),
+        ] {
+            assert_eq!(folded(&schema), wanted, "{schema}");
         }
     }
 

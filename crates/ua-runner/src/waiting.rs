@@ -110,6 +110,7 @@ impl Away {
         // The watcher tells people; twice would be once too often.
         tracing::debug!(attempt = self.tries.attempts, %error, "a tool server is away, trying again");
         watcher(RunEvent::ToolServerAway {
+            was_sent: matches!(error, TransportError::NotReached { .. } | TransportError::Elsewhere { .. }),
             attempt: self.tries.attempts,
             why: chain(error),
             wait_millis: in_millis(pause.wait),

@@ -90,9 +90,11 @@ pub enum RunEvent {
         /// Milliseconds until the run's time is used up, where that is before the patience is.
         ends_in_millis: Option<u64>,
     },
-    /// A tool server that was there before cannot be reached now, or says at the start that it cannot serve yet. Nothing was sent to it; the
-    /// calls are taken up again after a wait.
+    /// A tool server that was there before cannot be reached now, or says at the start that it cannot serve yet. Nothing was sent to it by this
+    /// try; the calls are taken up again after a wait.
     ToolServerAway {
+        /// Whether it has a call already, which is only followed.
+        was_sent: bool,
         /// How often it was tried for these calls, from 1.
         attempt: u32,
         /// Which server it is, and what happened.

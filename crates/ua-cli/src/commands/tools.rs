@@ -106,7 +106,7 @@ Such a tool is treated as an external effect that takes no key: at most once, an
 pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {
         ToolsCommand::List { mcp_config, policy, job, json } => {
-            let Looked { specs, about, notes } = look(host, mcp_config.as_deref()).await?;
+            let Looked { specs, about } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
             let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?.unwrap_or_default();
             let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
@@ -133,9 +133,6 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
                     tell(format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
-                }
-                for note in &notes {
-                    tell(format!("note: {}", line(note, 300)));
                 }
             }
         }
@@ -261,7 +258,6 @@ pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
 struct Looked {
     specs: Vec<ToolSpec>,
     about: Vec<(String, ServerAbout)>,
-    notes: Vec<String>,
 }
 
 /// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
@@ -327,10 +323,10 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
     let names = servers::names(&servers);
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
-    let (about, definitions, notes) = (transport.about(), transport.definitions(), transport.notes());
+    let (about, definitions) = (transport.about(), transport.definitions());
     transport.shutdown().await;
     let specs = listed.map_err(|e| HostError::usage(chain(&e)).hint(servers::what_helps(&e)))?;
-    Ok((Looked { specs, about, notes }, definitions))
+    Ok((Looked { specs, about }, definitions))
 }
 
 async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, HostError> {
