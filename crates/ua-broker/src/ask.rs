@@ -839,8 +839,9 @@ fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
         }
         (Rule::Repeat, _) => Some(Notice::Duplicate),
         (Rule::Again, _) => Some(Notice::Once),
+        (Rule::Twin, _) => Some(Notice::Twin),
         (Rule::Exact, Written::Yes) => Some(Notice::SameRequest),
-        (Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New, _) => call.answered_by().map(|_| Notice::Duplicate),
+        (Rule::Exact | Rule::Unsettled | Rule::New, _) => call.answered_by().map(|_| Notice::Duplicate),
     }
 }
 

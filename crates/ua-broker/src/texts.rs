@@ -210,6 +210,8 @@ pub(crate) enum Notice {
     Duplicate,
     /// It was asked for again before whoever asked can be known to have had it.
     Once,
+    /// Another request waited for it as well: what it is known to do is done once for both.
+    Twin,
     /// The very request came before, and was answered.
     SameRequest,
 }
@@ -243,6 +245,13 @@ pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Time
             format!(
                 "(This very call was made at {at} and asked for again under way, or right after a slow answer. It was made once: this is its \
                  answer.{ONCE_MORE})"
+            ),
+        ),
+        Notice::Twin => (
+            "twin",
+            format!(
+                "(This very call was made at {at} for another request, and both waited for it. It was made once: this is its answer for both. \
+                 Where two are meant, the arguments have to say what tells them apart.)"
             ),
         ),
         Notice::SameRequest => (
@@ -359,6 +368,7 @@ mod tests {
             (Notice::Late { was_written: true, may_be_made_again: true }, "late"),
             (Notice::Duplicate, "duplicate"),
             (Notice::Once, "once"),
+            (Notice::Twin, "twin"),
             (Notice::SameRequest, "same_request"),
         ];
         let shapes = [json!(null), json!(true), json!(7), json!("sent"), json!([{"type": "text"}]), json!({})];
