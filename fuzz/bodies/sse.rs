@@ -13,6 +13,9 @@ pub(crate) fn check(data: &[u8]) {
     }
     let replies: Vec<_> = pieces.into_iter().flatten().collect();
     assert!(replies.windows(2).all(|two| two[0] == two[1]), "{replies:?}");
-    // The end of the message is what makes a reply of it.
-    assert!(replies.is_empty() || data.windows(12).any(|window| window == b"message_stop"), "{replies:?}");
+    // The end of the message is what makes a reply of it, or an error that says that the model refused to answer.
+    let is_refused =
+        |reply: &ua_core::ModelTurn| reply.stop_reason == ua_core::StopReason::Refusal && reply.blocks.is_empty();
+    let has_ended = data.windows(12).any(|window| window == b"message_stop");
+    assert!(has_ended || replies.iter().all(is_refused), "{replies:?}");
 }

@@ -824,6 +824,8 @@ fn doubt(call: &CallRecord) -> String {
     let status = call.error_code.as_deref().and_then(|code| code.strip_prefix("http_"));
     match (status, said) {
         (Some(status), None) => format!("its tool server answered HTTP status {status}"),
+        // An answer without a word, of which the status is what is said.
+        (Some(status), Some(said)) if said.contains(&format!("HTTP status {status}")) => said.to_owned(),
         (Some(status), Some(said)) => format!("its tool server answered HTTP status {status}: {said}"),
         (None, Some(said)) => said.to_owned(),
         (None, None) => "its answer was lost".to_owned(),

@@ -94,7 +94,7 @@ fn an_answer_that_is_lost_leaves_a_question_or_is_had_under_its_key() {
 fn an_unknown_outcome_names_the_status_that_was_its_answer() {
     for (behaves, words) in [
         ("fails", "its outcome is unknown: its tool server answered HTTP status 500: {}."),
-        ("moved", "answered HTTP status 307."),
+        ("moved", "answered HTTP status 307: the tool server redirects elsewhere"),
     ] {
         let world = GatewayWorld::remote();
         let mut client = world.client().greet();

@@ -401,6 +401,25 @@ fn a_secret_is_known_whose_escapes_are_wrapped_anywhere() {
     }
 }
 
+/// What stands in front of a secret makes its beginning the end of a colour to a terminal. In a file it is a secret as before.
+#[test]
+fn a_secret_is_known_whose_beginning_a_terminal_takes_for_the_end_of_a_colour() {
+    for secret in ["s\"cr/t+canary-0123", "12;3\"4567-canary", " ?!\"#$%canary/7Qz", "cAnary-7Qz/91+kkLmnoPq"] {
+        let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+        for (what, dress) in DRESSES {
+            let dressed = dress(secret.as_bytes());
+            // A dump begins with its line, or is none.
+            if dressed.contains('\n') {
+                continue;
+            }
+            for begins in ["\u{1b}[", "\u{1b}\u{1b}[", "\u{1b}[1;", "\u{9b}", "\u{1b}[0m\u{1b}[3"] {
+                let clean = redactor.text(&format!("a {begins}{dressed} b")).into_owned();
+                assert!(clean.contains("[secret K]") && !clean.contains(&dressed), "{what} {begins:?}: {clean:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_secret_is_known_between_whose_letters_a_terminal_is_told_something() {
     let secret = "cAnary-7Qz/91+kkLmnoPq";

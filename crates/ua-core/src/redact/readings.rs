@@ -14,7 +14,7 @@ struct Reading {
     read: fn(&View) -> Vec<View>,
 }
 
-const READINGS: [Reading; 7] = [
+const READINGS: [Reading; 8] = [
     Reading { may_be_in: dump::may_be_in, read: dump::dumps },
     Reading { may_be_in: has_quoted_printable, read: without_quoted_printable },
     Reading { may_be_in: has_utf16, read: of_utf16 },
@@ -22,6 +22,7 @@ const READINGS: [Reading; 7] = [
     Reading { may_be_in: lines::are_behind_words, read: lines::behind_words },
     Reading { may_be_in: lines::break_escapes, read: lines::joined },
     Reading { may_be_in: lines::have_strings, read: lines::without_strings },
+    Reading { may_be_in: View::has_colors, read: View::with_opened_colors },
 ];
 
 /// Whether a text may have another reading.

@@ -193,6 +193,26 @@ impl View {
         seen
     }
 
+    /// Whether a terminal takes something in it for a colour.
+    pub(super) fn has_colors(text: &[u8]) -> bool {
+        memchr::memchr2_iter(ESCAPE, 0xC2, text).any(|at| color(&text[at..]) > 0)
+    }
+
+    /// The same without the beginnings of colours: what a terminal takes for the rest of one stands in the text all the same, and may be the
+    /// beginning of a secret. Between its letters there may be colours that are some: so once more with only those opened that set none.
+    pub(super) fn with_opened_colors(&self) -> Vec<Self> {
+        fn begin(text: &[u8]) -> usize {
+            color(text).min(2)
+        }
+        fn begin_of_none(text: &[u8]) -> usize {
+            match color(text) {
+                length @ 3.. if text[length - 1] == b'm' => length,
+                length => length.min(2),
+            }
+        }
+        [begin, begin_of_none as fn(&[u8]) -> usize].map(|length| Self { breaks: None, ..self.without(length) }).into()
+    }
+
     /// The same without what has a length.
     fn without(&self, length: fn(&[u8]) -> usize) -> Self {
         let mut view = Self::with_capacity(self.bytes.len());
