@@ -98,7 +98,10 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
         return Ok(());
     }
     let folder = crate::paths::temporary_folder()?;
-    let wanted = ua_toolserver::Settings::of_variables(folder.path(), &variables);
+    let mut wanted = ua_toolserver::Settings::of_variables(folder.path(), &variables);
+    let chosen = |name: &str| variables.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    wanted.outbox = chosen("UA_OUTBOX").filter(|_| wanted.mail.is_none());
+    (wanted.notifications, wanted.memory) = (chosen("UA_NOTIFICATIONS"), chosen("UA_MEMORY"));
     let looked = ua_toolserver::ToolServer::open(&wanted, ua_core::system::env());
     let Err(error) = looked.and_then(|server| server.look_at_places()) else { return Ok(()) };
     // Anything else is for the server itself to say, which is in the folder that it works in.
