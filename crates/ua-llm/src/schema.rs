@@ -58,10 +58,11 @@ fn mend_required(schema: &mut Value) {
         fields.get_mut(word).into_iter().for_each(mend_required);
     }
     let said = match fields.get("required") {
-        None => Vec::new(),
         Some(Value::Array(names)) if names.iter().all(Value::is_string) && wanted.is_empty() => return,
         Some(Value::Array(names)) => names.iter().filter(|name| name.is_string()).cloned().collect(),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => Vec::new(),
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            Vec::new()
+        }
     };
     wanted.retain(|name| !said.contains(name));
     let names: Vec<Value> = said.into_iter().chain(wanted).collect();

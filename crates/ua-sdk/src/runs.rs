@@ -404,7 +404,11 @@ impl Runs {
                               the folder again, and run it there";
                 Ok(Outcome::Stopped { reason, detail: detail.to_owned() })
             }
-            outcome => Ok(outcome),
+            outcome @ (Outcome::Complete { .. }
+            | Outcome::Waiting { .. }
+            | Outcome::Stopped { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Cancelled) => Ok(outcome),
         }
     }
 

@@ -62,7 +62,13 @@ pub fn look(path: &Path, holds: Holds) -> io::Result<()> {
         Holds::Database => {
             rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK)?;
             let mut begins = Vec::new();
-            std::fs::File::open(path)?.take(SQLITE.len() as u64).read_to_end(&mut begins)?;
+            // A link is followed, as the database does.
+            let real = path.canonicalize()?;
+            let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+                return refused("it is not a regular file");
+            };
+            let file = ua_files::Folder::open(folder)?.open_file(name)?;
+            file.take(SQLITE.len() as u64).read_to_end(&mut begins)?;
             if begins.is_empty() || begins == SQLITE { Ok(()) } else { refused("it is not an SQLite database") }
         }
     }
@@ -87,6 +93,7 @@ fn can_be_made(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 
@@ -115,7 +122,7 @@ mod tests {
             match why {
                 None => assert_eq!(said, Ok(()), "{place} {holds:?}"),
                 Some(why) => {
-                    assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{place} {holds:?}: {said:?}")
+                    assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{place} {holds:?}: {said:?}");
                 }
             }
         }

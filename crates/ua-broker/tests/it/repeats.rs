@@ -364,11 +364,8 @@ fn two_clients_send_one_mail_and_append_two_lines() {
     world.let_go();
     let (first, second) = (one.answer(first)["result"].clone(), two.answer(second)["result"].clone());
     assert_eq!((&*text(&first), notice(&first)), ("done, 1 so far", ""), "{first}");
-    assert_eq!(
-        (&*text(&second), notice(&second)),
-        ("done, 1 so far", "twin"),
-        "both waited, and one was sent: {second}"
-    );
+    assert!(text(&second).starts_with("done, 1 so far"), "{second}");
+    assert_eq!(notice(&second), "twin", "both waited, and one was sent: {second}");
     assert_eq!(world.effects().len(), 1);
 
     let line = json!({"text": "a"});

@@ -94,7 +94,7 @@ fn compress(workspace: &Workspace, given: &Arguments) -> Result<Compressed, Fail
             let (sha256, bytes) = copy_hashing(file, &mut io::sink())?;
             Ok((sha256, bytes, input_bytes))
         })
-        .map_err(|error| error.into_failure(&format!("write {:?}", given.output)))?;
+        .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
     Ok(Compressed { path: output.display().to_string(), bytes, sha256, entries: entries.len(), input_bytes, skipped })
 }
 

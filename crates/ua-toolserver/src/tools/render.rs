@@ -105,7 +105,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
     workspace
         .area()
         .replace(&output, document.as_bytes())
-        .map_err(|error| error.into_failure(&format!("write {:?}", given.output)))?;
+        .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
     Ok(Rendered {
         path: output.display().to_string(),
         title,

@@ -123,7 +123,7 @@ fn render(workspace: &Workspace, layout: &Layout, given: &Arguments) -> Result<R
     workspace
         .area()
         .replace(&output, &done.pdf)
-        .map_err(|error| error.into_failure(&format!("write {:?}", given.output)))?;
+        .map_err(|error| error.into_failure(format!("write {:?}", given.output)))?;
     Ok(Rendered {
         path: output.display().to_string(),
         title: done.title,

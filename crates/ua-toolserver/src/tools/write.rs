@@ -72,6 +72,6 @@ fn write(workspace: &Workspace, given: &Arguments) -> Result<Written, Failure> {
     workspace
         .area()
         .replace(&path, given.content.as_bytes())
-        .map_err(|error| error.into_failure(&format!("write {:?}", given.path)))?;
+        .map_err(|error| error.into_failure(format!("write {:?}", given.path)))?;
     Ok(Written { path: path.display().to_string(), bytes: given.content.len(), sha256: sha256_hex(&given.content) })
 }

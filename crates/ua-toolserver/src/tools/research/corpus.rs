@@ -210,7 +210,7 @@ fn write(
         workspace
             .area()
             .replace(path, content)
-            .map_err(|error| error.into_failure(&format!("write {}", path.display())))?;
+            .map_err(|error| error.into_failure(format!("write {}", path.display())))?;
     }
     Ok(written)
 }

@@ -160,7 +160,7 @@ fn build(workspace: &Workspace, folder: &Path, given: &Arguments) -> Result<Buil
         workspace
             .area()
             .replace(path, content)
-            .map_err(|error| error.into_failure(&format!("write {}", path.display())))?;
+            .map_err(|error| error.into_failure(format!("write {}", path.display())))?;
     }
     let handoff = FileRef { path: handoff_path.display().to_string(), sha256: sha256_hex(&handoff) };
     Ok(Built { ledger: ledger(), handoff, items, quotes, numbers, dates, missing })
