@@ -356,7 +356,7 @@ impl Runs {
 
     /// Stops whatever these runs and their clones drive, gently, for a process that is to end: the call that is at work is waited for and its
     /// answer kept, nothing more is begun, and each run is [`Outcome::Stopped`] with the reason
-    /// [`RunStop::Interrupt`](crate::RunStop::Interrupt). What is run through these `Runs` afterwards stops before it begins; [`Runs::open`] the folder
+    /// [`RunStop::Interrupt`]. What is run through these `Runs` afterwards stops before it begins; [`Runs::open`] the folder
     /// again, in this process or the next, to resume.
     ///
     /// ```
