@@ -421,9 +421,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
                 "may_be_billed": may_be_billed, "ends_in_millis": ends_in_millis,
             })
         }
-        RunEvent::ToolServerAway { attempt, why, wait_millis, left_millis, ends_in_millis, .. } => {
+        RunEvent::ToolServerAway { was_sent, attempt, why, wait_millis, left_millis, ends_in_millis } => {
             json!({
-                "event": "tool_server_away", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
+                "event": "tool_server_away", "was_sent": was_sent, "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
                 "ends_in_millis": ends_in_millis,
             })
         }

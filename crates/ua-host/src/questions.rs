@@ -402,7 +402,7 @@ pub async fn answer(
     // Whoever reads the page later is not sent to a question that has its answer.
     restart::write(host.home(), store).await;
     if is_gateway {
-        return Ok(after_gateway_answer(choice));
+        return Ok(after_gateway_answer(choice == Choice::Abort));
     }
     if choice == Choice::Abort {
         let id = &run.run_id;
@@ -493,11 +493,11 @@ pub async fn not_taken(
 }
 
 /// What comes of an answer to a question of the gateway, whose sessions nobody resumes.
-fn after_gateway_answer(choice: Choice) -> String {
-    let then = match choice {
-        Choice::Abort => "this session starts no more calls, and its client continues in another one",
-        Choice::Skip => "the same call, made again, is not sent, and its client is told what you decided",
-        Choice::Happened | Choice::Execute | Choice::Continue => "the same call, made again, returns its outcome",
+fn after_gateway_answer(is_abort: bool) -> String {
+    let then = if is_abort {
+        "this session starts no more calls, and its client continues in another one"
+    } else {
+        "the same call, made again, returns its outcome, or what you decided about it"
     };
     format!("answered; {then}")
 }
@@ -522,7 +522,7 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
     }
     let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
     if ua_store::is_gateway(&run) {
-        return Ok(after_gateway_answer(if run.end_mark().is_some() { Choice::Abort } else { Choice::Continue }));
+        return Ok(after_gateway_answer(run.end_mark().is_some()));
     }
     if ua_runner::may_be_driven(&run) {
         return Ok(format!("answered; the process that drives run {top} takes it"));

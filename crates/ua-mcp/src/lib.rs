@@ -48,7 +48,7 @@ mod locks;
 mod logins;
 mod long_running;
 mod mark;
-mod nameless;
+pub mod nameless;
 mod offered;
 mod pipe;
 mod process;
@@ -83,7 +83,6 @@ pub use logins::{
     LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address, host_of,
 };
 pub use mark::may_be_below_a_shim;
-pub use nameless::{Due, Sent};
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};

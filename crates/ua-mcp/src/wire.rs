@@ -715,6 +715,57 @@ mod tests {
         }
     }
 
+    /// What may be said of a notification or of the call costs the call nothing for a while. Then the server is asked whether it reads on, under a
+    /// number that no request has and whose answer is nobody's.
+    #[tokio::test]
+    async fn what_may_be_either_waits_and_the_server_is_asked_whether_it_reads_on() {
+        let request = |id| {
+            let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
+            JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id))
+        };
+        let told = || {
+            let told = RootsListChangedNotification::default();
+            JsonRpcMessage::notification(ClientNotification::RootsListChangedNotification(told))
+        };
+        let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"what?"}}"#;
+        for is_answered in [true, false] {
+            let (ours, theirs) = tokio::io::duplex(4096);
+            let (read, write) = tokio::io::split(theirs);
+            let (mut wire, state) = Wire::new(read, write, Env::simulated(1));
+            let (hears, mut says) = tokio::io::split(ours);
+            // Behind the greeting, so that a complaint of the notification may still be on its way behind an answer.
+            for message in [told(), told(), told(), request(1)] {
+                wire.send(message).await.unwrap();
+            }
+            says.write_all(format!("{}\n", answered(1)).as_bytes()).await.unwrap();
+            assert!(matches!(wire.receive().await, Some(JsonRpcMessage::Response(_))));
+            wire.send(request(2)).await.unwrap();
+            let second = if is_answered { answered(2) } else { String::new() };
+            says.write_all(format!("{nameless}\n{second}\n").as_bytes()).await.unwrap();
+            let heard = wire.receive().await;
+            assert_eq!((heard.is_some(), state.ended().is_none()), (is_answered, is_answered), "{heard:?}");
+            if is_answered {
+                continue;
+            }
+            assert!(state.ended().unwrap().contains("what?"));
+            let mut lines = BufReader::new(hears).lines();
+            let ping: Value = loop {
+                let line: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+                if line["method"] == "ping" {
+                    break line;
+                }
+            };
+            let mut state = waiting_for(&[3]);
+            let pong = answered(ping["id"].as_i64().unwrap());
+            assert!(matches!(read_message(pong.as_bytes(), &mut state), Read::Nothing), "{pong}");
+            assert_eq!(state.awaited.len(), 1);
+        }
+    }
+
+    fn answered(id: i64) -> String {
+        json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string()
+    }
+
     #[test]
     fn half_a_character_costs_no_answer() {
         let told = |text: &str| {

@@ -29,8 +29,8 @@ const REMEMBERED_ENDS: usize = 8;
 /// The locks of this process, for the moment at which it is ended at once.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
-/// What stands in a lock in the place of the stamp of a process that a person or an error ended at once, and beside the stamp of whoever took it since. It is
-/// no stamp: nobody drives the run.
+/// What stands in a lock in the place of the stamp of a process that a person or an error ended at once, and beside the stamp of whoever took it
+/// since. It is no stamp: nobody drives the run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Ends {
     /// The newest ones, oldest first. Which of them drove the run last is the run's to say.

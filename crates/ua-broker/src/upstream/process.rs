@@ -12,7 +12,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::Env;
-use ua_mcp::{Due, Relay, Relayed, Sent, as_heard};
+use ua_mcp::nameless::{Due, Sent};
+use ua_mcp::{Relay, Relayed, as_heard};
 
 use super::lock;
 use crate::ending::{Line, Lines};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ua_core::{CallStatus, CorrectedTo, OnScopeConflict, RunStatus, sha256};
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Recovery};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, RecoveredBy, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{
     CallRecord, Choice, Correction, LedgerStore as _, Lost, NewRun, QuestionKind, RunStore as _, Store as _,
@@ -268,4 +268,21 @@ async fn a_twin_that_its_own_run_is_about_to_decide_about_is_waited_for() {
             }
         }
     }
+}
+
+/// Who is about to find out what came of a call is told apart: this very process, which has begun to, another one, or nobody.
+#[tokio::test]
+async fn who_recovers_a_call_is_known_by_who_drives_its_run() {
+    let (parent, _) = lineage().await;
+    let agent = |id: &str| NewRun { run_mode: "task".to_owned(), ..samples::child_run(id, "run_1") };
+    let one = Member::of(&parent.store, agent("run_3"), true).await;
+    let two = Member::of(&parent.store, agent("run_4"), true).await;
+    let id = one.plan(&FIRST).await;
+    let call = one.take(&id, &FIRST.facts(), Fate::Lost).await.call_id;
+    let by = async || two.ledger.to_be_recovered(&call).await.unwrap();
+    assert_eq!(by().await, Some(RecoveredBy::ThisProcess));
+    let (lease, _) = one.store.acquire_run(&one.lease.run_id, &samples::owner(200), samples::at(60)).await.unwrap();
+    assert_eq!(by().await, Some(RecoveredBy::Another), "another process has taken it");
+    one.store.end_run(&lease, samples::run_end(RunStatus::Failed)).await.unwrap();
+    assert_eq!(by().await, None, "its run has ended");
 }
