@@ -7,9 +7,7 @@
 //! scenes have no horizons.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 
-use regex::Regex;
 use ua_core::{Sha256, sha256};
 
 use super::drawing::Happening;
@@ -445,22 +443,113 @@ fn is_explored(happening: &Happening) -> bool {
 }
 
 /// `words` with ids and digests numbered as they appear, and times by their order.
+///
+/// By hand: this is done at every step of every path, and took a regular expression longer than all the rest of a path.
 fn canonical(words: &str) -> String {
-    static NAMES: OnceLock<Option<Regex>> = OnceLock::new();
-    const PATTERN: &str = r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)|(?P<name>\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b|\b[0-9a-f]{32}\b|\b[a-z]+_[0-9A-Za-z]{20,}\b)";
-    let Some(names) = NAMES.get_or_init(|| Regex::new(PATTERN).ok()) else { return words.to_owned() };
     let times: BTreeSet<&str> =
-        names.captures_iter(words).filter_map(|found| found.name("time")).map(|found| found.as_str()).collect();
+        pieces(words).filter(|piece| matches!(piece.1, Piece::Time)).map(|piece| piece.0).collect();
     let ranks: BTreeMap<&str, usize> = times.into_iter().zip(0..).collect();
     let mut numbers = BTreeMap::new();
-    let replaced =
-        names.replace_all(words, |found: &regex::Captures<'_>| match (found.name("time"), found.name("name")) {
-            (Some(time), _) => format!("T{}", ranks.get(time.as_str()).copied().unwrap_or_default()),
-            (None, Some(name)) => {
+    let mut replaced = String::with_capacity(words.len());
+    for (text, piece) in pieces(words) {
+        match piece {
+            Piece::Time => replaced.push_str(&format!("T{}", ranks.get(text).copied().unwrap_or_default())),
+            Piece::Name => {
                 let next = numbers.len();
-                format!("N{}", numbers.entry(name.as_str().to_owned()).or_insert(next))
+                replaced.push_str(&format!("N{}", numbers.entry(text).or_insert(next)));
             }
-            (None, None) => String::new(),
-        });
-    replaced.into_owned()
+            Piece::Other => replaced.push_str(text),
+        }
+    }
+    replaced
+}
+
+/// What a piece of the state's text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// A time in RFC 3339, in UTC.
+    Time,
+    /// An id or a digest.
+    Name,
+    Other,
+}
+
+/// `text` in pieces: times, and what is whole words otherwise or between words.
+fn pieces(text: &str) -> impl Iterator<Item = (&str, Piece)> {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.as_bytes().first()?;
+        let time = time_at(rest);
+        let length = if time > 0 {
+            time
+        } else {
+            let starts_word = is_word(first);
+            rest.bytes().position(|byte| is_word(&byte) != starts_word).unwrap_or(rest.len())
+        };
+        let (piece, behind) = rest.split_at(length);
+        rest = behind;
+        let kind = if time > 0 {
+            Piece::Time
+        } else if is_name(piece) {
+            Piece::Name
+        } else {
+            Piece::Other
+        };
+        Some((piece, kind))
+    })
+}
+
+/// The length of the time that `text` begins with; 0 when it begins with none.
+fn time_at(text: &str) -> usize {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
+    let bytes = text.as_bytes();
+    let fits = bytes.len() > SHAPE.len()
+        && SHAPE
+            .iter()
+            .zip(bytes)
+            .all(|(shape, byte)| if *shape == b'0' { byte.is_ascii_digit() } else { shape == byte });
+    if !fits {
+        return 0;
+    }
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let fraction = match bytes.get(SHAPE.len()) {
+        Some(b'.') => match digits(SHAPE.len() + 1) {
+            0 => return 0,
+            some => 1 + some,
+        },
+        Some(_) | None => 0,
+    };
+    let end = SHAPE.len() + fraction;
+    if bytes.get(end) == Some(&b'Z') { end + 1 } else { 0 }
+}
+
+/// Whether a word is a digest, a part of one that keys are made of, or an id: a kind, `_`, and 20 or more letters and digits.
+fn is_name(word: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if matches!(word.len(), 16 | 32 | 64) && word.bytes().all(is_hex) {
+        return true;
+    }
+    word.split_once('_').is_some_and(|(kind, rest)| {
+        let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
+        is_kind && rest.len() >= 20 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn ids_are_numbered_as_they_appear_and_times_by_their_order() {
+        let state = r#"{"a":"run_0123456789abcdefghij","at":"2026-11-20T10:00:00.25Z","b":"0123456789abcdef","c":"run_0123456789abcdefghij","at":"2026-11-20T09:00:00Z"}"#;
+        let expected = r#"{"a":"N0","at":"T1","b":"N1","c":"N0","at":"T0"}"#;
+        assert_eq!(canonical(state), expected);
+    }
+
+    #[test]
+    fn what_only_looks_like_an_id_or_a_time_stays() {
+        let state = "tool_result 0123456789abcdeg 0123456789abcdef0 post_0123456789 é0123456789abcdef 2026-11-20T10:00:00 2026-11-20T10:00:00.Z Run_0123456789abcdefghij";
+        assert_eq!(canonical(state), state);
+    }
 }
