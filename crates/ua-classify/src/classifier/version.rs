@@ -3,11 +3,13 @@
 //! Granular Execution PRD §5.2. Both are made of the same fields. Invariant: where the versions of two classifiers differ, a part differs, or the
 //! order of rules does. Proved by: the test of this file, `tests/it/classify/packs.rs`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use ua_core::{KeyBuilder, PolicyWords, Sha256};
 
-use super::{ALGORITHM, Classifier};
+use super::{ALGORITHM, Classifier, SHIPPED_RULES};
 use crate::name::vocabulary;
 use crate::packs::Pack;
 use crate::rule::Rule;
@@ -17,29 +19,38 @@ const OF_THIS_PROGRAM: &str = "what this program knows of tools";
 /// The packs that come with it.
 const PACKS: &str = "the packs of this program";
 
-/// One thing that decides.
-struct Field {
-    /// What people call it.
-    part: String,
-    /// What it is, in the digest.
-    label: &'static str,
-    text: String,
+/// The texts of what comes with this program, which every process of a run hashes. They are the same for all, so they are written once.
+struct Texts {
+    words: String,
+    /// Of the shipped rules, in their order.
+    rules: Vec<String>,
+    /// Each pack's name and text.
+    packs: Vec<(&'static str, String)>,
 }
 
-impl Field {
-    fn new(part: impl Into<String>, label: &'static str, text: impl Into<String>) -> Self {
+static TEXTS: LazyLock<Texts> = LazyLock::new(|| Texts {
+    words: vocabulary(),
+    rules: SHIPPED_RULES.iter().flat_map(|file| &file.rules).map(text_of).collect(),
+    packs: Pack::all().unwrap_or_default().iter().map(|pack| (pack.id(), pack.pinned_text())).collect(),
+});
+
+/// One thing that decides.
+struct Field<'a> {
+    /// What people call it.
+    part: Cow<'a, str>,
+    /// What it is, in the digest.
+    label: &'static str,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Field<'a> {
+    fn new(part: impl Into<Cow<'a, str>>, label: &'static str, text: impl Into<Cow<'a, str>>) -> Self {
         Self { part: part.into(), label, text: text.into() }
     }
 
     /// A rule that somebody wrote.
     fn of_rule(label: &'static str, rule: &Rule) -> Self {
-        Self { part: name_of(rule), ..Self::of_program(label, rule) }
-    }
-
-    /// A rule that comes with the program.
-    fn of_program(label: &'static str, rule: &Rule) -> Self {
-        // A rule is made of texts, numbers and enums, which serde_json always can write.
-        Self::new(OF_THIS_PROGRAM, label, serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")))
+        Self::new(name_of(rule), label, text_of(rule))
     }
 }
 
@@ -53,11 +64,11 @@ impl Classifier {
     /// The digest of each part of what [`Classifier::version`] is the digest of, by what people call the part: `` rule `ID` ``, the lists of the
     /// configuration, and what comes with the program.
     pub fn parts(&self) -> BTreeMap<String, Sha256> {
-        let mut parts: BTreeMap<String, Vec<Field>> = BTreeMap::new();
+        let mut parts: BTreeMap<Cow<'_, str>, Vec<Field<'_>>> = BTreeMap::new();
         for field in self.fields() {
             parts.entry(field.part.clone()).or_default().push(field);
         }
-        parts.into_iter().map(|(part, fields)| (part, digest("ua.policy.part.v1", &fields))).collect()
+        parts.into_iter().map(|(part, fields)| (part.into_owned(), digest("ua.policy.part.v1", &fields))).collect()
     }
 
     /// What somebody wrote in each of these parts, field by field; nothing of what comes with the program. Of two rules of one name, it is the
@@ -102,14 +113,18 @@ impl Classifier {
     }
 
     /// Everything that decides, in its order.
-    fn fields(&self) -> Vec<Field> {
+    fn fields(&self) -> Vec<Field<'_>> {
         let mut fields = vec![
             Field::new(OF_THIS_PROGRAM, "algorithm", ALGORITHM),
-            Field::new(OF_THIS_PROGRAM, "words", vocabulary()),
+            Field::new(OF_THIS_PROGRAM, "words", &TEXTS.words),
         ];
         let policies = self.user.iter().filter(|file| !file.is_of_tools);
         fields.extend(policies.flat_map(|file| &file.rules).map(|rule| Field::of_rule("rule", rule)));
-        fields.extend(self.shipped.rules.iter().map(|rule| Field::of_program("rule", rule)));
+        if SHIPPED_RULES.as_ref().is_ok_and(|shipped| Arc::ptr_eq(shipped, &self.shipped)) {
+            fields.extend(TEXTS.rules.iter().map(|text| Field::new(OF_THIS_PROGRAM, "rule", text)));
+        } else {
+            fields.extend(self.shipped.rules.iter().map(|rule| Field::new(OF_THIS_PROGRAM, "rule", text_of(rule))));
+        }
         for file in &self.job {
             let label = if file.is_trusted { "trusted job rule" } else { "job rule" };
             fields.extend(file.rules.rules.iter().map(|rule| Field::of_rule(label, rule)));
@@ -119,13 +134,13 @@ impl Classifier {
         }
         for (server, pack) in &self.packs.chosen {
             let part = format!("the pack of `{server}`");
-            fields.push(Field::new(&part, "pack of", server));
-            fields.push(Field::new(&part, "pack", pack.map_or("", Pack::id)));
+            fields.push(Field::new(part.clone(), "pack of", server));
+            fields.push(Field::new(part, "pack", pack.map_or("", Pack::id)));
         }
         if !self.packs.are_off {
-            for pack in Pack::all().unwrap_or_default() {
-                fields.push(Field::new(PACKS, "pack", pack.id()));
-                fields.push(Field::new(PACKS, "text", pack.pinned_text()));
+            for (id, text) in &TEXTS.packs {
+                fields.push(Field::new(PACKS, "pack", *id));
+                fields.push(Field::new(PACKS, "text", text));
             }
         }
         fields
@@ -137,7 +152,13 @@ fn name_of(rule: &Rule) -> String {
     format!("rule `{}`", rule.id)
 }
 
-fn digest(kind: &str, fields: &[Field]) -> Sha256 {
+/// A rule as it is hashed.
+fn text_of(rule: &Rule) -> String {
+    // A rule is made of texts, numbers and enums, which serde_json always can write.
+    serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}"))
+}
+
+fn digest(kind: &str, fields: &[Field<'_>]) -> Sha256 {
     fields.iter().fold(KeyBuilder::new(kind), |key, field| key.field(field.label, &field.text)).digest()
 }
 
