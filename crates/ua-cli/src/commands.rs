@@ -181,6 +181,13 @@ fn what_takes_long(command: &Command) -> Option<&'static str> {
         Some("deleting")
     } else if matches!(command, Command::Status(_) | Command::Runs(runs::RunsCommand::Diff { .. })) {
         Some("looking at the runs")
+    } else if matches!(command, Command::Submit(args) if !args.launch.quiet) {
+        Some("preparing the job")
+    } else if matches!(command, Command::Trust(args) if !args.list) {
+        Some("looking at the tool servers")
+    } else if matches!(command, Command::Login(args) if !args.list) {
+        // Nothing of it takes long but what is waited for, and that has a name.
+        Some("")
     } else {
         None
     }

@@ -66,6 +66,8 @@ pub(crate) struct State {
     max_minutes: Option<u64>,
     /// How long processes held the run before this one took it.
     held: Duration,
+    /// The time is used up, and what is under way is waited for.
+    is_out_of_time: bool,
     /// An earlier process planned calls, and this one was not told yet how many.
     calls_are_unknown: bool,
     /// The same of tokens.
@@ -163,6 +165,7 @@ impl State {
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
             RunEvent::DatabaseFull { .. } => "waiting for room on the disk".clone_into(&mut self.doing),
+            RunEvent::TimeUsedUp { .. } => self.is_out_of_time = true,
             RunEvent::Retrying { .. } => "waiting before the model is asked again".clone_into(&mut self.doing),
             RunEvent::ToolServerAway { .. } => "waiting for a tool server".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
@@ -244,7 +247,8 @@ impl State {
         let mut names: Vec<&str> = self.calls.values().map(String::as_str).collect();
         names.dedup();
         let doing = if names.is_empty() { self.doing.clone() } else { names.join(", ") };
-        if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
+        let doing = if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) };
+        if self.is_out_of_time { format!("{doing} (its time is used up: nothing is begun after this)") } else { doing }
     }
 
     /// What was used of each budget.
@@ -283,6 +287,8 @@ mod tests {
             ..State::default()
         };
         assert_eq!(state.doing_text(), "turn 3 · thinking");
+        let late = State { is_out_of_time: true, ..State::default() };
+        assert_eq!(late.doing_text(), "starting (its time is used up: nothing is begun after this)");
         // What a resume does of the first turn is no start.
         let mut resumed = State::default();
         assert_eq!(resumed.doing_text(), "starting");

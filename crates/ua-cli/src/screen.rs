@@ -9,12 +9,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ua_core::busy_with;
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::shown::Shown;
 use crate::used::{INDENT, Used};
 
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
+/// What takes no longer is not told.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// The spinner.
 pub(crate) const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
@@ -209,7 +213,9 @@ impl Display {
         let elapsed = self.began.elapsed();
         let frame = elapsed.as_millis() / TICK.as_millis();
         let frame = usize::try_from(frame).unwrap_or_default() % FRAMES.len();
-        let mut lines = vec![cut(&format!("{} {} · {}", FRAMES[frame], in_short(elapsed), self.doing), room)];
+        let waits = busy_with(SHORT_WAIT).map_or_else(String::new, |busy| format!(" · {}", Shown::from(busy).as_str()));
+        let doing = format!("{} {} · {}{waits}", FRAMES[frame], in_short(elapsed), self.doing);
+        let mut lines = vec![cut(&doing, room)];
         let used = self.used.text(elapsed, room);
         if !used.is_empty() {
             lines.push(cut(&format!("{:INDENT$}{used}", ""), room));

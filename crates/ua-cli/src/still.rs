@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use ua_core::{Env, Timestamp, span_in_words};
+use ua_core::{Env, Timestamp, busy_with, span_in_words};
 use ua_host::progress::clock;
 
-use crate::output::tell;
+use crate::output::{line, tell};
 
 /// The longest silence.
 const LONGEST: Duration = Duration::from_mins(1);
+/// The longest that is told of what is waited for, in characters.
+const LONGEST_WAIT: usize = 400;
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -28,7 +30,7 @@ pub(crate) struct Still {
 /// How long nothing was told.
 #[derive(Debug)]
 struct Silence {
-    /// What is being done.
+    /// What is being done; empty where only what takes long is told.
     doing: String,
     began_at: Timestamp,
     /// Since when that is being done.
@@ -41,7 +43,7 @@ struct Silence {
 }
 
 impl Still {
-    /// Begins with `doing`. Silences up to `shortest` are left alone.
+    /// Begins with `doing`; empty where only what takes long by itself is told. Silences up to `shortest` are left alone.
     pub(crate) fn start(env: &Env, doing: &str, shortest: Duration) -> Self {
         let now = env.now();
         let silence = Arc::new(Mutex::new(Silence::new(doing, now, shortest)));
@@ -49,9 +51,10 @@ impl Still {
         let task = tokio::spawn(async move {
             loop {
                 its_env.clock.sleep(LOOK_EVERY).await;
-                let line = lock(&watched).line_at(its_env.now());
-                if let Some(line) = line.filter(|_| !crate::terminal::is_held()) {
-                    tell(line);
+                let busy = busy_with(shortest).map(|busy| line(&busy, LONGEST_WAIT));
+                let text = lock(&watched).line_at(its_env.now(), busy.as_deref());
+                if let Some(text) = text.filter(|_| !crate::terminal::is_held()) {
+                    tell(text);
                 }
             }
         });
@@ -90,9 +93,9 @@ impl Silence {
         Self { doing: doing.to_owned(), began_at: now, doing_from: now, told_at: now, shortest, most: shortest }
     }
 
-    /// The line that breaks a silence that was long enough.
-    fn line_at(&mut self, now: Timestamp) -> Option<String> {
-        if now.since(self.told_at) < self.most {
+    /// The line that breaks a silence that was long enough, with what the process is `busy` with, if that is known.
+    fn line_at(&mut self, now: Timestamp, busy: Option<&str>) -> Option<String> {
+        if now.since(self.told_at) < self.most || (self.doing.is_empty() && busy.is_none()) {
             return None;
         }
         self.told_at = now;
@@ -100,7 +103,11 @@ impl Silence {
         // Both numbers are of whole seconds that are over, or one line would contradict itself.
         let so_far = Duration::from_secs(now.since(self.doing_from).as_secs());
         let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(so_far));
-        Some(format!("[{elapsed}] {} · still running after {so_far}", self.doing))
+        Some(match busy {
+            Some(busy) if self.doing.is_empty() => format!("[{elapsed}] {busy}"),
+            Some(busy) => format!("[{elapsed}] {} · still running after {so_far}: {busy}", self.doing),
+            None => format!("[{elapsed}] {} · still running after {so_far}", self.doing),
+        })
     }
 }
 
@@ -114,13 +121,29 @@ mod tests {
         let mut silence = Silence::new("turn 1 · run_command", start, Duration::from_secs(2));
         let at = |seconds: u64| start.plus(Duration::from_secs(seconds));
         let told: Vec<(u64, String)> =
-            (1..=300).filter_map(|second| Some((second, silence.line_at(at(second))?))).collect();
+            (1..=300).filter_map(|second| Some((second, silence.line_at(at(second), None)?))).collect();
         let seconds: Vec<u64> = told.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [2, 6, 14, 30, 62, 122, 182, 242]);
         assert_eq!(told[0].1, "[00:02] turn 1 · run_command · still running after 2 s");
         // Looked at a little late.
         let mut silence = Silence::new("turn 1 · run_command", start, Duration::from_secs(2));
-        let late = silence.line_at(start.plus(Duration::from_millis(2_700)));
+        let late = silence.line_at(start.plus(Duration::from_millis(2_700)), None);
         assert_eq!(late.as_deref(), Some("[00:02] turn 1 · run_command · still running after 2 s"));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_named() {
+        let start = ua_core::Env::simulated(1).now();
+        let at = |seconds: u64| start.plus(Duration::from_secs(seconds));
+        let busy = Some("waiting for tool server `mail` to start (3 s so far, at most 30 s)");
+        let mut silence = Silence::new("starting", start, Duration::from_secs(2));
+        let told = silence.line_at(at(3), busy);
+        let named = "[00:03] starting · still running after 3 s: waiting for tool server `mail` to start (3 s so far, at most 30 s)";
+        assert_eq!(told.as_deref(), Some(named));
+        // A command that does nothing else that takes long says nothing else, as soon as there is something to say.
+        let mut silence = Silence::new("", start, Duration::from_secs(2));
+        assert_eq!(silence.line_at(at(60), None), None);
+        let told = silence.line_at(at(61), busy);
+        assert_eq!(told.as_deref(), Some("[01:01] waiting for tool server `mail` to start (3 s so far, at most 30 s)"));
     }
 }

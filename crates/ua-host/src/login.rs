@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use ua_core::Env;
+use ua_core::{Busy, Env};
 use ua_mcp::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Reach};
 
 use crate::error::HostError;
@@ -98,6 +98,7 @@ pub async fn log_in(
     let logins = Logins::new(std::sync::Arc::new(files().for_server(&options.server)), host.env().clone());
     let pending = logins.begin(request).await.map_err(|error| failed(&name, &error))?;
     show(pending.address());
+    let busy = Busy::with("waiting for your browser to come back").at_most(options.patience);
     let back = tokio::select! {
         back = come_back(listener, port, &pending, host.env()) => back?,
         Some(back) = brought => back,
@@ -106,6 +107,7 @@ pub async fn log_in(
                 .hint("run the command again; --wait gives more time"));
         }
     };
+    drop(busy);
     if !pending.is_answered_by(&back) {
         return Err(HostError::usage("that is not the address that this login returns to")
             .hint("copy the whole address from the browser, with `state=…`, and run the command again"));

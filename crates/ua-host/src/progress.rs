@@ -137,6 +137,7 @@ impl Progress {
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
+            RunEvent::TimeUsedUp { max_minutes } => Some(self.time_used_up(*max_minutes)),
             RunEvent::DatabaseBusy { doing, why } => {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
@@ -201,6 +202,26 @@ impl Progress {
             RunEvent::Guided { text } => Some(ua_report::guided(text)),
             RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
+    }
+
+    /// That the time is used up, and what happens now: for an answer that never comes, nothing else would be told.
+    fn time_used_up(&self, max_minutes: u64) -> String {
+        const NAMED: usize = 3;
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named: Vec<&str> = sent.values().take(NAMED).map(|sent| sent.named.as_str()).collect();
+        if sent.len() > NAMED {
+            named.push("others");
+        }
+        let next = if named.is_empty() {
+            "what is under way is waited for, and nothing is begun after it".to_owned()
+        } else {
+            format!(
+                "what was sent is never cut, so the answer is waited for ({}), and nothing is begun after it; `timeout` in a policy rule limits such a \
+                 wait",
+                named.join(", ")
+            )
+        };
+        format!("time · `max_wallclock_minutes` is used up ({max_minutes} min): {next}")
     }
 
     /// Notes a call that an answer is waited for, and says how long that took, and whose it is.
@@ -405,6 +426,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
+        RunEvent::TimeUsedUp { max_minutes } => json!({"event": "time_used_up", "max_minutes": max_minutes}),
         RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
         RunEvent::DatabaseFull { doing, why, left_millis } => {
             json!({"event": "database_full", "doing": doing, "why": why, "left_millis": left_millis})

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::Digest as _;
-use ua_core::{KeyBuilder, Sha256};
+use ua_core::{Busy, KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
 use crate::roots::{Roots, state_folder};
@@ -147,6 +147,9 @@ impl ServerReview {
     ) -> Self {
         let Look { settings, base, counts: does_count, is_strict } = look;
         let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
+        // What lies beside a script may be much, and a person who waits can give the server a folder of its own.
+        let looking = format!("looking through what tool server `{server}` may run in {}", folder.display());
+        let busy = Busy::with(looking);
         let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
         let that_counts = program.as_ref().filter(|path| does_count(path, true));
         let content = that_counts.and_then(|path| digest_of(path));
@@ -181,10 +184,12 @@ impl ServerReview {
             &Roots::new(state_folder(settings)),
             home.as_deref(),
         );
-        for file in files
+        for (before, file) in files
             .iter()
             .filter(|file| !(*is_strict && perhaps.contains(*file)) && does_count(file, named.contains(*file)))
+            .enumerate()
         {
+            busy.files(before);
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
             let name = file.display().to_string();

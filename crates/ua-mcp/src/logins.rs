@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
-use ua_core::{Env, Timestamp};
+use ua_core::{Busy, Env, Timestamp, span_in_words};
 
 pub use self::begin::{LoginRequest, OwnClient, PendingLogin};
 use self::kept::Kept;
@@ -35,6 +35,14 @@ const OUTAGE: [Duration; 5] = [
     Duration::from_secs(8),
     Duration::from_secs(15),
 ];
+
+/// How long the client library waits for each answer of an authorization server, and how long what is asked here waits for one.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What limits the wait for an authorization server, as people are told.
+fn a_request() -> String {
+    format!("at most {} for each of its answers", span_in_words(ANSWER))
+}
 
 /// How long before its end a token is renewed.
 const MARGIN_MILLIS: i64 = 30_000;
@@ -93,6 +101,8 @@ pub struct Logins {
     tokens: Arc<Mutex<BTreeMap<String, Option<Token>>>>,
     /// Which logins these are of, for whoever cannot wait for a renewal.
     identities: Arc<std::sync::Mutex<BTreeMap<String, Option<String>>>>,
+    /// What the renewal of a login waits for, by address: it is said by whoever gives it up.
+    renewing: Arc<std::sync::Mutex<BTreeMap<String, String>>>,
 }
 
 #[derive(Clone)]
@@ -128,7 +138,7 @@ impl fmt::Debug for Logins {
 impl Logins {
     /// The logins in `vault`.
     pub fn new(vault: Arc<dyn Vault>, env: Env) -> Self {
-        Self { vault, env, tokens: Arc::default(), identities: Arc::default() }
+        Self { vault, env, tokens: Arc::default(), identities: Arc::default(), renewing: Arc::default() }
     }
 
     /// The identity of the login that the next request to an address goes with, as far as this process knows; `None` where nobody is logged in.
@@ -151,6 +161,15 @@ impl Logins {
 
     fn identities(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
         self.identities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn renewing(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.renewing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was waited for by a renewal of the login at an address that was given up before it came to an end, in words. Said once.
+    pub(crate) fn given_up(&self, address: &str) -> Option<String> {
+        self.renewing().remove(address)
     }
 
     /// From now on requests go with this.
@@ -214,8 +233,21 @@ impl Logins {
 
     /// Renews a login whose token is `ending`, unless another process just did.
     async fn renew(&self, address: &str, ending: &str) -> Result<Token, LoginError> {
+        let host = host_of(address).unwrap_or_default();
+        let waiting = Waiting { logins: self, address, busy: Busy::with("") };
+        waiting.is_for(format!("waiting for another process that renews the login at {host}"));
         let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
-        let _alone = blocking(move || vault.lock(&of)).await?;
+        let renewed = async {
+            let _alone = blocking(move || vault.lock(&of)).await?;
+            self.renew_alone(address, ending, &waiting).await
+        };
+        let renewed = renewed.await;
+        // Not where this is dropped before: whoever does that says what was waited for.
+        self.renewing().remove(address);
+        renewed
+    }
+
+    async fn renew_alone(&self, address: &str, ending: &str, waiting: &Waiting<'_>) -> Result<Token, LoginError> {
         let gone = || LoginError::Ended("you logged out".to_owned());
         let kept = self.load(address).await?.ok_or_else(gone)?;
         let token = kept.token().ok_or_else(gone)?;
@@ -225,6 +257,12 @@ impl Logins {
         if !kept.facts().renewable {
             return Err(LoginError::Ended("it was for a limited time and cannot be renewed".to_owned()));
         }
+        let of = format!("the authorization server of {}", host_of(address).unwrap_or_default());
+        let (mut attempt, tries) = (1, OUTAGE.len() + 1);
+        let asking = |attempt: usize| {
+            format!("waiting for {of} to renew the login, attempt {attempt} of {tries}, {}", a_request())
+        };
+        waiting.is_for(asking(attempt));
         // A day has many renewals, and their server a bad minute now and then.
         let mut waits = OUTAGE.iter();
         while let Err(error) = kept.renew(Arc::clone(&self.vault)).await {
@@ -232,7 +270,11 @@ impl Logins {
                 return Err(error);
             };
             tracing::info!(%error, seconds = wait.as_secs(), "a login could not be renewed, trying again");
+            attempt += 1;
+            let again = format!("asked again in {}, attempt {attempt} of {tries}", span_in_words(*wait));
+            waiting.is_for(format!("{of} did not renew the login ({error}), {again}"));
             self.env.clock.sleep(*wait).await;
+            waiting.is_for(asking(attempt));
         }
         tracing::info!("the login at a tool server was renewed");
         let renewed = self.load(address).await?.and_then(|kept| kept.token());
@@ -250,6 +292,20 @@ impl Logins {
         }
         self.vault.learn(kept.secrets());
         Ok(Some(kept))
+    }
+}
+
+/// The renewal of a login, for whoever shows what is waited for, and for whoever gives it up.
+struct Waiting<'a> {
+    logins: &'a Logins,
+    address: &'a str,
+    busy: Busy,
+}
+
+impl Waiting<'_> {
+    fn is_for(&self, what: String) {
+        self.busy.now(what.clone());
+        self.logins.renewing().insert(self.address.to_owned(), what);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rmcp::model::Implementation;
 use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{Env, Redactor, Timestamp, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Busy, Env, Redactor, Timestamp, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
@@ -328,6 +328,11 @@ impl Server {
         }
     }
 
+    /// Says, for as long as this is kept, what is waited for.
+    fn waited_for(&self, to: &str, shared: &Shared) -> Busy {
+        Busy::with(format!("waiting for tool server `{}` {to}", self.spec.name)).at_most(shared.start_timeout)
+    }
+
     /// Begins a session with a server that is not ours.
     async fn connect(
         &self,
@@ -340,9 +345,17 @@ impl Server {
         let login = self.spec.login();
         let address = Address { url, headers, logins: shared.logins.as_ref(), login: &login };
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
+        let _busy = self.waited_for("to answer", shared);
         let opened = tokio::select! {
             opened = opening => opened,
-            () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), Hope::MayPass)),
+            () = shared.env.clock.sleep(shared.start_timeout) => {
+                let handshake = no_handshake(shared.start_timeout);
+                // A server whose login cannot be renewed now was not asked for anything: it is away, like one whose proxy says so.
+                Err(match shared.logins.as_ref().and_then(|logins| logins.given_up(url)) {
+                    Some(renewal) => (format!("{handshake}: {renewal}"), Hope::Away),
+                    None => (handshake, Hope::MayPass),
+                })
+            }
         };
         let connection = opened.map_err(|(why, hope)| match hope {
             Hope::Away => self.away(why),
@@ -378,10 +391,12 @@ impl Server {
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why, false))?;
         let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
         let opening = Session::open(Arc::clone(&host), shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
+        let busy = self.waited_for("to start", shared);
         let opened = tokio::select! {
             opened = opening => opened.map_err(|why| (why, false)),
             () = shared.env.clock.sleep(shared.start_timeout) => Err((no_handshake(shared.start_timeout), true)),
         };
+        drop(busy);
         match opened {
             Ok(session) => {
                 tracing::info!(server, generation, "tool server started");
@@ -497,6 +512,7 @@ impl Server {
     }
 
     async fn tools(&self, connection: &Connection, shared: &Shared) -> Result<Vec<Value>, String> {
+        let _busy = self.waited_for("to list its tools", shared);
         tokio::select! {
             listed = connection.all("tools/list", "tools") => listed,
             () = shared.env.clock.sleep(shared.start_timeout) => {

@@ -9,6 +9,8 @@ use ua_core::{Env, Timestamp};
 use ua_dispatch::PersonWaits;
 use ua_store::{RunLease, RunStore, Store, StoreError};
 
+use crate::watch::{RunEvent, Watcher};
+
 /// How often an owner says that it is alive: what a kill may hide of the time it held the run.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -64,15 +66,47 @@ impl Stillness {
     }
 }
 
-/// Says every second that the owner of `lease` is alive, until the lease is of no use any more. For a task beside
+/// The time that a run has.
+pub(crate) struct TimeLimit {
+    /// In minutes.
+    pub(crate) max_minutes: u64,
+    /// How long processes held the run before this one.
+    pub(crate) held_before: Duration,
+    /// Since when this one holds it.
+    pub(crate) from: Timestamp,
+    /// Who is told that it is used up.
+    pub(crate) watcher: Watcher,
+    pub(crate) is_told: bool,
+}
+
+impl TimeLimit {
+    /// Looks whether the time is used up when the process stood still for so long altogether, and tells it once.
+    fn look(&mut self, now: Timestamp, still: Duration) {
+        let held = self.held_before + now.since(self.from).saturating_sub(still);
+        if !self.is_told && held >= Duration::from_secs(self.max_minutes.saturating_mul(60)) {
+            self.is_told = true;
+            (self.watcher)(RunEvent::TimeUsedUp { max_minutes: self.max_minutes });
+        }
+    }
+}
+
+/// Says every second that the owner of `lease` is alive, until the lease is of no use any more, and once that its time is used up: the drive looks
+/// between two calls, and one of them may take for ever. For a task beside
 /// a [`Worker`](crate::Worker), with a clock that really waits; end the task when the drive is over. Each sign is a relaxed write of
 /// two columns. One that fails is left out: whatever is wrong with the store, the drive finds it too.
-pub(crate) async fn heartbeat(store: Arc<dyn Store>, lease: RunLease, env: Env, still: Arc<Stillness>) {
+pub(crate) async fn heartbeat(
+    store: Arc<dyn Store>,
+    lease: RunLease,
+    env: Env,
+    still: Arc<Stillness>,
+    mut limit: TimeLimit,
+) {
     still.begin();
     let mut told = Duration::ZERO;
     loop {
         env.clock.sleep(EVERY).await;
         let so_far = still.so_far();
+        limit.look(env.now(), so_far);
         let mut sign = pin!(store.note_alive(&lease, so_far.saturating_sub(told), env.now()));
         // A database that is busy keeps a sign of life waiting for longer than a process may seem to stand still.
         let noted = loop {
@@ -109,6 +143,29 @@ mod tests {
         assert_eq!(still.so_far(), Duration::from_secs(30));
         pass(Duration::from_secs(1));
         assert_eq!(still.so_far(), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn that_the_time_is_used_up_is_told_once_and_not_for_time_that_does_not_count() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = told.clone();
+        let from = Env::simulated(1).now();
+        let mut limit = TimeLimit {
+            max_minutes: 2,
+            held_before: Duration::from_secs(30),
+            from,
+            watcher: Arc::new(move |event| seen.lock().unwrap().push(event)),
+            is_told: false,
+        };
+        let mut told_at = |seconds, still| {
+            limit.look(from.plus(Duration::from_secs(seconds)), Duration::from_secs(still));
+            told.lock().unwrap().len()
+        };
+        assert_eq!(
+            [(0, 0), (89, 0), (600, 511), (600, 510), (700, 510)].map(|(at, still)| told_at(at, still)),
+            [0, 0, 0, 1, 1]
+        );
+        assert_eq!(*told.lock().unwrap(), [RunEvent::TimeUsedUp { max_minutes: 2 }]);
     }
 
     #[test]

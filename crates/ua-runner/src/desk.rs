@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
-use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, ToolSpec, Trace};
+use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Timestamp, ToolSpec, Trace};
 use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, PersonWaits, Redacting, Rules, StopSignal,
     ToolTransport, TransportError, WithAskUser, task_tool,
@@ -14,7 +15,7 @@ use ua_dispatch::{
 use ua_ledger::{CallsOf, LateReplies, Ledger, LedgerConfig, Lineage, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
-use crate::alive::{Stillness, heartbeat};
+use crate::alive::{Stillness, TimeLimit, heartbeat};
 use crate::error::RunError;
 use crate::late_file::TellingLate;
 use crate::past::PastKnown;
@@ -227,11 +228,18 @@ impl Desk {
         self
     }
 
-    /// Begins to say that this process is alive, if its clock passes by itself.
-    pub(crate) fn alive(&self) -> Option<JoinHandle<()>> {
-        let DeskPorts { store, lease, env, .. } = &self.ports;
+    /// Begins to say that this process is alive, if its clock passes by itself; it took the run at this time.
+    pub(crate) fn alive(&self, acquired_at: Timestamp) -> Option<JoinHandle<()>> {
+        let DeskPorts { store, lease, env, run, .. } = &self.ports;
         let store = self.heartbeat.as_ref().unwrap_or(store).clone();
-        let beats = || tokio::spawn(heartbeat(store, lease.clone(), env.clone(), self.still.clone()));
+        let limit = TimeLimit {
+            max_minutes: self.budgets.as_ref().unwrap_or(&run.spec.budgets).max_wallclock_minutes,
+            held_before: Duration::from_millis(run.held_millis),
+            from: acquired_at,
+            watcher: self.watcher.clone(),
+            is_told: false,
+        };
+        let beats = || tokio::spawn(heartbeat(store, lease.clone(), env.clone(), self.still.clone(), limit));
         env.clock.passes_by_itself().then(beats)
     }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::Digest as _;
 use ua_checkpoint::{Cursor, Snapshot};
-use ua_core::{Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
+use ua_core::{Busy, Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
 use ua_files::{Folder, Kind};
 use ua_resume::{ForkNote, JobChange, job_changes};
 use ua_store::{
@@ -262,7 +262,9 @@ impl ForkPlan {
             return Ok(());
         }
         let from = Workspace::open(Path::new(&self.parent.run.workspace_dir))?;
-        for file in &mut copied {
+        let busy = Busy::with(format!("copying {} to the fork", ua_core::counted(copied.len(), "file")));
+        for (before, file) in copied.iter_mut().enumerate() {
+            busy.files(before);
             if !copy(&from, &to, &file.path, file.sha256)? {
                 file.fate = FileFate::Changed;
             }

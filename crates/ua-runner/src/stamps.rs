@@ -62,9 +62,11 @@ impl Workspace {
         if seen.0.len() > 8 * MOST_FILES {
             seen.0.clear();
         }
+        let busy = self.looked_through();
         self.each_file(|path, name| {
             changed.extend(seen.look(&self.digests, path, name, &mut read));
             files += 1;
+            busy.files(files);
             files < MOST_FILES
         });
         by_path(changed)

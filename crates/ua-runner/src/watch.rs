@@ -106,6 +106,12 @@ pub enum RunEvent {
         /// Milliseconds until the run's time is used up, where that is before the patience is.
         ends_in_millis: Option<u64>,
     },
+    /// The run's time is used up while something is under way. That is waited for, since no call that was sent is cut, and nothing is begun after it.
+    /// Told once.
+    TimeUsedUp {
+        /// The limit, in minutes.
+        max_minutes: u64,
+    },
     /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
     DatabaseBusy {
         /// What is waited to do: `store the answer of`, `record the model's reply`.

@@ -78,7 +78,7 @@ impl Worker {
     /// # Errors
     /// See [`WorkError`]. Never how the run itself went.
     pub async fn work(self) -> Result<Worked, WorkError> {
-        let alive = self.desk.alive();
+        let alive = self.desk.alive(self.acquired_at);
         let (store, watcher) = (self.desk.ports.store.clone(), self.desk.watcher.clone());
         let worked = Box::pin(self.work_alive()).await;
         if let Some(alive) = alive {

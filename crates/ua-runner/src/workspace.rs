@@ -11,7 +11,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ua_core::{CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, TASK_FOLDER};
+use ua_core::{Busy, CallId, INPUT_FOLDER, RunId, RunSpec, Sha256, TASK_FOLDER};
 use ua_evidence::{Artifact, Unread};
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
@@ -245,10 +245,20 @@ impl Workspace {
         self.folder.make_folder(name).map(drop).map_err(WorkspaceError::at("create", &self.path(name)))
     }
 
+    /// Says, for as long as this is kept, that it is looked at.
+    pub(crate) fn looked_through(&self) -> Busy {
+        Busy::with(format!("looking through {}", self.root().display()))
+    }
+
     /// Every file that a tool made, with its digest, by path; but for what is too large or too much for that, which is said once.
     pub fn artifacts(&self) -> Result<Vec<Artifact>, WorkspaceError> {
-        let mut found =
-            Found { artifacts: Vec::new(), left_out: LeftOut::default(), looked_at: 0, look: Look::whole() };
+        let mut found = Found {
+            artifacts: Vec::new(),
+            left_out: LeftOut::default(),
+            looked_at: 0,
+            look: Look::whole(),
+            busy: self.looked_through(),
+        };
         self.collect(&self.folder, "", &mut found)?;
         self.digests.tell(&found.left_out);
         found.artifacts.sort_by(|a, b| a.path.cmp(&b.path));
@@ -332,6 +342,7 @@ impl Workspace {
                 Kind::Other => {}
             }
             found.looked_at += 1;
+            found.busy.files(found.looked_at);
         }
         Ok(())
     }
@@ -352,6 +363,8 @@ struct Found {
     /// How many files and folders were looked at.
     looked_at: usize,
     look: Look,
+    /// Tells how far it is.
+    busy: Busy,
 }
 
 /// The folder of a task, in that of the run whose task it is.

@@ -92,6 +92,9 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
     let run_id = wanted.run_id.map(RunId::parse).transpose().map_err(|e| {
         HostError::usage(format!("cannot use --run-id: {e}")).hint("leave --run-id out to have an id generated")
     })?;
+    let mut people = AtTerminal::new(wanted.launch.quiet, wanted.launch.no_input);
+    // Its files are read, compared and copied.
+    people.preparing(host.env(), "preparing the fork");
     let inspector = host.home().open_read_only()?;
     let parent = find::run(&inspector, wanted.run).await?;
     let options = wanted.launch.options();
@@ -117,7 +120,6 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
     if !crate::terminal::is_json() && !wanted.launch.quiet {
         tell(text(&fork.plan, false).trim_end());
     }
-    let mut people = AtTerminal::new(wanted.launch.quiet, wanted.launch.no_input);
     people.fork = Some(shown(&fork.plan, Some(&run)));
     let people: Arc<dyn People> = Arc::new(people);
     Ok(code_of_end(fork.drive(host, &people, store, run).await?))

@@ -9,9 +9,10 @@ use rmcp::transport::auth::{
     AuthorizationCallback, AuthorizationManager, AuthorizationMetadataSource, OAuthClientConfig,
 };
 use serde_json::json;
+use ua_core::{Busy, span_in_words};
 
 use super::kept::{Around, LoginFacts, Shelf, manager, proving, said};
-use super::{LoginError, Logins, blocking, check_address, check_endpoint, check_metadata};
+use super::{ANSWER, LoginError, Logins, a_request, blocking, check_address, check_endpoint, check_metadata, host_of};
 use crate::http::{Endpoint, is_this_machine};
 
 /// Why a login is refused of which a thief of its code could make one of their own.
@@ -80,7 +81,10 @@ impl Logins {
     /// Nobody can log in there in a way that this program knows, or it cannot be found out now.
     pub async fn begin(&self, request: LoginRequest) -> Result<PendingLogin, LoginError> {
         check_address(&request.address)?;
-        let challenge = challenge(&request).await?;
+        let host = host_of(&request.address).unwrap_or_default();
+        let busy = Busy::with(format!("waiting for {host} to say where one logs in, {}", a_request()));
+        let challenge = self.in_time(&host, challenge(&request)).await?;
+        busy.now(format!("waiting for the authorization server of {host} to say how one logs in, {}", a_request()));
         // What is read in the clear says where the login page and the token endpoint are.
         if let Some(named) = challenge.as_deref().and_then(|words| metadata_named_in(words, &request.address)) {
             check_endpoint("description of its logins", &named)?;
@@ -115,8 +119,15 @@ impl Logins {
             configure(&mut manager, &request, &own.id, own.secret.as_deref(), &scopes)?;
             (own.id, own.secret, None)
         } else {
-            let Registered { id, secret, auth_method } =
-                register(&request, registration.as_deref(), &named).await.map_err(|error| cannot_register(&error))?;
+            let of = format!("the authorization server of {host}");
+            let registered = self.in_time(&of, register(&request, registration.as_deref(), &named)).await;
+            let Registered { id, secret, auth_method } = registered.map_err(|error| match error {
+                // It may work another time, without anybody's help.
+                LoginError::Unreachable(why) => {
+                    LoginError::Unreachable(format!("this program could not register: {why}"))
+                }
+                LoginError::Ended(_) | LoginError::Refused(_) | LoginError::Vault(_) => cannot_register(&error),
+            })?;
             manager.set_metadata(proving(found.metadata, auth_method.as_deref()));
             self.vault.learn(secret.iter().map(|secret| ("client secret".to_owned(), secret.clone())).collect());
             configure(&mut manager, &request, &id, secret.as_deref(), &scopes)?;
@@ -139,6 +150,16 @@ impl Logins {
         check_endpoint("login page", &address)?;
         let state = query(&address, "state").unwrap_or_default();
         Ok(PendingLogin { manager, logins: self.clone(), server: request.address, address, state })
+    }
+
+    /// What `asked` brings, if whoever it asks answers in time. A clock that does not pass by itself sets no limit.
+    async fn in_time<T>(&self, of: &str, asked: impl Future<Output = Result<T, LoginError>>) -> Result<T, LoginError> {
+        tokio::select! {
+            answered = asked => answered,
+            () = self.env.sleep_or_never(self.env.clock.passes_by_itself().then_some(ANSWER)) => {
+                Err(LoginError::Unreachable(format!("{of} did not answer within {}", span_in_words(ANSWER))))
+            }
+        }
     }
 
     /// What to ask for: what an earlier login allows and what is wanted besides; else what the server says.
@@ -359,6 +380,9 @@ impl PendingLogin {
         // Nobody renews the login that this one replaces while it does: what came of that would replace this one.
         let (vault, of) = (std::sync::Arc::clone(&self.logins.vault), self.server.clone());
         let _alone = blocking(move || vault.lock(&of)).await?;
+        let host = host_of(&self.server).unwrap_or_default();
+        let words = format!("waiting for the authorization server of {host} to make the login, {}", a_request());
+        let _busy = Busy::with(words);
         let exchange =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, back.issuer.as_deref());
         exchange.await.map_err(|error| said(&error))?;

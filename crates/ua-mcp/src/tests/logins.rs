@@ -12,7 +12,8 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use ua_core::{CallPolicy, Handle, Outcome, RawReply, ToolName, ToolNamespace};
+use ua_core::system::SystemClock;
+use ua_core::{CallPolicy, Clock, Env, Handle, Outcome, RawReply, Sleep, Timestamp, ToolName, ToolNamespace};
 use ua_dispatch::{ToolTransport as _, TransportError};
 
 use super::http::{call, http, text};
@@ -64,6 +65,8 @@ struct State {
     renewal: Mutex<Option<&'static str>>,
     /// How many requests for tokens fail from now on, for no reason of theirs.
     failing: Mutex<u32>,
+    /// What is asked for here is never answered.
+    silent_at: Mutex<Option<&'static str>>,
     /// What the metadata of the authorization server says otherwise.
     metadata: Mutex<serde_json::Map<String, Value>>,
     /// What it answers to a registration otherwise.
@@ -148,6 +151,9 @@ impl State {
         let mut stream = BufReader::new(stream);
         while let Some(seen) = read(&mut stream).await {
             self.seen.lock().unwrap().push(seen.clone());
+            if *self.silent_at.lock().unwrap() == Some(seen.path()) {
+                std::future::pending::<()>().await;
+            }
             let (status, headers, body) = self.answer(&seen);
             let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
             stream.get_mut().write_all(head.as_bytes()).await.unwrap_or_default();
@@ -683,6 +689,57 @@ async fn a_login_is_renewed_also_while_its_server_fails_for_a_moment() {
     let before = site.seen("/token").len();
     assert!(matches!(logins.token(&site.url).await, Err(LoginError::Ended(_))));
     assert_eq!(site.seen("/token").len() - before, 1);
+}
+
+/// The clock of the system, whose waits are over sixty times sooner.
+#[derive(Debug)]
+struct Hurried(SystemClock);
+
+impl Clock for Hurried {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.0.sleep(span / 60)
+    }
+
+    fn passes_by_itself(&self) -> bool {
+        true
+    }
+}
+
+/// Who begins a login is told of a server that does not answer, by its name and with the time that it had, whichever of them it is.
+#[tokio::test]
+async fn a_login_waits_for_nobody_for_ever() {
+    for (silent_at, who) in [("/mcp", ""), ("/register", "the authorization server of ")] {
+        let site = Site::start().await;
+        *site.state.silent_at.lock().unwrap() = Some(silent_at);
+        let env = Env { clock: Arc::new(Hurried(SystemClock)), ..ua_core::system::env() };
+        let logins = Logins::new(Arc::<Shelves>::default(), env);
+        let login = site.log_in(&logins, site.request());
+        let Err(LoginError::Unreachable(why)) = login.await else { panic!("{silent_at}") };
+        let host = crate::host_of(&site.url).unwrap();
+        assert!(why.ends_with(&format!("{who}{host} did not answer within 30 s")), "{why}");
+    }
+}
+
+/// A tool server whose login cannot be renewed in time was asked nothing. It is waited for as one that is away, and what is waited for has a name.
+#[tokio::test]
+async fn a_start_that_waits_for_an_authorization_server_says_so() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    site.let_tokens_last(1);
+    site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    *site.state.silent_at.lock().unwrap() = Some("/token");
+    let mut world = world(&site, &logins(&shelves));
+    world.shared.start_timeout = Duration::from_secs(1);
+    let host = crate::host_of(&site.url).unwrap();
+    let waits = format!(
+        "waiting for the authorization server of {host} to renew the login, attempt 1 of 6, at most 30 s for each of its answers"
+    );
+    let refused = world.server.ready(&world.shared).await;
+    let Err(TransportError::Away { why, .. }) = refused else { panic!("{:?}", refused.err()) };
+    assert_eq!(why, format!("it did not answer the handshake within 1 s: {waits}"));
 }
 
 /// What is said of this client, or of this login, only a person changes: it is no outage, and the person is told at once.
