@@ -167,5 +167,5 @@ fn each_process_has_its_own_times_and_the_log_has_who_answered() {
     }
     assert_eq!(log.matches("waiting for you").count(), 3, "{log}");
     let page = fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
-    assert!(page.contains("driven by: 5 processes; process 1 was killed at "), "{page}");
+    assert!(page.contains("driven by: 5 processes; process 1 was killed, last seen at "), "{page}");
 }

@@ -39,7 +39,11 @@ fn question_id(env: &TestEnv) -> String {
 
 /// Where a run stands is said the same wherever a person looks, and no file is named that is not there.
 fn says_everywhere_that_it_crashed(env: &TestEnv) {
-    let shown = env.run(&["runs", "show", "r"]).code(0).shows(&["Processes      1; process 1 was killed at "]).stdout;
+    let shown = env
+        .run(&["runs", "show", "r"])
+        .code(0)
+        .shows(&["Processes      1; process 1 was killed, last seen at "])
+        .stdout;
     assert!(shown.starts_with("crashed: no process drives it · run r"), "{shown}");
     assert!(shown.contains("1 in flight when its process ended") && !shown.contains("running"), "{shown}");
     assert!(!shown.contains("job_completion"), "{shown}");

@@ -689,7 +689,7 @@ impl Connection {
         let call = store.call(id).await.map_err(Broken::at("read the call")).map_err(after())?;
         let ua = &self.broker.config.person;
         let told = |told: Told, is_final| Ok(Reply::Result { result: told.as_result(Some(id), ua), is_final });
-        let why = || call.error_detail.clone().unwrap_or_else(|| "it was not sent".to_owned());
+        let why = || call.error_in_words().unwrap_or_else(|| "it was not sent".to_owned());
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => {}
             CallStatus::Cancelled => {
@@ -818,14 +818,12 @@ enum Written {
     No,
 }
 
-/// Why nobody knows what came of a call, as a clause. What came with a status may be next to nothing, so that is named.
+/// Why nobody knows what came of a call, as a clause. What came with a status may be next to nothing, so that is named: what is recorded beside it
+/// never says it.
 fn doubt(call: &CallRecord) -> String {
     let said = call.error_detail.as_deref().map(str::trim).filter(|said| !said.is_empty());
-    let status = call.error_code.as_deref().and_then(|code| code.strip_prefix("http_"));
-    match (status, said) {
+    match (call.http_status(), said) {
         (Some(status), None) => format!("its tool server answered HTTP status {status}"),
-        // An answer without a word, of which the status is what is said.
-        (Some(status), Some(said)) if said.contains(&format!("HTTP status {status}")) => said.to_owned(),
         (Some(status), Some(said)) => format!("its tool server answered HTTP status {status}: {said}"),
         (None, Some(said)) => said.to_owned(),
         (None, None) => "its answer was lost".to_owned(),

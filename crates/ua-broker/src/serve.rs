@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ua_files::Folder;
+use ua_store::EndedBy;
 
 use crate::accepting;
 use crate::bridge;
@@ -74,6 +75,14 @@ impl BrokerLock {
 /// # Errors
 /// What the broker needs is not there: the store, or the socket.
 pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broken> {
+    let served = serve_all(&broker).await;
+    broker.let_go(served.as_ref().ok().copied()).await;
+    drop(own.0);
+    served.map(|_| Served::Over)
+}
+
+/// Serves until then; says what ends calls that are under way still.
+async fn serve_all(broker: &Arc<Broker>) -> Result<EndedBy, Broken> {
     raise_descriptors();
     let over_http = broker.config.http.is_some();
     let io = |doing: &'static str| move |error: io::Error| Broken::new(format!("{doing}: {error}"));
@@ -83,13 +92,13 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     broker.clear_up().await?;
     let listener = listen(&broker.config.socket).map_err(io("listen"))?;
     if let Some(settings) = &broker.config.http {
-        http::listen(&broker, settings).await?;
+        http::listen(broker, settings).await?;
     }
     let mut idle_since = broker.env.now();
     let mut signals = Ends::listen().map_err(io("listen to signals"))?;
     loop {
         tokio::select! {
-            () = signals.asked() => break,
+            _ = signals.asked() => break,
             stream = accepting::next(&listener, &broker.env) => {
                 if !is_of_this_user(&stream) {
                     tracing::warn!("a program of another user is at the socket; it is refused");
@@ -121,10 +130,14 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     broker.closing.cancel();
     broker.stop.stop_gently();
     let until = broker.env.now().plus(DRAIN);
-    while broker.env.now() < until && !is_over(&broker.sessions, &broker).await {
+    let mut by = EndedBy::Drained;
+    while broker.env.now() < until && !is_over(&broker.sessions, broker).await {
         tokio::select! {
             // Whoever asks twice does not want to wait.
-            () = signals.asked() => break,
+            signal = signals.asked() => {
+                by = signal;
+                break;
+            }
             stream = accepting::next(&listener, &broker.env) => if is_of_this_user(&stream) {
                 tokio::spawn(visit_at_the_end(broker.clone(), stream));
             },
@@ -133,8 +146,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     }
     drop(listener);
     let _gone = std::fs::remove_file(ending);
-    drop(own.0);
-    Ok(Served::Over)
+    Ok(by)
 }
 
 /// Raises how many files may be open at once. Where that may not be, it stays as it is.
@@ -152,29 +164,30 @@ fn raise_descriptors() {
 struct Ends {
     term: Signal,
     /// Not those that it was told to ignore by whoever started it.
-    others: Vec<Signal>,
+    others: Vec<(EndedBy, Signal)>,
 }
 
 impl Ends {
     fn listen() -> io::Result<Self> {
-        let others = [SignalKind::interrupt(), SignalKind::hangup()];
-        let heard = others.into_iter().filter(|kind| !ua_mcp::is_ignored(kind.as_raw_value()));
-        Ok(Self { term: signal(SignalKind::terminate())?, others: heard.map(signal).collect::<io::Result<_>>()? })
+        let others = [(EndedBy::Interrupt, SignalKind::interrupt()), (EndedBy::HangUp, SignalKind::hangup())];
+        let heard = others.into_iter().filter(|(_, kind)| !ua_mcp::is_ignored(kind.as_raw_value()));
+        let others = heard.map(|(by, kind)| Ok((by, signal(kind)?))).collect::<io::Result<_>>()?;
+        Ok(Self { term: signal(SignalKind::terminate())?, others })
     }
 
-    async fn asked(&mut self) {
+    async fn asked(&mut self) -> EndedBy {
         let Self { term, others } = self;
         let any_other = std::future::poll_fn(|context| {
             // Each is asked, so that each wakes this.
-            let mut is_heard = false;
-            for signal in others.iter_mut() {
-                is_heard |= signal.poll_recv(context).is_ready();
+            let mut heard = None;
+            for (by, signal) in others.iter_mut() {
+                heard = signal.poll_recv(context).is_ready().then_some(*by).or(heard);
             }
-            if is_heard { Poll::Ready(()) } else { Poll::Pending }
+            heard.map_or(Poll::Pending, Poll::Ready)
         });
         tokio::select! {
-            _ = term.recv() => {}
-            () = any_other => {}
+            _ = term.recv() => EndedBy::Terminate,
+            by = any_other => by,
         }
     }
 }

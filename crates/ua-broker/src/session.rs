@@ -12,8 +12,8 @@ use ua_ledger::{LateReplies as _, Outbox, settle_by_late_replies};
 use ua_mcp::LockDir;
 use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
 use ua_store::{
-    Author, Batch, CallRecord, Change, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession, NewStep,
-    QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
+    Author, Batch, CallRecord, Change, EndedBy, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession,
+    NewStep, OwnerStamp, QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
 };
 
 use crate::broker::{Broken, Broker};
@@ -106,7 +106,7 @@ pub(crate) struct Session {
     is_soon: AtomicBool,
     /// Connections and calls that need it.
     users: AtomicUsize,
-    _lock: RunLock,
+    lock: RunLock,
 }
 
 impl Session {
@@ -120,6 +120,16 @@ impl Session {
         let by = Author::Owner(self.lease.clone());
         self.outbox.commit(&by, Batch::of([change])).await.map(drop).map_err(Broken::at("write to the session"))
     }
+}
+
+/// A session's run that this process took.
+struct Taken {
+    lease: RunLease,
+    run: RunRecord,
+    outbox: Arc<Outbox>,
+    step: StepId,
+    /// The place of its last call.
+    last: u32,
 }
 
 /// Holds a session that is needed. The last one to let go of it parks it.
@@ -315,10 +325,35 @@ impl Broker {
         let lock =
             RunLock::take(&self.config.locks, &run_id, &owner).map_err(|error| Broken::new(error.to_string()))?;
         let owner = lock.after_those_before(owner);
-        let now = self.env.now();
         let record_of_run = self.store.run(&run_id).await.map_err(Broken::at("read the session"))?;
         let past = PastKnown::of(self.store.as_ref(), &record_of_run).await.map_err(|error| went_back(&error))?;
-        let taken = self.store.acquire_run(&run_id, &owner, now).await;
+        let taken = self.take_run(&run_id, &owner).await;
+        if taken.is_err() {
+            lock.note_error();
+        }
+        let Taken { lease, run, outbox, step, last } = taken?;
+        let session = Arc::new(Session {
+            record,
+            run,
+            past,
+            lease,
+            outbox,
+            step,
+            trace,
+            turns: Arc::default(),
+            next: AtomicU32::new(last + 1),
+            is_soon: AtomicBool::new(false),
+            users: AtomicUsize::new(1),
+            lock,
+        });
+        sessions.insert(run_id, session.clone());
+        Ok(InUse { session, broker: self.clone() })
+    }
+
+    /// Takes the run of a session, and puts into order what an earlier owner left.
+    async fn take_run(&self, run_id: &RunId, owner: &OwnerStamp) -> Result<Taken, Broken> {
+        let now = self.env.now();
+        let taken = self.store.acquire_run(run_id, owner, now).await;
         let (lease, run) = taken.map_err(Broken::at("take the session"))?;
         let outbox = Outbox::new(self.store.clone(), lease.clone()).of_one_that_reads_anew();
         let outbox =
@@ -337,26 +372,11 @@ impl Broker {
             };
             outbox.open_step(&lease, step).await.map_err(Broken::at("begin the session"))?.step_id
         };
-        let calls = self.store.calls(&run_id, None).await.map_err(Broken::at("read the session's calls"))?;
+        let calls = self.store.calls(run_id, None).await.map_err(Broken::at("read the session's calls"))?;
         let last = calls.iter().map(|call| call.position.turn).max().unwrap_or(0);
         let settled = settle_by_late_replies(outbox.as_ref(), self.late.as_ref(), &lease, &calls, now).await;
         settled.map_err(Broken::at("store what was answered before"))?;
-        let session = Arc::new(Session {
-            record,
-            run,
-            past,
-            lease,
-            outbox,
-            step,
-            trace,
-            turns: Arc::default(),
-            next: AtomicU32::new(last + 1),
-            is_soon: AtomicBool::new(false),
-            users: AtomicUsize::new(1),
-            _lock: lock,
-        });
-        sessions.insert(run_id, session.clone());
-        Ok(InUse { session, broker: self.clone() })
+        Ok(Taken { lease, run, outbox, step, last })
     }
 
     /// Lets go of a session that nobody needs any more.
@@ -366,7 +386,19 @@ impl Broker {
         else {
             return Ok(());
         };
-        let questions = session.outbox.open_questions(Some(run)).await.map_err(Broken::at("read the questions"))?;
+        let ended = self.end_work(&session).await;
+        if ended.is_err() {
+            // Nobody killed this process, should it not come to it again.
+            session.lock.note_error();
+        }
+        ended?;
+        sessions.remove(run);
+        Ok(())
+    }
+
+    async fn end_work(&self, session: &Session) -> Result<(), Broken> {
+        let questions =
+            session.outbox.open_questions(Some(&session.run.run_id)).await.map_err(Broken::at("read the questions"))?;
         let waits = questions.iter().any(|question| question.status == QuestionStatus::Open);
         let (status, stop_reason) =
             if waits { (RunStatus::WaitingForHuman, None) } else { (RunStatus::Stopped, Some(RunStop::Idle)) };
@@ -382,9 +414,25 @@ impl Broker {
             held_millis: 0,
             at: self.env.now(),
         };
-        session.outbox.end_run(&session.lease, end).await.map_err(Broken::at("park the session"))?;
-        sessions.remove(run);
-        Ok(())
+        session.outbox.end_run(&session.lease, end).await.map(drop).map_err(Broken::at("park the session"))
+    }
+
+    /// At the end of this process: lets go of what nobody needs, and has the locks of the other sessions say that an error kept them, or by what
+    /// they were ended in the middle of their work. Nobody killed it.
+    pub(crate) async fn let_go(&self, by: Option<EndedBy>) {
+        let runs: Vec<RunId> = self.sessions.lock().await.keys().cloned().collect();
+        for run in runs {
+            if let Err(error) = self.park(&run).await {
+                tracing::warn!(%error, %run, "a session could not be parked");
+                break;
+            }
+        }
+        for session in self.sessions.lock().await.values() {
+            if let Some(by) = by {
+                session.lock.note_end(by);
+            }
+            session.lock.say_end();
+        }
     }
 
     /// Before anybody is let in: tool servers of an earlier broker are ended, and calls that it had sent are unknown.

@@ -300,11 +300,11 @@ pub(crate) struct RunEnded {
 /// One thing that happened in a run; one line each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct TailEvent {
-    /// When, RFC 3339.
+    /// When, RFC 3339; of a process that was killed or interrupted its last sign of life.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
     /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question, answered,
-    /// process (one took the run, left it, was killed or was ended by a second signal), sub_agent (one began, ended or waits), or run (the last line).
+    /// process (one took the run, left it, was killed or was interrupted), sub_agent (one began, ended or waits), or run (the last line).
     pub(crate) event: &'static str,
     /// The run: the one that was asked for, or that of a sub-agent.
     #[schemars(with = "String")]

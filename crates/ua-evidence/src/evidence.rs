@@ -92,8 +92,8 @@ pub struct InDoubt {
 
 impl InDoubt {
     fn of(call: &CallRecord) -> Self {
-        let error = call.error_detail.as_deref().or(call.error_code.as_deref()).unwrap_or_default();
-        let error = if error.trim().is_empty() { String::new() } else { format!(": {}", line(error, 200)) };
+        let error = call.error_in_words().or(call.error_code.clone()).unwrap_or_default();
+        let error = if error.trim().is_empty() { String::new() } else { format!(": {}", line(&error, 200)) };
         let (tool, turn) = (code(&call.name.raw, 100), call.position.turn);
         let (status, at) = (crate::call_in_words(call), call.updated_at);
         let shown = format!("{tool}, turn {turn}, {status} at {at}{error}");

@@ -244,7 +244,7 @@ impl Progress {
                 format!("{} · {} {}{took}", place(call), line(&call.name.tool, 80), outcome(call))
             }
             CallProgress::Retrying { call, wait } => {
-                let why = ua_resume::error_in_words(call).map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
+                let why = call.error_in_words().map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
                 format!(
                     "{} · {} failed before taking effect ({why}), again in {}",
                     place(call),

@@ -45,13 +45,13 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
         {
             error(format!(
                 "The call brought no answer: {} It only reads, so nothing was changed by its {}.",
-                sentence(call.error_detail.as_deref().unwrap_or("nothing came back")),
+                sentence(call.error_in_words().as_deref().unwrap_or("nothing came back")),
                 ua_core::counted(call.attempt, "attempt")
             ))
         }
         CallStatus::FailedDefinite => error(format!(
             "The call was not carried out: {} Nothing happened outside, after {}.",
-            sentence(call.error_detail.as_deref().unwrap_or("it could not be sent")),
+            sentence(call.error_in_words().as_deref().unwrap_or("it could not be sent")),
             ua_core::counted(call.attempt, "attempt")
         )),
         CallStatus::Cancelled => error(call.error_detail.clone().unwrap_or_else(|| "Not run.".to_owned())),

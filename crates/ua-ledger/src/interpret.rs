@@ -45,6 +45,13 @@ const CHANGED_FILES: &str = "dev.universal-agent/changed-files";
 /// The error code of a call that its tool, a part of this program, refused before it began.
 const NOT_BEGUN: &str = "not_begun";
 
+/// The error code of a call that may have been made, although its server says once more that it turned it away: its detail is our sentence about
+/// that, and not what came with a status.
+const REJECTED_AGAIN: &str = "rejected_again";
+
+/// What came with an HTTP status when nothing did.
+const NOTHING_SAID: &str = "its server said nothing about it";
+
 /// The error code of a call whose session was over.
 const SESSION_OVER: &str = "session_over";
 
@@ -92,8 +99,8 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 _ => None,
             };
             let detail = match (said.is_empty(), hint) {
-                // Who reads it has nothing else to go by.
-                (true, None) => format!("its server answered HTTP status {status} and said nothing about it"),
+                // The status is the code's to say.
+                (true, None) => NOTHING_SAID.to_owned(),
                 (true, Some(hint)) => hint.to_owned(),
                 (false, None) => said.to_owned(),
                 (false, Some(hint)) => format!("{said} ({hint})"),
@@ -152,7 +159,6 @@ pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usiz
     if !raw.turns_away() || may_simply_be_repeated || earlier < MOST_BELIEVED {
         return settlement;
     }
-    let Some(code) = settlement.error_code else { return settlement };
     let said = settlement.error_detail.unwrap_or_default();
     let status = match raw {
         RawReply::HttpStatus { status, of_session: false, .. } => format!("HTTP status {status}: "),
@@ -169,12 +175,12 @@ pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usiz
          ({status}{})",
         said.trim()
     );
-    failed(CallStatus::Unknown, &code, &detail, None)
+    failed(CallStatus::Unknown, REJECTED_AGAIN, &detail, None)
 }
 
 /// Whether the last that a call's server said is that it turned it away unread.
 pub(crate) fn was_turned_away(call: &CallRecord) -> bool {
-    matches!(call.error_code.as_deref(), Some(SESSION_OVER | "http_429"))
+    matches!(call.error_code.as_deref(), Some(SESSION_OVER | REJECTED_AGAIN | "http_429"))
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
@@ -492,12 +498,13 @@ mod tests {
             for body in ["", " \n"] {
                 let (detail, text) = told(status, body);
                 assert!(detail.len() > 20 && text.contains(&status.to_string()), "{status}: {detail:?} {text:?}");
+                assert!(!detail.contains(&status.to_string()), "the status is the code's to say: {detail:?}");
             }
             let (detail, text) = told(status, "boom ");
             assert!(detail.starts_with("boom") && text.contains("boom"), "{status}: {detail:?}");
             assert!(detail == "boom" || detail.starts_with("boom ("), "two sentences are told apart: {detail:?}");
         }
-        assert_eq!(told(502, "").0, "its server answered HTTP status 502 and said nothing about it");
+        assert_eq!(told(502, "").0, NOTHING_SAID);
         assert!(told(302, "").0.contains("final address") && told(403, "no").0.contains("`headers`"));
     }
 

@@ -324,7 +324,7 @@ fn in_words(call: &CallRecord) -> String {
     if matches!(call.status, CallStatus::FailedDefinite | CallStatus::FailedReported) {
         return ua_resume::failure_in_words(call, |why| brief(why, 120));
     }
-    let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
+    let detail = call.error_in_words().map_or_else(String::new, |text| format!(": {}", brief(&text, 120)));
     format!("{}{detail}", call.status.in_words())
 }
 

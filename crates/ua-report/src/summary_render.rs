@@ -54,11 +54,8 @@ impl CompletionSummary {
 
     /// Who drove the run, and which of them did not leave it in order.
     fn write_processes(&self, page: &mut Page) {
-        let broken = self.processes.iter().filter_map(|life| {
-            let how = life.broken_off()?;
-            Some(format!("; process {} {how} at {}", life.process, life.last_seen_at))
-        });
-        let broken: String = broken.collect();
+        let broken = self.processes.iter().filter_map(|life| life.broken_off_after(life.last_seen_at));
+        let broken: String = broken.map(|life| format!("; {life}")).collect();
         page.item(&format!("driven by: {}{broken}", ua_core::counted(self.drivers, "process")));
     }
 

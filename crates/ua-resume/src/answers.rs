@@ -304,9 +304,9 @@ pub fn known(
         let error = match &attempt.detail {
             Some(detail) => {
                 let told = failed.map(|call| CallRecord { error_detail: Some(detail.clone()), ..call.clone() });
-                Some(told.as_ref().and_then(crate::error_in_words).unwrap_or_else(|| detail.clone()))
+                Some(told.as_ref().and_then(CallRecord::error_in_words).unwrap_or_else(|| detail.clone()))
             }
-            None => failed.and_then(crate::error_in_words),
+            None => failed.and_then(CallRecord::error_in_words),
         };
         if let Some(detail) = error.filter(|detail| !question.text.contains(detail.as_str())) {
             known.push(fact("error", &detail));

@@ -39,6 +39,6 @@ pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};
 pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{
-    after_turn, call_standing, calls_in_words, error_in_words, failure_in_words, inherited_turns_in_words,
-    place_in_words, processes_words, status_detail, status_words,
+    after_turn, call_standing, calls_in_words, failure_in_words, inherited_turns_in_words, place_in_words,
+    processes_words, status_detail, status_words,
 };

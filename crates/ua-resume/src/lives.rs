@@ -43,7 +43,7 @@ pub struct Life {
     pub trace: Option<Trace>,
     /// When it took the run.
     pub started_at: Timestamp,
-    /// When it left the run, or was last known to be alive.
+    /// When it left the run; of one that did not leave it in order its last sign of life, for when it ended nobody wrote down.
     pub last_seen_at: Timestamp,
     /// How it ended.
     pub end: LifeEnd,
@@ -62,6 +62,12 @@ impl Life {
             LifeEnd::Dropped => Some("dropped the run".to_owned()),
             LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered => None,
         }
+    }
+
+    /// The same as a clause about the process, with its last sign of life, `seen` in words. When it ended nobody has written down: it was that late or
+    /// later, and while it waits for nothing it says every second that it is alive.
+    pub fn broken_off_after(&self, seen: impl std::fmt::Display) -> Option<String> {
+        Some(format!("process {} {}, last seen at {seen}", self.process, self.broken_off()?))
     }
 }
 

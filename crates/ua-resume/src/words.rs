@@ -32,23 +32,12 @@ pub fn call_standing(call: &CallRecord) -> &'static str {
     if call.is_answered_by_twin() { NOT_REPEATED } else { ua_evidence::call_in_words(call) }
 }
 
-/// What went wrong with a call, as a person reads it: in front of what an HTTP server said stands the number with which it said so, which is half of
-/// the answer.
-pub fn error_in_words(call: &CallRecord) -> Option<String> {
-    let number = call.error_code.as_deref().and_then(|code| code.strip_prefix("http_"));
-    match (number, call.error_detail.as_deref()) {
-        (Some(number), Some(detail)) if !detail.contains(number) => Some(format!("HTTP {number}: {detail}")),
-        (Some(number), None) => Some(format!("HTTP {number}")),
-        (Some(_) | None, detail) => detail.map(str::to_owned),
-    }
-}
-
 /// A failure as the end of a line, with why in at most so many characters as `cut` leaves. What only the tool says is no proof: an effect that may be
 /// there is said to be.
 pub fn failure_in_words(call: &CallRecord, cut: impl Fn(&str) -> String) -> String {
     let failed =
         if ua_evidence::failed_perhaps(call) { "failed, as the tool says, and may have happened" } else { "failed" };
-    let why = error_in_words(call).map_or_else(String::new, |why| format!(": {}", cut(&why)));
+    let why = call.error_in_words().map_or_else(String::new, |why| format!(": {}", cut(&why)));
     format!("{failed}{why}")
 }
 
@@ -172,7 +161,8 @@ mod error_tests {
         call.status = CallStatus::FailedDefinite;
         for (code, detail, wanted) in [
             (Some("http_429"), Some("{\"error\": \"x\"}"), "failed: HTTP 429: {\"error\": \"x\"}"),
-            (Some("http_429"), Some("HTTP 429: slow down"), "failed: HTTP 429: slow down"),
+            (Some("http_429"), Some("429 of 500 calls"), "failed: HTTP 429: 429 of 500 calls"),
+            (Some("rejected_again"), Some("again (HTTP status 429)"), "failed: again (HTTP status 429)"),
             (Some("http_429"), None, "failed: HTTP 429"),
             (Some("tool_error"), Some("no"), "failed: no"),
             (None, None, "failed"),

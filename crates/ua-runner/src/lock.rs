@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -89,8 +89,10 @@ struct Held {
     file: File,
     /// What stood in the lock when it was taken.
     ends: Ends,
-    /// Whether the work under it ended by an error.
-    failed: AtomicBool,
+    /// By what the work under it ended, where it did not leave the run in order.
+    ended: OnceLock<EndedBy>,
+    /// Whether the run was taken under it: what the lock said of this process then is stored with that, and is over.
+    is_taken: AtomicBool,
 }
 
 impl Held {
@@ -105,8 +107,17 @@ impl Held {
 
     /// Notes that this process ends at once.
     fn mark(&self, process: String, by: EndedBy) {
-        let ends = Ends { ended_before: self.ends.ended_before.clone() };
-        self.note(&ends.and(EndedAtOnce { process, by }));
+        self.note(&self.those_before().and(EndedAtOnce { process, by }));
+    }
+
+    /// What the lock is to say of those before.
+    fn those_before(&self) -> Ends {
+        let mut ended_before = self.ends.ended_before.clone();
+        if self.is_taken.load(Ordering::Relaxed) {
+            let own = crate::host::this_process();
+            ended_before.retain(|end| end.process != own);
+        }
+        Ends { ended_before }
     }
 }
 
@@ -114,10 +125,9 @@ impl Drop for RunLock {
     /// The stamp goes with the lock: a drive that was dropped in a process that lives on drives nothing any more. After a kill the stamp's
     /// process is gone, which says the same. What a person ended before stays for whoever takes the run: this one may not have come to it.
     fn drop(&mut self) {
-        if self.held.failed.load(Ordering::Relaxed) {
-            self.held.mark(crate::host::this_process(), EndedBy::Error);
-        } else {
-            self.held.note(&self.held.ends);
+        match self.held.ended.get() {
+            Some(by) => self.held.mark(crate::host::this_process(), *by),
+            None => self.held.note(&self.held.those_before()),
         }
     }
 }
@@ -163,7 +173,7 @@ impl RunLock {
             let stamp = OwnerStamp { ended_before: before, ..owner.clone() };
             let stamp = serde_json::to_string(&stamp).unwrap_or_default();
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
-            let held = Arc::new(Held { file, ends, failed: AtomicBool::default() });
+            let held = Arc::new(Held { file, ends, ended: OnceLock::new(), is_taken: AtomicBool::default() });
             let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|other| other.strong_count() > 0);
             all.push(Arc::downgrade(&held));
@@ -190,12 +200,33 @@ impl RunLock {
     pub fn mark_ended_at_once(by: EndedBy) {
         let process = crate::host::this_process();
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        held.iter().filter_map(Weak::upgrade).for_each(|held| held.mark(process.clone(), by));
+        for held in held.iter().filter_map(Weak::upgrade) {
+            held.mark(process.clone(), *held.ended.get_or_init(|| by));
+        }
     }
 
-    /// Notes that this process ends its work on the run by an error. Where the run says that it was left in order, this says nothing.
+    /// Notes that this process took the run under this lock. Whoever may be dropped in the middle of its work and take the run again has to:
+    /// what ended an earlier work of the process did not end this one.
+    pub fn note_taken(&self) {
+        self.held.is_taken.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that this process ends its work on the run by an error, for the moment in which the lock is dropped. Where the run says that it was
+    /// left in order, this says nothing.
     pub fn note_error(&self) {
-        self.held.failed.store(true, Ordering::Relaxed);
+        self.note_end(EndedBy::Error);
+    }
+
+    /// The same of what a person ends at once by a second signal.
+    pub fn note_end(&self, by: EndedBy) {
+        self.held.ended.get_or_init(|| by);
+    }
+
+    /// Says in the lock what was noted of the end of this process, which is about to end and may not come to drop the lock.
+    pub fn say_end(&self) {
+        if let Some(by) = self.held.ended.get() {
+            self.held.mark(crate::host::this_process(), *by);
+        }
     }
 
     /// The processes that held the lock of `run` and ended at once; the newest ones, oldest first. Whoever drove the run since, or
@@ -338,7 +369,19 @@ mod tests {
         assert_eq!(known(), std::slice::from_ref(&end));
         assert!(!RunLock::is_held(dir.path(), &run));
         let again = RunLock::take(dir.path(), &run, &owner).unwrap();
-        assert_eq!(again.after_those_before(owner.clone()).ended_before, [end]);
+        assert_eq!(again.after_those_before(owner.clone()).ended_before, std::slice::from_ref(&end));
+        drop(again);
+        assert_eq!(known(), std::slice::from_ref(&end), "it did not come to the run");
+        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
+        again.note_taken();
+        drop(again);
+        assert_eq!(known(), [], "what drove the run was dropped");
+        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
+        again.note_end(EndedBy::Terminate);
+        again.note_error();
+        drop(again);
+        assert_eq!(known(), [EndedAtOnce { by: EndedBy::Terminate, ..end }], "what came first ended it");
+        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
         again.held.file.unlock().unwrap();
         std::mem::forget(again);
         assert_eq!(known(), [], "this time it was killed");

@@ -82,6 +82,8 @@ pub enum EndedBy {
     HangUp,
     /// SIGTERM.
     Terminate,
+    /// A stop that waits for what is under way, and waited no longer: that of the gateway's broker.
+    Drained,
     /// An error, such as that of a full disk. The process said it where it was seen, and could not write it into the run.
     Error,
 }
@@ -93,6 +95,7 @@ impl EndedBy {
             Self::Interrupt => "a second Ctrl-C",
             Self::HangUp => "a second signal (SIGHUP)",
             Self::Terminate => "a second signal (SIGTERM)",
+            Self::Drained => "a stop that waited no longer",
             Self::Error => "an error",
         }
     }
@@ -100,7 +103,7 @@ impl EndedBy {
     /// Whether a person wanted it.
     pub const fn is_wanted(self) -> bool {
         match self {
-            Self::Interrupt | Self::HangUp | Self::Terminate => true,
+            Self::Interrupt | Self::HangUp | Self::Terminate | Self::Drained => true,
             Self::Error => false,
         }
     }
@@ -427,7 +430,8 @@ pub struct CallRecord {
     pub external_correlation_id: Option<String>,
     /// A short code of its failure or refusal.
     pub error_code: Option<String>,
-    /// Its failure or refusal in words; for a cancelled call, what the model is told.
+    /// Its failure or refusal in words; for a cancelled call, what the model is told. Where the code is an HTTP status ([`CallRecord::http_status`]), it is
+    /// what came with that, and does not say it.
     pub error_detail: Option<String>,
     /// What a person said last that it came to, whatever had been recorded. Gone once it is sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -471,9 +475,33 @@ impl CallRecord {
         self.answered_by().is_some() && self.status == CallStatus::Succeeded
     }
 
+    /// The HTTP status that is all its tool server's endpoint answered, beside what is in [`Self::error_detail`].
+    pub fn http_status(&self) -> Option<u16> {
+        http_status(self.error_code.as_deref()?)
+    }
+
+    /// What went wrong with it, as a person reads it: in front of what an HTTP server said stands the status with which it said so, which is half of
+    /// the answer.
+    pub fn error_in_words(&self) -> Option<String> {
+        error_in_words(self.error_code.as_deref(), self.error_detail.as_deref())
+    }
+
     /// The tool that the call goes to: for an action of a composite tool that tool, not the action.
     pub fn called_tool(&self) -> &ToolName {
         self.policy.via.as_ref().map_or(&self.name, |via| &via.tool)
+    }
+}
+
+fn http_status(code: &str) -> Option<u16> {
+    code.strip_prefix("http_")?.parse().ok()
+}
+
+/// [`CallRecord::error_in_words`] of what is shown of a call.
+pub fn error_in_words(code: Option<&str>, detail: Option<&str>) -> Option<String> {
+    match (code.and_then(http_status), detail) {
+        (Some(status), Some(detail)) => Some(format!("HTTP {status}: {detail}")),
+        (Some(status), None) => Some(format!("HTTP {status}")),
+        (None, detail) => detail.map(str::to_owned),
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use ua_core::CallStatus;
+use ua_store::EndedBy;
 
 use crate::eras::signed;
 use crate::world::{GatewayWorld, mail, text, told, until};
@@ -77,6 +78,9 @@ fn a_signal_lets_what_is_under_way_finish_and_a_second_one_does_not() {
             until("the broker's end", || has_ended(broker).then_some(()));
             let _gone = fs::remove_file(world.path("stub/hold"));
             assert_eq!(told(&client.answer(call)["result"]), "unknown");
+            // The next broker knows that nobody killed it.
+            let ends: Vec<_> = world.processes().into_iter().map(|process| (process.died, process.ended_by)).collect();
+            assert_eq!(ends[0], (true, Some(EndedBy::Terminate)), "{ends:?}");
         } else {
             world.let_go();
             assert!(text(&client.answer(call)["result"]).starts_with("done, 1 so far"));

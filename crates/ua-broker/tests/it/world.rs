@@ -15,8 +15,8 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
 use ua_core::{RawReply, RunId};
 use ua_store::{
-    Answer, ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
-    RunStore as _,
+    Answer, ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, ProcessSpan,
+    QuestionRecord, RunStore as _,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -232,6 +232,14 @@ impl GatewayWorld {
         let mut questions = runtime.block_on(store.open_questions(None)).unwrap();
         questions.retain(|question| question.answer.is_none());
         questions
+    }
+
+    /// The brokers that drove the sessions, those of one session after those of another.
+    pub(crate) fn processes(&self) -> Vec<ProcessSpan> {
+        let (store, runtime) = self.store();
+        let runs = runtime.block_on(store.runs(1_000)).unwrap();
+        let records = runs.iter().map(|run| runtime.block_on(store.load(&run.run_id)).unwrap());
+        records.flat_map(|records| records.run.processes).collect()
     }
 
     /// The calls of a tool, oldest first.

@@ -237,7 +237,7 @@ fn in_a_list(call: &CallRecord) -> String {
         None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
             format!("left unresolved; {} settles it", ua_resume::correct_by_hand(call.call_id.as_str()))
         }
-        None => call.external_correlation_id.clone().or_else(|| ua_resume::error_in_words(call)).unwrap_or_default(),
+        None => call.external_correlation_id.clone().or_else(|| call.error_in_words()).unwrap_or_default(),
     }
 }
 

@@ -106,7 +106,11 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
     };
     // Where nobody kept logs, they are made from the rows with the other files.
     let has_logs = workspace.path("run.log").exists();
-    end_as_said(store, &LateFile::at(home.late_replies()), &lease, &workspace, env).await?;
+    let done = end_as_said(store, &LateFile::at(home.late_replies()), &lease, &workspace, env).await;
+    if done.is_err() {
+        lock.note_error();
+    }
+    done?;
     let ended = store.run(&run.run_id).await.map_err(fail("read the run"))?;
     if has_logs {
         ua_host::progress::keep_end(store, &workspace, host.redactor(), &ended).await?;

@@ -347,9 +347,7 @@ fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
 fn processes(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let lives = lives_beside(records, standing);
     let count = lives.last().map_or(0, |last| last.process);
-    let broken = lives.iter().filter_map(|life| {
-        Some(format!("process {} {} at {}", life.process, life.broken_off()?, moment::local(life.last_seen_at, now)))
-    });
+    let broken = lives.iter().filter_map(|life| life.broken_off_after(moment::local(life.last_seen_at, now)));
     let broken: Vec<String> = broken.collect();
     match (count, broken.as_slice()) {
         (0 | 1, []) => String::new(),

@@ -137,8 +137,8 @@ fn in_words(turn: &TurnShown, now: Timestamp) -> String {
         if let Some(result) = result {
             out.push_str(&format!("  result       {}\n", line(result, 400)));
         }
-        if let Some(detail) = &call.error_detail {
-            out.push_str(&format!("  error        {}\n", field(detail, 400)));
+        if let Some(error) = ua_store::error_in_words(call.error_code.as_deref(), call.error_detail.as_deref()) {
+            out.push_str(&format!("  error        {}\n", field(&error, 400)));
         }
     }
     out

@@ -289,7 +289,11 @@ impl Driver {
             .acquire_task_run(above, &child.run_id, &owner, acquired_at)
             .await
             .map_err(|e| HostError::store("take the sub-agent's run", &e))?;
-        let worked = self.work(Taken { run, lease, past, workspace, acquired_at, page: None }, stop).await?;
+        let worked = self.work(Taken { run, lease, past, workspace, acquired_at, page: None }, stop).await;
+        if worked.is_err() {
+            lock.note_error();
+        }
+        let worked = worked?;
         Ok((worked.conclusion, worked.run))
     }
 }

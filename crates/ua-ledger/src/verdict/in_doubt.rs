@@ -307,16 +307,17 @@ impl<'v> Case<'v> {
             return Verdict::Hold(asked);
         }
         if self.is_mere_read() {
-            let why = self.call.error_detail.clone().filter(|why| !why.trim().is_empty());
+            let why = self.call.error_in_words().filter(|why| !why.trim().is_empty());
             let resolution = UnknownResolution::NotHappened { why: why.unwrap_or_else(|| because.to_owned()) };
             return Verdict::Resolve { resolution: Box::new(resolution), asked: None, replay: None };
         }
         let (call, attempts) = (self.call, &self.view.attempts);
         let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
         // What a later attempt came to is part of what is known.
-        let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
+        let words = call.error_in_words();
+        let refused = words.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         // It takes the place of no reason: whoever answers has to know why this is asked now.
-        let said = refused.or_else(|| call.error_detail.as_deref().filter(|_| was_turned_away(call)));
+        let said = refused.or_else(|| words.as_deref().filter(|_| was_turned_away(call)));
         let mut because = match said {
             Some(said) if said != because => format!("{said}; {because}"),
             Some(_) | None => because.to_owned(),

@@ -80,7 +80,8 @@ const lifeEnds = { in_order: 'normally', open: run.is_driven ? 'still running' :
 const processOf = (epoch) => { const life = data.lives.find((one) => one.epoch === epoch); return life ? life.process : epoch; };
 const processes = data.lives.length ? data.lives[data.lives.length - 1].process : 0;
 const asksNext = (life) => !life.broken && data.lives.some((one) => one.epoch === life.epoch + 1 && one.process === life.process);
-const lifeEnd = (life) => asksNext(life) ? 'asked a person' : life.broken || lifeEnds[life.how];
+// Of one that did not leave the run in order its last sign of life is known, and not when it ended.
+const lifeEnd = (life) => asksNext(life) ? 'asked a person' : life.broken ? life.broken + ', last seen ' + clock(life.end) : lifeEnds[life.how];
 
 const callsOf = new Map();
 const callById = new Map();
@@ -145,7 +146,7 @@ const elapsed = axis.to - run.created;
 const held = run.held;
 const kills = data.lives.filter((life) => life.how === KILLED).length;
 const breaks = data.lives.filter((life) => life.broken).length;
-const breakWords = () => [kills && many(kills, 'kill') + (run.is_left && breaks === kills ? '' : ' survived'), breaks > kills && (breaks - kills) + ' ended by a second signal'].filter(Boolean).join(', ') + (run.is_left ? ', not resumed yet' : '');
+const breakWords = () => [kills && many(kills, 'kill') + (run.is_left && breaks === kills ? '' : ' survived'), breaks > kills && (breaks - kills) + ' broken off otherwise'].filter(Boolean).join(', ') + (run.is_left ? ', not resumed yet' : '');
 function header() {
   const pill = run.shown;
   const tone = run.is_left ? 'bad' : RUN_TONE[run.status];
@@ -281,7 +282,7 @@ function overview() {
   for (const life of data.lives) {
     const a = inView(axis.at(life.start)), b = inView(axis.at(life.end));
     if (b < 0 || a > 1) continue;
-    const title = 'Process ' + life.process + ' · ended: ' + lifeEnd(life) + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
+    const title = 'Process ' + life.process + ' · ended: ' + lifeEnd(life) + ' · ' + when(life.start) + ' – ' + (life.broken ? 'at least ' : '') + clock(life.end) + ' · trace ' + (life.trace || '–');
     lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, b - a > 0.12 ? 'process ' + life.process : b - a > 0.03 ? life.process : ''));
     if (life.broken && b <= 1) lifeLane.append(el('span', { class: 'kill', 'aria-hidden': 'true', css: { left: percent(b) } }, '✕'));
   }
@@ -342,7 +343,7 @@ function overview() {
   const key = (kind, text) => el('span', null, el('i', { class: kind }), text);
   box.append(el('div', { class: 'legend' }, key('b-model', 'model'), LANES.filter(([kind]) => data.calls.some((call) => call.class === kind)).map(([kind, name]) => key('b-' + kind, name.toLowerCase())),
     data.questions.length ? key('b-people', 'waits for a person') : null, key('b-lost', 'outcome lost'), key('b-failed', 'failed'), data.calls.some((call) => call.twin) ? key('b-dedup', 'not repeated') : null,
-    breaks ? el('span', null, el('b', { class: 'mark bad' }, '✕ '), [kills && 'killed', breaks > kills && 'ended by a second signal'].filter(Boolean).join(', or ')) : null));
+    breaks ? el('span', null, el('b', { class: 'mark bad' }, '✕ '), [kills && 'killed', breaks > kills && 'broken off otherwise'].filter(Boolean).join(', or ')) : null));
 }
 function zoom(a, b) {
   const pad = (b - a) * 0.01, least = 1e-5;
@@ -396,7 +397,7 @@ function outcome() {
   if (data.lives.length > 1 || breaks) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Processes'), el('table', null,
       el('thead', null, el('tr', null, ['', 'started', 'ran for', 'ended', 'trace'].map((name) => el('th', { scope: 'col', class: name === 'trace' ? 'extra' : null }, name)))),
-      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.broken ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
+      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.process), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, (life.broken ? 'at least ' : '') + span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.broken ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnd(life))), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
   if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, line.name === 'max_wallclock_minutes' ? 'time at work' : plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.name === 'max_wallclock_minutes' ? line.words.replace(/^.* of /, span(held) + ' of ') : line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
@@ -648,7 +649,9 @@ function boundary(number, inside) {
   const name = 'Process ' + before.process;
   const what = before.process === after.process
     ? name + ' asked a person · it continued ' + wait + ' later'
-    : name + ' ' + (before.broken || 'ended') + ' · ' + wait + ' later process ' + after.process + ' took over';
+    : before.broken
+      ? name + ' ' + before.broken + ' · process ' + after.process + ' took over ' + wait + ' after its last sign of life'
+      : name + ' ended · ' + wait + ' later process ' + after.process + ' took over';
   return el('div', { class: 'split' + (before.broken ? ' kill-line' : ''), data: { boundary: number } }, what + (inside ? ' and finished turn ' + inside : ''));
 }
 

@@ -44,8 +44,7 @@ impl GranularStep {
     /// See [`StepError`]: another definition or owner, tools or a store that cannot be used. Never how the step itself went.
     pub async fn run(&self, host: &StepHost, run_id: &RunId) -> Result<StepOutcome, StepError> {
         let spec = self.spec()?;
-        let trace = Trace::new(&host.env);
-        let owner = owner_stamp(trace.clone());
+        let owner = owner_stamp(Trace::new(&host.env));
         let lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
         let owner = after_those_before(lock.as_ref(), owner);
         let (run, also) = self.stored_run(host, run_id, spec).await?;
@@ -65,9 +64,19 @@ impl GranularStep {
         if let Err(owner) = workspace.claim(&run.run_id)? {
             return Err(StepError::WorkspaceTaken { run: run.run_id, path: folder.to_path_buf(), owner });
         }
-        let acquired_at = host.env.now();
+        let taking = Taking { run, owner, past, workspace, also };
+        noting_errors(lock.as_ref(), self.driven(host, taking, lock.as_ref())).await
+    }
+
+    /// Takes the run and drives it.
+    async fn driven(&self, host: &StepHost, taking: Taking, lock: Option<&RunLock>) -> Result<StepOutcome, StepError> {
+        let Taking { run, owner, past, workspace, also } = taking;
+        let (acquired_at, trace) = (host.env.now(), owner.trace.clone());
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
         let (lease, taken) = taken.map_err(StepError::store("take the run"))?;
+        if let Some(lock) = lock {
+            lock.note_taken();
+        }
         let run = RunRecord { workspace_dir: run.workspace_dir, ..taken };
         let span = run_span(&run);
         let settings = self.settings(&run.spec, &host.accept, also);
@@ -326,8 +335,8 @@ impl StepHost {
             Some(late) => late,
             None => &NoLateReplies,
         };
-        end_as_said(&*self.store, late, &lease, &workspace, &self.env).await?;
-        Ok(())
+        let ending = end_as_said(&*self.store, late, &lease, &workspace, &self.env);
+        noting_errors(lock.as_ref(), async { Ok(ending.await.map(drop)?) }).await
     }
 
     /// The outcome of a run that has ended for good.
@@ -338,6 +347,29 @@ impl StepHost {
         let records = self.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
         Ok(StepOutcome::of_ended(&records))
     }
+}
+
+/// A run that is about to be taken.
+struct Taking {
+    run: RunRecord,
+    owner: OwnerStamp,
+    past: PastKnown,
+    workspace: Workspace,
+    /// What is to be stored when what changed is accepted.
+    also: Vec<(Component, Value)>,
+}
+
+/// Work on a run that is taken under this lock. Where an error keeps it from leaving the run in order, nobody killed the process, and the program
+/// may live on.
+async fn noting_errors<T>(
+    lock: Option<&RunLock>,
+    work: impl Future<Output = Result<T, StepError>>,
+) -> Result<T, StepError> {
+    let done = work.await;
+    if let Some(lock) = lock.filter(|_| done.is_err()) {
+        lock.note_error();
+    }
+    done
 }
 
 /// Whether `folder` is the run's: the one that it was started in, by whatever path, or one with the run's mark in it, which was moved. Where

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use ua_core::{Block, RunStop};
 use ua_dispatch::{LocalCall, LocalTools};
 use ua_llm::{Script, ScriptedProvider};
-use ua_runner::{RunError, StepError, StepOutcome};
-use ua_store::{Blob, NewOverride, OverrideKind, RequestStatus, RunStore as _};
+use ua_runner::{RunError, RunLock, StepError, StepOutcome};
+use ua_store::{Blob, EndedAtOnce, EndedBy, NewOverride, OverrideKind, RequestStatus, RunStore as _};
 use ua_testkit::{CrashPlan, StoreSeam, Writes};
 
 use super::shop::{POLICY, SCRIPT, Shop, done, run_id, spec};
@@ -160,7 +160,12 @@ async fn test_blob_ref_missing_fails_fast() {
             for _ in 0..2 {
                 let error = shop.run().await.unwrap_err();
                 assert!(matches!(error, StepError::Run(RunError::BlobMissing { .. })), "{error}");
+                let ends = RunLock::ended_at_once(&shop.locks(), &run_id());
+                assert!(matches!(ends.as_slice(), [.., EndedAtOnce { by: EndedBy::Error, .. }]), "{ends:?}");
             }
+            let run = shop.records().await.run;
+            let ends: Vec<_> = run.processes.iter().map(|process| (process.died, process.ended_by)).collect();
+            assert_eq!(ends, [(false, None), (true, Some(EndedBy::Error)), (false, None)], "nobody killed it");
             assert_eq!(shop.requests(), 1, "nothing was sent");
             continue;
         }
