@@ -67,7 +67,8 @@ impl Alerts {
             Some("waiting,ended") => true,
             Some(other) => {
                 return Err(HostError::usage(format!("cannot use {}={other}", settings.said_as("UA_ALERT_ON")))
-                    .hint("write `waiting` or `waiting,ended`; nothing was started"));
+                    .hint("write `waiting` or `waiting,ended`")
+                    .not_begun());
             }
         };
         let told = home.alerts();
@@ -150,9 +151,9 @@ pub fn check_alerts(settings: &Settings, home: &Home) -> Result<(), HostError> {
 fn argv(name: &str, text: &str, environment: &BTreeMap<String, String>) -> Result<Vec<String>, HostError> {
     let words: Vec<String> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
-            HostError::usage(format!("cannot use {name}: {}", ua_core::json_fault(text, &error))).hint(
-                "write a command line, or a JSON list of strings such as [\"notify-send\", \"a run waits\"]; nothing was started",
-            )
+            HostError::usage(format!("cannot use {name}: {}", ua_core::json_fault(text, &error)))
+                .hint("write a command line, or a JSON list of strings such as [\"notify-send\", \"a run waits\"]")
+                .not_begun()
         })?
     } else {
         text.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
@@ -164,7 +165,7 @@ fn argv(name: &str, text: &str, environment: &BTreeMap<String, String>) -> Resul
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
     if !crate::paths::is_program(Path::new(program), Path::new("."), path) {
         let what = format!("cannot use {name}: there is no program `{}`", crate::text::plain(program));
-        return Err(HostError::usage(what).hint("correct it, or unset it; nothing was started"));
+        return Err(HostError::usage(what).hint("correct it, or unset it").not_begun());
     }
     Ok(words)
 }
@@ -206,7 +207,8 @@ fn check_webhook(said: &str, address: &str) -> Result<(), HostError> {
     let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !is_web {
         return Err(HostError::usage(format!("cannot use {said}: it is not an http:// or https:// address"))
-            .hint("correct it, or unset it; nothing was started"));
+            .hint("correct it, or unset it")
+            .not_begun());
     }
     if base_url::goes_in_the_clear(address) {
         let why = format!("cannot use {said}: what it tells, and a token in it, would go there unencrypted");

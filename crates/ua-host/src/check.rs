@@ -85,7 +85,7 @@ pub async fn check(
     host.home().could_open()?;
     let tools = selectors::listed(host, people, &launch, &spec).await?.map_err(|error| {
         // A run of it would be stored, and stop for this.
-        HostError::waiting(chain(&error)).hint(format!("{}; nothing was started", servers::what_helps(&error)))
+        HostError::waiting(chain(&error)).hint(format!("{}", servers::what_helps(&error))).not_begun()
     })?;
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();

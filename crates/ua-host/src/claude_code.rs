@@ -86,9 +86,9 @@ pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
             .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home folder of its own, which has no login"));
     }
     program(settings).ok_or_else(|| {
-        HostError::usage("the program `claude` was not found").hint(
-            "install it with `npm install -g @anthropic-ai/claude-code`, or name it with UA_CLAUDE_CODE; nothing was started",
-        )
+        HostError::usage("the program `claude` was not found")
+            .hint("install it with `npm install -g @anthropic-ai/claude-code`, or name it with UA_CLAUDE_CODE")
+            .not_begun()
     })
 }
 

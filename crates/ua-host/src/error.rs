@@ -8,6 +8,8 @@ use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
 use ua_store::{Retry, StoreError};
 
+use crate::hint::{self, Hint, OfRun, Word, text, without_numbers};
+
 /// What sort of failure it is: what somebody does about it, before any word is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -32,9 +34,18 @@ pub enum Kind {
 pub struct HostError {
     kind: Kind,
     message: String,
-    hint: Option<String>,
+    told: Box<Told>,
     detail: Option<serde_json::Map<String, serde_json::Value>>,
     is_of_the_database: bool,
+}
+
+/// What is told beside the message.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    hint: Option<Hint>,
+    of: Option<OfRun>,
+    /// Both as a text.
+    text: Option<String>,
 }
 
 impl std::fmt::Display for HostError {
@@ -45,31 +56,11 @@ impl std::fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// A text without the numbers that the standard library puts behind what the system says: the words say it already.
-fn without_numbers(text: String) -> String {
-    const BEGIN: &str = " (os error ";
-    if !text.contains(BEGIN) {
-        return text;
-    }
-    let mut parts = text.split(BEGIN);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')');
-        match rest.filter(|_| part.starts_with(|c: char| c.is_ascii_digit())) {
-            Some(rest) => out.push_str(rest),
-            None => out.extend([BEGIN, part]),
-        }
-    }
-    out
-}
-
-/// What commands stand in, in a sentence.
-const TICK: char = '`';
-
 impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: without_numbers(message.into()), hint: None, detail: None, is_of_the_database: false }
+        let message = without_numbers(message.into());
+        Self { kind, message, told: Box::default(), detail: None, is_of_the_database: false }
     }
 
     /// A [`Kind::Usage`].
@@ -118,8 +109,24 @@ impl HostError {
 
     /// Says what to do about it, in place of what was said before.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(without_numbers(hint.into()));
+    pub fn hint(self, hint: impl Into<Hint>) -> Self {
+        self.with_hint(Some(hint.into()))
+    }
+
+    /// Says behind that, which has no word of it, that no run was begun; of one that is stored, that nothing was sent.
+    #[must_use]
+    pub fn not_begun(mut self) -> Self {
+        let hint = self.told.hint.take();
+        self.with_hint(Some(hint.map_or_else(|| Word::NothingBegun.into(), |hint| hint.and(Word::NothingBegun))))
+    }
+
+    fn with_hint(mut self, hint: Option<Hint>) -> Self {
+        self.told.hint = hint;
+        self.tell()
+    }
+
+    fn tell(mut self) -> Self {
+        self.told.text = hint::told(self.told.hint.as_ref(), self.told.of.as_ref());
         self
     }
 
@@ -130,37 +137,19 @@ impl HostError {
         self
     }
 
-    /// The same of a failure after which this run is stored: whoever goes on resumes it by its name, and starts the job no second time.
+    /// The same of a failure to work on this run, which is stored: whoever goes on resumes it by its name, and starts the job no second time.
+    /// `is_new`: it was stored by what failed, and whoever gave the command may not know of it.
     #[must_use]
-    pub(crate) fn of_run(self, run: &RunId, is_new: bool) -> Self {
-        self.continued_by(run, &format!("ua resume {run}"), is_new)
+    pub fn of_run(self, run: &RunId, is_new: bool) -> Self {
+        self.continued_by(run, format!("ua resume {run}"), is_new)
     }
 
-    /// The same of one that this command continues, or has another continue.
+    /// The same of one that this command continues, or has another process continue. Who said it first stood nearest.
     #[must_use]
-    pub(crate) fn continued_by(self, run: &RunId, command: &str, is_new: bool) -> Self {
-        let hint = self.hint.as_deref().map(|hint| {
-            // What options follow stay.
-            let resume = |name: &dyn std::fmt::Display| format!("{TICK}ua resume {name}");
-            let again = format!("`{command}`");
-            let hint = hint.replace(
-                "give the command again; `ua resume RUN` continues a run that was begun:",
-                &format!("{again}:"),
-            );
-            let hint = hint.replace("give the command again", &again).replace("give this one again", &again);
-            let hint = hint.replace(&resume(&"RUN"), &resume(run)).replace(&resume(&"last"), &resume(run));
-            hint.replace("queue move RUN`", &format!("queue move {run}`"))
-                .replace("nothing was started", "nothing was sent")
-        });
-        let names_it = hint.as_deref().is_some_and(|hint| hint.contains(run.as_str()));
-        let stored = format!("run {run} is stored: `{command}` continues it");
-        let hint = match hint {
-            Some(hint) if is_new && !names_it => Some(format!("{hint}; {stored}")),
-            None if is_new => Some(stored),
-            other => other,
-        };
+    pub fn continued_by(mut self, run: &RunId, command: String, is_new: bool) -> Self {
+        self.told.of.get_or_insert(OfRun { run: run.clone(), command, is_new });
         let is_told = self.detail.as_ref().is_some_and(|detail| detail.contains_key("run_id"));
-        let error = Self { hint, ..self };
+        let error = self.tell();
         if is_told { error } else { error.field("run_id", run) }
     }
 
@@ -189,7 +178,7 @@ impl HostError {
 
     /// What to do about it.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.told.text.as_deref()
     }
 
     /// What only a machine is told.
@@ -205,11 +194,14 @@ impl HostError {
         } else {
             String::new()
         };
-        failure.hint(format!(
-            "{call}nothing more was sent; put back a copy of the database that has it and resume, or start the job again with `--new` \
-             (with `settings.degraded_replay`, which a fork can be given, a run continues without the results of reads, of calls that may \
-             be repeated, and of calls that were done before)"
-        ))
+        failure.hint([
+            text(format!("{call}nothing more was sent; put back a copy of the database that has it, then ")),
+            Word::Resume(""),
+            text(
+                ", or start the job again with `--new` (with `settings.degraded_replay`, which a fork can be given, a run continues without the \
+                 results of reads, of calls that may be repeated, and of calls that were done before)",
+            ),
+        ])
     }
 
     /// An error of the store, with its kind and what to do.
@@ -232,17 +224,28 @@ impl HostError {
             | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. } => Self::failed(message),
-            StoreError::WentBack { .. } => Self::failed(message).hint(
-                "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
-                 `ua calls list` with what was received, then `ua resume RUN` (`ua queue move RUN` when workers have it)",
-            ),
-            StoreError::TailLost { .. } => Self::storage(message).hint("`ua resume RUN` continues from there; a worker does so by itself"),
+            StoreError::WentBack { .. } => Self::failed(message).hint([
+                text(
+                    "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
+                     `ua calls list` with what was received, then ",
+                ),
+                Word::Resume(""),
+                text(" ("),
+                Word::Move,
+                text(" when workers have it)"),
+            ]),
+            StoreError::TailLost { .. } => Self::storage(message)
+                .hint([Word::Resume(""), text(" continues from there; a worker does so by itself")]),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
-                "nothing new was sent after this; free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), then \
-                 give the command again; `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
-            ),
+            StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint([
+                text(
+                    "nothing new was sent after this; free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
+                     then ",
+                ),
+                Word::AgainOrResume,
+                text(FINDS_OUT),
+            ]),
             StoreError::Unavailable { .. } if message.contains("password missing") => Self::storage(message).hint(
                 "write the password into the database URL, postgres://USER:PASSWORD@HOST/DATABASE, in UA_DATABASE_URL or `database_url` of \
                  config.toml, percent-encoded (`@` is %40); PGPASSWORD and ~/.pgpass are not read; nothing was sent",
@@ -253,22 +256,34 @@ impl HostError {
                  trust `?sslmode=disable` does without; nothing new was sent after this",
             ),
             StoreError::Unavailable { .. } if message.contains(": GRANT ") => Self::storage(message)
-                .hint("let whoever owns it give these commands, then give this one again; nothing new was sent after this"),
+                .hint([
+                    text("let whoever owns it grant these rights, then "),
+                    Word::Again,
+                    text("; nothing new was sent after this"),
+                ]),
             StoreError::Unavailable { .. } if message.contains("this user may not do that in the database") => {
                 Self::storage(message).hint(
                     "`ua db check` says which right is missing and the command that grants it; nothing new was sent after this",
                 )
             }
             StoreError::Unavailable { .. } if is_look(doing) => {
-                Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
+                Self::storage(message).hint([
+                    text("make the database usable, then "),
+                    Word::Again,
+                    text("; nothing was changed"),
+                ])
             }
-            StoreError::Unavailable { .. } => Self::storage(message).hint(
-                "nothing new was sent after this; make the database usable, then give the command again; \
-                 `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
-            ),
+            StoreError::Unavailable { .. } => Self::storage(message).hint([
+                text("nothing new was sent after this; make the database usable, then "),
+                Word::AgainOrResume,
+                text(FINDS_OUT),
+            ]),
         }
     }
 }
+
+/// What the one who resumes a run does that may have been in the middle of a call.
+const FINDS_OUT: &str = ": it finds out what became of a call that was in flight, or asks";
 
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.
 fn is_look(doing: &str) -> bool {
@@ -322,25 +337,31 @@ impl From<RunError> for HostError {
         match &error {
             RunError::Resume(error) => match error {
                 ResumeError::FingerprintMismatch { .. } => {
-                    Self::waiting(message).hint("restore the original setup, then `ua resume last`")
+                    Self::waiting(message).hint([text("restore the original setup, then "), Word::Resume("")])
                 }
                 ResumeError::NotAcceptable { .. } => Self::usage(message),
                 ResumeError::Behind { .. }
                 | ResumeError::Gap { .. }
                 | ResumeError::CasConflict { .. }
                 | ResumeError::LeaseLost { .. }
-                | ResumeError::StoreBusy { .. } => {
-                    Self::waiting(message).hint("nothing was sent after this point; `ua resume last` checks again")
-                }
+                | ResumeError::StoreBusy { .. } => Self::waiting(message).hint([
+                    text("nothing was sent after this point; "),
+                    Word::Resume(""),
+                    text(" checks again"),
+                ]),
                 ResumeError::CorruptState { .. } => Self::storage(message)
                     .hint("nothing was changed; keep a copy of the database file before anything else"),
                 ResumeError::SchemaTooNew { .. } => Self::storage(message).hint("use the version of ua that wrote it"),
             },
-            RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
+            RunError::Workspace(_) => {
+                Self::storage(message).hint([text("make the workspace writable, then "), Word::Resume("")])
+            }
             RunError::Dispatch { .. } => Self::usage(message),
             RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
-            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message)
-                .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show last`"),
+            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message).hint([
+                text("this looks like a bug in ua; the run is unharmed and can be looked at with "),
+                Word::Show,
+            ]),
         }
     }
 }
@@ -350,7 +371,7 @@ impl From<WorkError> for HostError {
         match error {
             WorkError::Run(error) => error.into(),
             WorkError::Tools(error) => {
-                Self::usage(chain(&error)).hint("nothing was sent; correct it, then `ua resume last`")
+                Self::usage(chain(&error)).hint([text("nothing was sent; correct it, then "), Word::Resume("")])
             }
         }
     }
@@ -361,13 +382,21 @@ impl From<LockError> for HostError {
         let message = chain(&error);
         match error {
             LockError::Held { owner: None, .. } => {
-                Self::waiting(message).hint("give the command again in a moment; nothing was changed")
+                Self::waiting(message).hint([Word::Again, text(" in a moment; nothing was changed")])
             }
-            LockError::Held { run, .. } => Self::waiting(message).hint(format!(
-                "wait for it, or let `ua resume {run} --take-over` end that process and take its place; nothing was changed"
-            )),
-            LockError::Io { source, .. } => Self::storage(message)
-                .hint(format!("{}, then give the command again; nothing was changed", crate::paths::mend_folder(&source))),
+            LockError::Held { run, .. } => {
+                let hint = [
+                    text("wait for it, or let "),
+                    Word::Resume(" --take-over"),
+                    text(" end that process and take its place; nothing was changed"),
+                ];
+                Self::waiting(message).hint(hint).of_run(&run, false)
+            }
+            LockError::Io { source, .. } => Self::storage(message).hint([
+                text(format!("{}, then ", crate::paths::mend_folder(&source))),
+                Word::Again,
+                text("; nothing was changed"),
+            ]),
         }
     }
 }
@@ -411,7 +440,7 @@ mod tests {
             HostError::store("look for it", &unavailable("no")),
             HostError::store("take it", &unavailable("this user may not do that in the database")),
             HostError::store("take it", &unavailable("as the owner: GRANT USAGE")),
-            HostError::usage("a wrong setting").hint("correct it; nothing was started"),
+            HostError::usage("a wrong setting").hint("correct it").not_begun(),
             HostError::storage("a folder"),
         ];
         for error in errors {
@@ -441,7 +470,7 @@ mod tests {
         }
         let said =
             hint("the role r may not use the schema ua; as the owner of the schema: GRANT USAGE ON SCHEMA ua TO r;");
-        assert!(said.contains("let whoever owns it give these commands"), "{said}");
+        assert!(said.contains("let whoever owns it grant these rights, then give the command again;"), "{said}");
         let said = hint("this user may not do that in the database: permission denied for table runs");
         assert!(said.contains("`ua db check` says which right is missing"), "{said}");
         let said = hint("error connecting to server: Connection refused");

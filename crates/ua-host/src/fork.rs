@@ -11,6 +11,7 @@ use ua_store::{RunRecord, Store, StoreError};
 
 use crate::budgets::{self, BudgetChange};
 use crate::error::{HostError, chain};
+use crate::hint::{Word, text};
 use crate::host::Host;
 use crate::launch::{Begun, Launch, LaunchOptions};
 use crate::people::People;
@@ -70,7 +71,7 @@ impl Fork {
         let (home, env) = (host.home(), host.env());
         run_id.as_ref().map_or(Ok(()), crate::job::refuse_reserved)?;
         let store = home.open()?;
-        home.can_lock("then give the command again; nothing was stored")?;
+        home.can_lock(text("nothing was stored"))?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
         let run_id = run_id.unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
@@ -86,11 +87,15 @@ impl Fork {
             launch: self.launch.to_stored(),
             entrypoint: host.entrypoint().to_owned(),
         };
+        let name = place.run_id.clone();
         let store = Arc::new(store);
         let port = host.seams().store(store.clone());
         let made = self.plan.carry_out(port.as_ref(), place, env).await;
         drop(port);
-        let fork = made.map_err(|error| refused(&error))?;
+        let fork = made.map_err(|error| match error {
+            ForkError::Store { source: StoreError::Exists { .. }, .. } => refused(&error).of_run(&name, false),
+            error => refused(&error),
+        })?;
         let Some(store) = Arc::into_inner(store) else {
             return Err(HostError::storage("the runtime database is still in use"));
         };
@@ -139,7 +144,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
         merge(&mut job, overrides);
         spec = RunSpec::parse(&job.to_string())
-            .map_err(|e| usage(e.to_string()).hint("`ua schema job-file` lists every field; nothing was started"))?;
+            .map_err(|e| usage(e.to_string()).hint("`ua schema job-file` lists every field").not_begun())?;
     }
     budgets::put_into(request.budgets, &mut spec)?;
     Ok(spec)
@@ -182,13 +187,16 @@ fn refused(error: &ForkError) -> HostError {
         ForkError::OfAnotherTurn { .. } | ForkError::Locked(LockError::Held { .. }) => {
             HostError::usage(message).hint("choose another --run-id")
         }
-        ForkError::Locked(LockError::Io { source, .. }) => HostError::storage(message)
-            .hint(format!("{}, then give the command again; nothing was stored", paths::mend_folder(source))),
+        ForkError::Locked(LockError::Io { source, .. }) => HostError::storage(message).hint([
+            text(format!("{}, then ", paths::mend_folder(source))),
+            Word::Again,
+            text("; nothing was stored"),
+        ]),
         ForkError::Workspace(_) => {
             HostError::storage(message).hint("check that the disk is writable and not full; nothing was stored")
         }
         ForkError::Store { source: StoreError::Exists { .. }, .. } => {
-            HostError::usage(message).hint("choose another --run-id, or resume that run with `ua resume`")
+            HostError::usage(message).hint([text("choose another --run-id, or resume that run: "), Word::Resume("")])
         }
         ForkError::Past(error) => error.into(),
         ForkError::Store { doing, source } => HostError::store(doing, source),

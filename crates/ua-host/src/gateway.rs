@@ -302,10 +302,11 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
 fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> HostError {
     let why = HostError::storage(format!("cannot write to the gateway's folder {}: {error}", root.display()));
     why.hint(if named.is_some() {
-        "let your user write there, or name another folder with --root; nothing was started"
+        "let your user write there, or name another folder with --root"
     } else {
-        "let your user write there, set XDG_STATE_HOME or HOME to a folder where it may, or name one with --root; nothing was started"
+        "let your user write there, set XDG_STATE_HOME or HOME to a folder where it may, or name one with --root"
     })
+    .not_begun()
 }
 
 /// Why a broker that was started ended at once, in its own last words: whoever waits for it reads no log.

@@ -19,6 +19,7 @@ mod workspaces;
 
 pub use self::opening::close;
 use crate::error::HostError;
+use crate::hint::{Word, text};
 use crate::paths::{resolved, resolved_parent};
 use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
@@ -225,7 +226,8 @@ impl Home {
     pub fn place(&self) -> Result<Place, HostError> {
         Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
             HostError::storage(format!("cannot create files in {}: {e}", self.locks().display()))
-                .hint(format!("{}; nothing was started", crate::paths::mend_folder(&e)))
+                .hint(crate::paths::mend_folder(&e))
+                .not_begun()
         })
     }
 
@@ -299,12 +301,16 @@ impl Home {
 
     /// Refuses a folder of locks in which nothing new can be made, before a run is stored or taken: it needs a lock of its own, and so does each
     /// of its tool servers. `then` is what the hint ends with.
-    pub(crate) fn can_lock(&self, then: &str) -> Result<(), HostError> {
+    pub(crate) fn can_lock(&self, done: Word) -> Result<(), HostError> {
         let folder = self.locks();
         let opened = Folder::make_itself(&folder);
         opened.and_then(|_| tempfile::tempfile_in(&folder)).map(drop).map_err(|e| {
-            HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
-                .hint(format!("{}, {then}", crate::paths::mend_folder(&e)))
+            HostError::storage(format!("cannot create files in {}: {e}", folder.display())).hint([
+                text(format!("{}, then ", crate::paths::mend_folder(&e))),
+                Word::Again,
+                text("; "),
+                done,
+            ])
         })
     }
 
@@ -333,7 +339,8 @@ impl Home {
         let made = Folder::open(self.state()).and_then(|state| state.make_folder(Path::new(AGENTS).join(run.as_str())));
         made.map(|folder| folder.path().to_path_buf()).map_err(|e| {
             HostError::storage(format!("cannot make {}: {e}", self.agent_folder(run).display()))
-                .hint("make the folder above it writable; nothing was started")
+                .hint("make the folder above it writable")
+                .not_begun()
         })
     }
 

@@ -14,14 +14,15 @@ use crate::text::line;
 pub fn take(redactor: &Redactor, spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, HostError> {
     refuse_taken(spec)?;
     let held = take_input_files(spec, folder).map_err(|error| {
-        HostError::usage(error.to_string()).hint(
-            "name PNG, JPEG, GIF or WebP images and UTF-8 texts below the folder of the job file; nothing was started",
-        )
+        HostError::usage(error.to_string())
+            .hint("name PNG, JPEG, GIF or WebP images and UTF-8 texts below the folder of the job file")
+            .not_begun()
     })?;
     for (file, blob) in spec.taken_files().zip(&held) {
         if let Some(name) = redactor.found_in(&blob.content) {
             return Err(HostError::usage(format!("the job's file {} contains the value of {name}", file.path))
-                .hint("remove it: the file would be stored, and sent to the model; nothing was started"));
+                .hint("remove it: the file would be stored, and sent to the model")
+                .not_begun());
         }
     }
     Ok(held)
@@ -32,7 +33,8 @@ fn refuse_taken(spec: &RunSpec) -> Result<(), HostError> {
     match spec.taken_files().next() {
         None => Ok(()),
         Some(file) => Err(HostError::usage(format!("`files` describes {} instead of naming it", file.path))
-            .hint("write the path alone, relative to the job file; nothing was started")),
+            .hint("write the path alone, relative to the job file")
+            .not_begun()),
     }
 }
 

@@ -24,6 +24,7 @@ use crate::alert::Alerts;
 use crate::consent;
 use crate::elsewhere::Elsewhere;
 use crate::error::{HostError, Kind};
+use crate::hint::{Word, text};
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
@@ -76,8 +77,8 @@ pub struct Iterations {
 
 impl JobRequest {
     /// How a refusal ends.
-    fn nothing_done(&self) -> &'static str {
-        if self.for_queue { "nothing was queued" } else { "nothing was started" }
+    fn nothing_done(&self) -> Word {
+        if self.for_queue { text("nothing was queued") } else { Word::NothingBegun }
     }
 }
 
@@ -456,13 +457,15 @@ fn ago(span: Duration) -> String {
 /// The refusal of a job of which another process began a run while this one made its own ready.
 fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
     HostError::waiting(format!("another process has just begun run {} of the same job", run.run_id))
-        .hint(format!(
-            "`ua runs show {}` shows it; `{}` {} another run, which repeats what that run does outside; {}",
-            run.run_id,
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
+        .hint([
+            text(format!(
+                "`ua runs show {}` shows it; `{}` {} another run, which repeats what that run does outside; ",
+                run.run_id,
+                request.anew(),
+                if request.for_queue { "queues" } else { "starts" },
+            )),
+            request.nothing_done(),
+        ])
         .field("kind", "run_at_work")
         .field("run_id", &run.run_id)
         .field("status", run.status)
@@ -475,8 +478,8 @@ fn new_of_a_done_key(done: &RunRecord) -> HostError {
         "run {id} succeeded under the job key {key:?}, and `--new` starts no second run of a key: it is a promise that the job is done once"
     ))
     .hint(format!(
-        "`--again` instead does the job once more; without `--new` the result is shown, as `ua runs show {id}` does; nothing was started"
-    ))
+        "`--again` instead does the job once more; without `--new` the result is shown, as `ua runs show {id}` does"
+    )).not_begun()
     .field("kind", "job_key_done")
     .field("job_key", key)
     .field("run_id", id)
@@ -492,7 +495,8 @@ pub(crate) fn refuse_reserved(run: &RunId) -> Result<(), HostError> {
         return Ok(());
     }
     Err(HostError::usage(format!("`{LAST}` cannot be the name of a run: to every command it means the newest one"))
-        .hint("choose another --run-id, or leave it out; nothing was started"))
+        .hint("choose another --run-id, or leave it out")
+        .not_begun())
 }
 
 /// The name of a run is good for one run for ever: keys and locks are made of it.
@@ -592,14 +596,15 @@ fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
     let job = serde_json::to_value(spec).unwrap_or_default();
     if let Some(name) = grants.unknown_in(&job) {
         return Err(HostError::usage(format!("the job refers to the secret `{name}`, which does not exist"))
-            .hint("docs/guide/secrets.md says where secrets are kept and who may have them; nothing was started"));
+            .hint("docs/guide/secrets.md says where secrets are kept and who may have them")
+            .not_begun());
     }
     let text = job.to_string();
     match host.redactor().found_in(&text) {
         None => Ok(()),
-        Some(name) => Err(HostError::usage(format!("the job contains the value of {name}")).hint(
-            "remove it: a model writes `${secret:NAME}` where a tool needs it, as docs/guide/secrets.md explains; nothing was started",
-        )),
+        Some(name) => Err(HostError::usage(format!("the job contains the value of {name}"))
+            .hint("remove it: a model writes `${secret:NAME}` where a tool needs it, as docs/guide/secrets.md explains")
+            .not_begun()),
     }
 }
 
@@ -611,6 +616,7 @@ fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, 
     harness.completion_promise = wanted.completion_promise.clone().or(harness.completion_promise);
     spec.in_iterations(harness).map_err(|error| {
         HostError::usage(error.to_string())
-            .hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
+            .hint("docs/guide/long-runs.md says how a job is done in iterations")
+            .not_begun()
     })
 }

@@ -25,7 +25,7 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         if kind == ErrorKind::NotFound {
             failure.hint("a job file is JSON: `ua job --help` shows one, `ua init` writes one")
         } else if kind == ErrorKind::InvalidData {
-            failure.hint("a job file is JSON, in UTF-8 text; nothing was started")
+            failure.hint("a job file is JSON, in UTF-8 text").not_begun()
         } else {
             failure
         }
@@ -56,11 +56,9 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
         let failure = HostError::usage(format!("{name}: {why}"));
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
-            SpecError::UnknownField { .. } => {
-                failure.hint("`ua schema job-file` lists every field; nothing was started")
-            }
-            SpecError::Invalid { .. } => failure.hint("`ua schema job-file` describes the field; nothing was started"),
-            SpecError::Several(_) => failure.hint("`ua schema job-file` describes each field; nothing was started"),
+            SpecError::UnknownField { .. } => failure.hint("`ua schema job-file` lists every field").not_begun(),
+            SpecError::Invalid { .. } => failure.hint("`ua schema job-file` describes the field").not_begun(),
+            SpecError::Several(_) => failure.hint("`ua schema job-file` describes each field").not_begun(),
         }
     })
 }

@@ -61,7 +61,8 @@ fn check_seed(spec: &RunSpec, is_taken: bool, provider: &str) -> Result<(), Host
 fn check_extras(extras: &ModelExtras, provider: &str) -> Result<(), HostError> {
     let Some((field, why)) = extras.unread(provider).into_iter().next() else { return Ok(()) };
     Err(HostError::usage(format!("`model.{field}` says something that the provider `{provider}` does not take: {why}"))
-        .hint("correct the job; nothing was started"))
+        .hint("correct the job")
+        .not_begun())
 }
 
 /// What whoever starts a run says about how; all of it wins over the job and the settings.
@@ -403,8 +404,7 @@ impl Launch {
     fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
         let settings = host.settings();
         if let Some(schema) = &spec.output_schema {
-            OutputSchema::new(schema)
-                .map_err(|why| HostError::usage(format!("`output_schema` {why}")).hint("nothing was started"))?;
+            OutputSchema::new(schema).map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun())?;
         }
         let prices = (self.pricing.as_deref(), self.pricing_is_the_projects);
         pricing::check(settings, prices, &self.provider, &self.model, spec)?;
@@ -561,7 +561,8 @@ impl Launch {
             return Ok(());
         }
         Err(HostError::usage(format!("{}: not a policy file; {NOTHING_SHOWN}", file.display()))
-            .hint("correct `policies` of the job; nothing was started"))
+            .hint("correct `policies` of the job")
+            .not_begun())
     }
 
     /// The policy files that were named for this job: with it, or in it. Those of the configuration are for every job.

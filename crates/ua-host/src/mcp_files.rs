@@ -91,12 +91,13 @@ pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
             .hint(match command.split_once(char::is_whitespace) {
                 // A whole command line where the format has a program and its arguments apart.
                 Some((program, arguments)) => format!(
-                    "`command` is a program alone: write `\"command\": {}` and put arguments into `args`: {}; nothing was started",
+                    "`command` is a program alone: write `\"command\": {}` and put arguments into `args`: {}",
                     json!(program),
                     json!(arguments.split_whitespace().collect::<Vec<_>>())
                 ),
-                None => "install it, or correct `command` in the MCP configuration; nothing was started".to_owned(),
-            }));
+                None => "install it, or correct `command` in the MCP configuration".to_owned(),
+            })
+            .not_begun());
         }
     }
     Ok(())

@@ -25,9 +25,8 @@ pub fn are_the_projects(settings: &Settings) -> bool {
 pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
     let Some(file) = file(settings) else { return Ok(ModelTable::default()) };
     let text = read(&settings.absolute(&file)?, "the models")?;
-    ModelTable::parse(&file.display().to_string(), &text).map_err(|error| {
-        HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form; nothing was started")
-    })
+    ModelTable::parse(&file.display().to_string(), &text)
+        .map_err(|error| HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form").not_begun())
 }
 
 /// All of it.

@@ -24,7 +24,8 @@ pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
 /// this, so that no hint asks for a file that is there.
 pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
     HostError::usage(format!("cannot read {what} {}: {error}", file.display()))
-        .hint(format!("{}; nothing was started", what_helps(error, "name a file that is there")))
+        .hint(format!("{}", what_helps(error, "name a file that is there")))
+        .not_begun()
 }
 
 /// What helps against `error` where a file is read; `missing` is what helps where there is none.
@@ -75,7 +76,8 @@ fn no_temporary_folder(error: &io::Error) -> HostError {
         (io::Error::from(kind).to_string(), "set TMPDIR to a folder that you can write to")
     };
     HostError::storage(format!("cannot create a temporary folder in {}: {why}", folder.display()))
-        .hint(format!("{helps}; nothing was started"))
+        .hint(format!("{helps}"))
+        .not_begun()
 }
 
 /// Text without the byte order mark that some editors put in front of it; it says nothing about UTF-8, and no parser here takes it.

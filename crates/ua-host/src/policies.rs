@@ -7,6 +7,7 @@ use ua_classify::{Classifier, JobPolicy, Lists, PolicyError, PolicyRules};
 use ua_mcp::Reach;
 
 use crate::error::{HostError, chain};
+use crate::hint::{Word, text};
 use crate::mcp_files::mcp_config;
 use crate::packs;
 use crate::paths::{job_dir, read};
@@ -138,6 +139,9 @@ fn bad_policy(error: &PolicyError) -> HostError {
             "correct the policy file".to_owned()
         }
     };
-    HostError::usage(chain(error))
-        .hint(format!("{what}; nothing was started, because a wrong rule could let an effect be repeated"))
+    HostError::usage(chain(error)).hint([
+        text(format!("{what}; ")),
+        Word::NothingBegun,
+        text(", because a wrong rule could let an effect be repeated"),
+    ])
 }

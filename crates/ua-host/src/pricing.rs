@@ -64,7 +64,7 @@ fn read_table(file: Option<&Path>) -> Result<PriceTable, HostError> {
         // A project may name the file, and any text is a wrong table: what stands in it is not repeated.
         let whole = chain(&error);
         let told: Vec<&str> = whole.lines().filter(|line| !line.contains('|')).map(str::trim).collect();
-        HostError::usage(told.join(" ").trim()).hint("docs/guide/models.md shows a price table; nothing was started")
+        HostError::usage(told.join(" ").trim()).hint("docs/guide/models.md shows a price table").not_begun()
     })
 }
 
@@ -98,19 +98,18 @@ fn check_one(
     model: &str,
     max: Money,
 ) -> Result<(), HostError> {
-    let refused = |why: String, hint: String| Err(HostError::usage(why).hint(hint));
+    let refused = |why: String, hint: String| Err(HostError::usage(why).hint(hint).not_begun());
     match (price(table, provider, model), file) {
         (Some(price), _) if price.currency == max.currency() => Ok(()),
         (Some(price), _) => refused(
             format!("the max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),
-            "name both in one currency, `max_cost` in the job and `currency` in the price table; nothing was started"
-                .to_owned(),
+            "name both in one currency, `max_cost` in the job and `currency` in the price table".to_owned(),
         ),
         (None, Some(file)) => refused(
             format!("a max_cost needs a price, and {} has no price for `{model}` of `{provider}`", file.display()),
             format!(
                 "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; `ua models show {model} --provider {provider}` \
-                 prints the entry; nothing was started",
+                 prints the entry",
                 said_to_cost(settings, provider, model)
             ),
         ),
@@ -118,7 +117,7 @@ fn check_one(
             format!("a max_cost needs a price, and no price table has a price for `{model}` of `{provider}`"),
             format!(
                 "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; on a resume add \
-                 --accept pricing; nothing was started",
+                 --accept pricing",
                 said_to_cost(settings, provider, model)
             ),
         ),

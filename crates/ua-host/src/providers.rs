@@ -117,8 +117,7 @@ pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
         headers: model.headers.clone(),
     };
     extras.check().map_err(|why| {
-        HostError::usage(format!("the job's `model.headers`: {why}"))
-            .hint("take it out of the job; nothing was started")
+        HostError::usage(format!("the job's `model.headers`: {why}")).hint("take it out of the job").not_begun()
     })?;
     Ok(extras)
 }

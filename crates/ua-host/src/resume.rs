@@ -59,6 +59,20 @@ pub async fn resume(
     changes: Changes,
     take_over: bool,
 ) -> Result<Ending, HostError> {
+    let name = run.run_id.clone();
+    let ending = Box::pin(resumed(host, people, store, run, options, changes, take_over)).await;
+    ending.map_err(|error| error.of_run(&name, false))
+}
+
+async fn resumed(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: Database,
+    run: RunRecord,
+    options: &LaunchOptions,
+    changes: Changes,
+    take_over: bool,
+) -> Result<Ending, HostError> {
     if run.status.is_terminal() {
         home::close(store);
         return finished(host, people.as_ref(), &run).await;

@@ -56,8 +56,8 @@ pub fn refusal(found: &[Selection]) -> HostError {
     HostError::usage(format!("the job names tools or effects that do not exist: {}", words.join("; ")))
         .hint(
             "`ua tools list` shows the tools and their classes; correct the word, take it out, or name the tool server that has it with \
-             --mcp-config; nothing was started",
-        )
+             --mcp-config",
+        ).not_begun()
 }
 
 /// The tool that every reply is to call.
@@ -125,9 +125,11 @@ pub(crate) fn judged(
         return Ok(Some(misnamed));
     }
     if let Some(error) = Catalog::problems(specs.clone(), &classifier, &rules).first() {
-        return Ok(Some(HostError::usage(chain(error)).hint(
-            "correct the rule or the job; `ua tools explain` shows what decides about a tool; nothing was started",
-        )));
+        return Ok(Some(
+            HostError::usage(chain(error))
+                .hint("correct the rule or the job; `ua tools explain` shows what decides about a tool")
+                .not_begun(),
+        ));
     }
     if !words::are_all_seen(tools) {
         return Ok(None);
@@ -188,10 +190,7 @@ fn cannot_be_played(launch: &Launch, tools: &[ToolSpec]) -> Result<Option<HostEr
         return Ok(None);
     }
     let message = format!("the script asks for `{}`, which this build of ua does not have", name.raw);
-    Ok(Some(
-        HostError::usage(message)
-            .hint("install ua with its feature `pdf`, which it has by default; nothing was started"),
-    ))
+    Ok(Some(HostError::usage(message).hint("install ua with its feature `pdf`, which it has by default").not_begun()))
 }
 
 /// The error about a tool that every reply is to call and that is not there.
@@ -202,8 +201,8 @@ fn unknown_choice(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Option<Ho
         return None;
     }
     let message = format!("no tool of this job is called {:?}, which `model.tool_choice` names", line(choice, 100));
-    let hint = "name a tool as `ua tools list` shows it, or `auto`, `any` or `none`; nothing was started";
-    Some(HostError::not_found(message, choice, names().chain(["auto", "any", "none"]), hint))
+    let hint = "name a tool as `ua tools list` shows it, or `auto`, `any` or `none`";
+    Some(HostError::not_found(message, choice, names().chain(["auto", "any", "none"]), hint).not_begun())
 }
 
 /// The error about effects that conditions want and no tool has: such a job can never be done.
@@ -221,8 +220,8 @@ fn unmakeable(missing: &BTreeSet<String>, spec: &RunSpec) -> HostError {
     HostError::usage(format!("no tool of this job has the effect that a stop condition asks for: {}", words.join(", ")))
         .hint(
             "offer a tool that has it, say in a policy which tool does (`effect_kind`, and a class that is not read_only), or take the \
-             condition out; `ua job FILE --check` lists the tools; nothing was started",
-        )
+             condition out; `ua job FILE --check` lists the tools",
+        ).not_begun()
 }
 
 /// The error about rules of this job that call for care with a tool that is not there.
@@ -232,8 +231,8 @@ fn idle_cautions(idle: &[IdleCaution], there: &[ToolName]) -> Option<HostError> 
         HostError::usage(format!("the policies of this job call for care with tools that do not exist: {}", words.join("; ")))
             .hint(
                 "a rule with a misspelt name protects nothing: correct it, or take the rule out; rules for other jobs belong in the user's \
-                 policy.toml; `ua tools list` shows the tools; nothing was started",
-            )
+                 policy.toml; `ua tools list` shows the tools",
+            ).not_begun()
     })
 }
 
@@ -263,7 +262,8 @@ fn misspelt_denials(denied: &[String], tools: &[(ToolSpec, CallPolicy)]) -> Opti
             "UA_SIDE_EFFECT_DENYLIST (side_effect_denylist) names tools that do not exist: {}",
             words.join("; ")
         ))
-        .hint("`ua tools list` shows the tools; correct the name or take it out; nothing was started")
+        .hint("`ua tools list` shows the tools; correct the name or take it out")
+        .not_begun()
     })
 }
 

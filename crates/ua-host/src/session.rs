@@ -16,6 +16,7 @@ use ua_store::{Keep, OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, bu
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};
+use crate::hint::{Word, text};
 use crate::home;
 use crate::host::Host;
 use crate::job::Beginning;
@@ -85,16 +86,28 @@ pub(crate) async fn run(
     taking: Taking,
 ) -> Result<Ending, HostError> {
     let store = Arc::new(store);
-    let (name, is_new) = (run.run_id.clone(), matches!(taking, Taking::Begun(_) | Taking::Forked));
     let ending = Box::pin(shared(host, people, &store, run, launch, taking)).await;
     if let Some(store) = Arc::into_inner(store) {
         home::close(store);
     }
-    ending.map_err(|error| error.of_run(&name, is_new))
+    ending
 }
 
 /// The same with a database that others of this process use as well.
 pub(crate) async fn shared(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: &Arc<Database>,
+    run: RunRecord,
+    launch: &Launch,
+    taking: Taking,
+) -> Result<Ending, HostError> {
+    let (name, is_new) = (run.run_id.clone(), matches!(taking, Taking::Begun(_) | Taking::Forked));
+    let ending = Box::pin(work_on(host, people, store, run, launch, taking)).await;
+    ending.map_err(|error| error.of_run(&name, is_new))
+}
+
+async fn work_on(
     host: &Host,
     people: &Arc<dyn People>,
     store: &Arc<Database>,
@@ -127,7 +140,7 @@ pub(crate) async fn shared(
     };
     let driven = async {
         // Before the run is taken: each tool server needs a lock file.
-        home.can_lock(&format!("then `ua resume {}`; nothing was sent", run.run_id))?;
+        home.can_lock(Word::NothingBegun)?;
         // A process that was asked to end may have ended the run.
         let mut run = if is_taken_over {
             store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?
@@ -303,8 +316,8 @@ fn stored_already(error: LockError, run: &RunId) -> HostError {
         LockError::Held { .. } => error.into(),
         LockError::Io { ref source, .. } => {
             let helps = crate::paths::mend_folder(source);
-            HostError::from(error)
-                .hint(format!("run {run} is stored; {helps}, then `ua resume {run}`; nothing was sent"))
+            let stored = text(format!("run {run} is stored; {helps}, then "));
+            HostError::from(error).hint([stored, Word::Resume("")]).not_begun().of_run(run, true)
         }
     }
 }

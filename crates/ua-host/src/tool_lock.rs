@@ -32,7 +32,8 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
     };
     let lock = DefinitionLock::parse(&text).map_err(|why| {
         HostError::usage(format!("cannot read {}: {why}", path.display()))
-            .hint("look at the tools (`ua tools list`), then write it again with `ua tools lock`; nothing was started")
+            .hint("look at the tools (`ua tools list`), then write it again with `ua tools lock`")
+            .not_begun()
     })?;
     Ok(Some(lock))
 }

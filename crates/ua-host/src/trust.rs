@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use ua_mcp::Reach;
 
 use crate::error::HostError;
+use crate::hint::{Word, text};
 use crate::host::Host;
 use crate::review::ServerReview;
 use crate::settings::{Settings, closing, open_to_strangers};
@@ -91,9 +92,9 @@ fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str) ->
         .map_or_else(String::new, |mend| format!("look at what is in it, then {mend} {}, or ", path.display()));
     HostError::usage(format!("cannot trust {what}: {}: {why}", path.display())).hint(format!(
         "whoever may change it can put another program there between the look at it and its start; {mend}name the file with `--mcp-config {}` if \
-         you trust them; nothing was started",
+         you trust them",
         file.path.display()
-    ))
+    )).not_begun()
 }
 
 /// Refuses servers that nobody let in.
@@ -119,10 +120,14 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
         file.path.display(),
         names.join(", ")
     ))
-    .hint(format!(
-        "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; nothing was started{beside}",
-        file.path.display()
-    )))
+    .hint([
+        text(format!(
+            "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; ",
+            file.path.display()
+        )),
+        Word::NothingBegun,
+        text(beside),
+    ]))
 }
 
 /// Lets servers of a file in as they are now. Returns how many.

@@ -65,6 +65,11 @@ pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<St
 /// # Errors
 /// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
 pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> Result<bool, HostError> {
+    let ended = Box::pin(ended_now(host, store, run)).await;
+    ended.map_err(|error| error.continued_by(&run.run_id, format!("ua runs cancel {}", run.run_id), false))
+}
+
+async fn ended_now(host: &Host, store: &Database, run: &RunRecord) -> Result<bool, HostError> {
     let (home, env) = (host.home(), host.env());
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);

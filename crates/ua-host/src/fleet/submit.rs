@@ -87,7 +87,7 @@ pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submissi
     let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
     if beginning.is_some() {
         // It is stored, and in no queue: the same command again finds it, and this one goes on with it.
-        submitted = submitted.map_err(|error| error.continued_by(&name, &format!("ua submit --run {name}"), true));
+        submitted = submitted.map_err(|error| error.continued_by(&name, format!("ua submit --run {name}"), true));
     }
     drop(beginning);
     home::close(store);

@@ -12,6 +12,7 @@ use ua_broker::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRule
 use ua_mcp::Reach;
 
 use crate::error::HostError;
+use crate::hint::{self, Word};
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
 use crate::paths;
@@ -61,9 +62,11 @@ impl GatewayConfig {
             Err(error) => return Err(paths::cannot_read("the configuration", &path, &error)),
         };
         Self::parse(&text, root).map_err(|why| {
-            HostError::usage(format!("{}: {why}", path.display())).hint(
-                "docs/guide/gateway.md has an example; nothing was started, because a wrong rule could lift a budget",
-            )
+            HostError::usage(format!("{}: {why}", path.display())).hint([
+                hint::text("docs/guide/gateway.md has an example; "),
+                Word::NothingBegun,
+                hint::text(", because a wrong rule could lift a budget"),
+            ])
         })
     }
 

@@ -20,6 +20,7 @@ use super::elsewhere::NAME_IT;
 use super::{DATABASE, Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
+use crate::hint::{Hint, Word, text};
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
 
@@ -157,7 +158,8 @@ impl Home {
             };
             return opened.map(drop).map_err(|e| {
                 HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
-                    .hint(format!("make it writable, or {}; nothing was started", self.another_database()))
+                    .hint(format!("make it writable, or {}", self.another_database()))
+                    .not_begun()
             });
         }
         // Only making something there tells for every file system: root may write anywhere, and not in /proc.
@@ -228,7 +230,8 @@ impl Home {
         let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
         Some(
             HostError::usage(format!("{} is a link or a device, but ua must write to it", link.display()))
-                .hint(format!("remove it, or {}; nothing was started", self.another_root())),
+                .hint(format!("remove it, or {}", self.another_root()))
+                .not_begun(),
         )
     }
 
@@ -455,47 +458,52 @@ impl Home {
         let StoreError::Unavailable { why, .. } = error else { return HostError::store(&opening, error) };
         let another = self.another_database();
         let copy = "restore a copy that `ua db backup` made with `ua db restore COPY`";
-        let (why, hint) = match self.trouble(error) {
+        let again = |first: &str| [text(format!("{first}, then ")), Word::Again];
+        let (why, hint): (&str, Hint) = match self.trouble(error) {
             // It says itself what to do.
-            None => (why.as_str(), another),
-            Some(Trouble::Busy) => (why.as_str(), "wait for that process, then give the command again".to_owned()),
+            None => (why.as_str(), another.into()),
+            Some(Trouble::Busy) => (why.as_str(), again("wait for that process").into()),
             Some(Trouble::Full) => (
                 "the disk is full",
-                "there is nothing wrong with the database; make room on that disk by other means than `ua`, whose commands need some to open \
-                 it, then give the command again"
-                    .to_owned(),
+                again(
+                    "there is nothing wrong with the database; make room on that disk by other means than `ua`, whose commands need some to open it",
+                )
+                .into(),
             ),
             Some(Trouble::Disk) => (
                 why.as_str(),
                 format!(
                     "look what the system's log says of that disk, and keep a copy of {} before anything else",
                     self.state().display()
-                ),
+                )
+                .into(),
             ),
             Some(Trouble::ReadOnly | Trouble::CannotOpen) if self.is_mounted_read_only() => (
                 "its file system is mounted read-only, and SQLite has to write there, to read what is left in the log of a database as well",
                 format!(
                     "mount it for writing, or copy {0} to a disk that you can write to and name the copy with --root",
                     self.state().display()
-                ),
+                )
+                .into(),
             ),
             Some(Trouble::ReadOnly | Trouble::CannotOpen | Trouble::NotAllowed) => (
                 why.as_str(),
                 format!(
                     "check who owns the file and the folder that it is in, and whether your user may write to both, or {another}"
-                ),
+                )
+                .into(),
             ),
-            Some(Trouble::Damaged) => (why.as_str(), format!("keep a copy of the file, then {copy}; or {another}")),
+            Some(Trouble::Damaged) => (why.as_str(), format!("keep a copy of the file, then {copy}; or {another}").into()),
             Some(Trouble::NotADatabase) => {
-                (why.as_str(), format!("check whether the file belongs to ua; if it does, {copy}, or {another}"))
+                (why.as_str(), format!("check whether the file belongs to ua; if it does, {copy}, or {another}").into())
             }
-            Some(Trouble::Memory) => (why.as_str(), "end other programs, then give the command again".to_owned()),
-            Some(Trouble::Other) => (why.as_str(), format!("check whether the file belongs to ua, or {another}")),
+            Some(Trouble::Memory) => (why.as_str(), again("end other programs").into()),
+            Some(Trouble::Other) => (why.as_str(), format!("check whether the file belongs to ua, or {another}").into()),
         };
         // Words that name the file themselves are about it, or about one beside it.
         let is_named = why.contains(&self.database.display().to_string());
         let opening = if is_named { "open the runtime database" } else { opening.as_str() };
-        HostError::storage(format!("cannot {opening}: {why}")).hint(format!("{hint}; nothing was changed"))
+        HostError::storage(format!("cannot {opening}: {why}")).hint(hint.and(text("nothing was changed")))
     }
 
     /// What an error comes from: SQLite tells a disk that is full from one that fails in some places alone.

@@ -67,11 +67,13 @@ impl Home {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(HostError::usage(format!("the workspace {} cannot be made: {error}", folder.display()))
-                    .hint("name another folder in `artifacts.workspace_dir`; nothing was started"))
+                    .hint("name another folder in `artifacts.workspace_dir`")
+                    .not_begun())
             }
             Err(error) => {
                 Err(HostError::storage(format!("the workspace {} cannot be made: {error}", folder.display()))
-                    .hint("check that the folders above it are folders, and yours; nothing was started"))
+                    .hint("check that the folders above it are folders, and yours")
+                    .not_begun())
             }
         }
     }
@@ -179,13 +181,15 @@ impl Home {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, which has control or invisible characters"
             ))
-            .hint("name a folder in plain text; nothing was started"));
+            .hint("name a folder in plain text")
+            .not_begun());
         }
         if let Some(own) = self.own_name(path) {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, but ua keeps `{own}` in the workspace root for itself"
             ))
-            .hint(format!("name another folder below {}; nothing was started", self.root.display())));
+            .hint(format!("name another folder below {}", self.root.display()))
+            .not_begun());
         }
         let is_hidden =
             |part: Component<'_>| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b"."));
@@ -193,7 +197,8 @@ impl Home {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, which is hidden, or in a hidden folder"
             ))
-            .hint("name folders that do not begin with a dot; nothing was started"));
+            .hint("name folders that do not begin with a dot")
+            .not_begun());
         }
         let is_inside = path.components().all(|part| matches!(part, Component::Normal(_))) && !name.is_empty();
         if !is_inside {

@@ -15,6 +15,7 @@ use ua_store::{RunQuery, RunRecord, Store as _};
 use crate::Database;
 use crate::database::OnlyOne;
 use crate::error::HostError;
+use crate::hint::Word;
 use crate::host::Host;
 
 /// The file of the lock, beside those of runs.
@@ -53,14 +54,13 @@ impl Beginning {
     async fn lock_of_root(host: &Host) -> Result<File, HostError> {
         let folder = host.home().locks();
         let failed = |error| {
-            HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display())).hint(format!(
-                "{} must be a folder of yours that can be written to; nothing was started",
-                folder.display()
-            ))
+            HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display()))
+                .hint(format!("{} must be a folder of yours that can be written to", folder.display()))
+                .not_begun()
         };
         let file = Folder::make_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;
         // This file may have been there already, and the run's own lock is made when the run is stored.
-        host.home().can_lock("then give the command again; nothing was started")?;
+        host.home().can_lock(Word::NothingBegun)?;
         let env = host.env();
         let since = env.now();
         loop {
@@ -77,8 +77,7 @@ impl Beginning {
 }
 
 fn taken(who: &str) -> HostError {
-    HostError::waiting(format!("{who} for {} s", LOCKED_FOR.as_secs()))
-        .hint("it may have been stopped; nothing was started")
+    HostError::waiting(format!("{who} for {} s", LOCKED_FOR.as_secs())).hint("it may have been stopped").not_begun()
 }
 
 /// The runs that were there when somebody looked.

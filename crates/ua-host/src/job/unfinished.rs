@@ -16,6 +16,7 @@ use crate::Database;
 use crate::elsewhere::Elsewhere;
 use crate::error::HostError;
 use crate::fleet::has_lost_its_worker;
+use crate::hint::text;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::restart;
@@ -386,7 +387,7 @@ fn refused(
         Another::After => ", which may do again what that run did outside",
     };
     HostError::waiting(format!("run {} of the same job {how}", run.run_id))
-        .hint(format!("{first}; `{}` {begins} another run{means}; {}", request.anew(), request.nothing_done()))
+        .hint([text(format!("{first}; `{}` {begins} another run{means}; ", request.anew())), request.nothing_done()])
         .field("kind", kind)
         .field("run_id", &run.run_id)
         .field("status", run.status)

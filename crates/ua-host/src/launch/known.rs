@@ -160,13 +160,14 @@ impl Launch {
         ))
         .field("kind", SERVERS_CHANGED)
         .hint(format!(
-            "look at what changed, then {}name the file again with `--mcp-config {shown}`; nothing was started",
+            "look at what changed, then {}name the file again with `--mcp-config {shown}`",
             match &self.run {
                 _ if self.is_of_fork => String::new(),
                 Some(run) => format!("accept it (`ua resume {run} --accept servers`), or "),
                 None => "resume the run with `--accept servers`, or ".to_owned(),
             }
-        )))
+        ))
+        .not_begun())
     }
 
     fn servers_now(&self, settings: &Settings, spec: &RunSpec) -> Result<Option<KnownServers>, HostError> {

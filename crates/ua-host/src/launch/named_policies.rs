@@ -75,7 +75,7 @@ impl Launch {
         let shown: Vec<String> = changed.iter().map(|(file, _)| plain(file)).collect();
         let words =
             format!("these policy files changed since they were named or trusted for the run: {}", shown.join(", "));
-        Err(HostError::waiting(words).hint(format!("look at what changed, then {next}; nothing was started")))
+        Err(HostError::waiting(words).hint(format!("look at what changed, then {next}")).not_begun())
     }
 }
 

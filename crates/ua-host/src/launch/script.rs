@@ -23,7 +23,7 @@ impl Launch {
             // What a job names elsewhere may be any file of the user: nothing of it is shown.
             let is_the_jobs = is_below(file, &self.job_dir);
             let why = if is_the_jobs { chain(&e) } else { format!("not a script; {NOTHING_SHOWN}") };
-            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script; nothing was started")
+            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script").not_begun()
         })?;
         Ok((file, script))
     }

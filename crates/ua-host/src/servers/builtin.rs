@@ -91,7 +91,8 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
         let holds = if name == "UA_MEMORY" { Holds::Database } else { Holds::Files };
         ua_toolserver::look_at(&place, holds).map_err(|error| {
             HostError::storage(format!("cannot use {}, where built-in tools work: {error}", place.display()))
-                .hint(format!("move it away or mend its rights, or name another place in {name}; nothing was started"))
+                .hint(format!("move it away or mend its rights, or name another place in {name}"))
+                .not_begun()
         })?;
     }
     if !variables.keys().any(|name| name.starts_with("UA_")) {
@@ -109,7 +110,8 @@ pub fn check_builtin(settings: &Settings, root: &Path) -> Result<(), HostError> 
     let key = SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.key);
     let name = key.map_or_else(|| variable.clone(), |key| format!("{variable} ({key})"));
     Err(HostError::usage(format!("cannot use {name} {value:?}: {why}"))
-        .hint(format!("correct {variable}, or unset it; `ua config show` says where it is set; nothing was started")))
+        .hint(format!("correct {variable}, or unset it; `ua config show` says where it is set"))
+        .not_begun())
 }
 
 /// A build without the tool server has nothing to find out.

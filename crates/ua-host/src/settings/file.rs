@@ -174,9 +174,9 @@ impl Reader<'_> {
                 "`root` of a project is a plain folder inside of the project, but `{}` {why}",
                 crate::text::line(text, 60)
             );
-            self.wrong(value.span().start, &why).hint(
-                "name another one yourself, with --root, in UA_ROOT, or in your own config.toml; nothing was started",
-            )
+            self.wrong(value.span().start, &why)
+                .hint("name another one yourself, with --root, in UA_ROOT, or in your own config.toml")
+                .not_begun()
         };
         let project = self.path.parent().unwrap_or(Path::new("/"));
         let parts: Vec<Component<'_>> =
