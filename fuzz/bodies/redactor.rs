@@ -11,7 +11,11 @@ pub(crate) fn check(data: &[u8]) {
     let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
     let (before, after) = text.split_at(middle);
     let in_json = Value::String(SECRET.to_owned()).to_string();
-    for dressed in [SECRET, in_json.trim_matches('"')] {
+    let [red, cleared] = ["\u{1b}[1;31m", "\u{1b}[K"].map(|color| {
+        let letters: Vec<String> = SECRET.chars().map(String::from).collect();
+        letters.join(color)
+    });
+    for dressed in [SECRET, in_json.trim_matches('"'), &red, &cleared] {
         let clean = redactor.text(&format!("{before}{dressed}{after}")).into_owned();
         assert!(!clean.contains(dressed), "{clean}");
         assert_eq!(redactor.text(&clean), clean);

@@ -399,6 +399,9 @@ mod tests {
             ("other", "take_screenshot"),
             ("other", "validate_email"),
             ("other", "get_data_set"),
+            // A set of tags, as S3 calls what an object has: two words that are verbs elsewhere.
+            ("s3", "inspect_tag_set"),
+            ("s3", "get_bucket_tag_set"),
             ("other", "get_locked_files"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Read(_)), "{tool}: {:?}", says(server, tool));

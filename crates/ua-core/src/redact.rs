@@ -12,6 +12,7 @@ mod dump;
 mod layers;
 mod lines;
 mod readings;
+mod unfinished;
 mod view;
 
 use std::borrow::Cow;

@@ -2,19 +2,22 @@
 //!
 //! A layer is a text with where it came from. In each, escapes are resolved, what nobody sees is left out, and the known forms of secrets are
 //! looked for: as they are, in digits and in base64. Then what may be hexadecimal digits, base64 or base32 is decoded, what may have another
-//! reading is read so ([`readings`]), and what is text of that is a layer again. That ends:
+//! reading is read so ([`readings`], [`unfinished`]), and what is text of that is a layer again. That ends:
 //! layers are at most [`MAX_LAYERS`] deep, each is shorter than the one it came from, and all of them together are at most [`GROWTH`] times
 //! as long as the text.
 //!
 //! Whatever hides a secret needs some length, so most of what is decoded by chance is no layer: it is no text, or too short.
 
+use std::cell::OnceCell;
+
+use super::unfinished::Letters;
 use super::view::{Span, View, first_character, is_text};
-use super::{Form, Look, MIN_BYTES, readings};
+use super::{Form, Look, MIN_BYTES, readings, unfinished};
 
 /// How many layers are taken off: of a secret that is encoded four times over, one is left.
 const MAX_LAYERS: usize = 3;
 /// How much is looked at below the first layer, in lengths of the text, and a little for short ones.
-const GROWTH: usize = 8;
+const GROWTH: usize = 10;
 const GROWTH_OF_SHORT: usize = 64 * 1024;
 /// The shortest text that hides a secret by an escape: 8 bytes and a backslash.
 const MIN_ESCAPED: usize = MIN_BYTES + 1;
@@ -38,7 +41,8 @@ pub(super) struct Hit {
 /// All places, in no order.
 pub(super) fn hits(text: &str, forms: &[Form]) -> Vec<Hit> {
     let left = text.len().saturating_mul(GROWTH).saturating_add(GROWTH_OF_SHORT);
-    let mut search = Search { forms, hits: Vec::new(), left, scratch: Vec::new() };
+    let letters = OnceCell::new();
+    let mut search = Search { forms, letters: &letters, hits: Vec::new(), left, scratch: Vec::new() };
     for (form, at) in found(forms, Look::Text, text.as_bytes()) {
         search.hits.push(Hit { start: at, end: at + forms[form].bytes.len(), form });
     }
@@ -71,6 +75,8 @@ fn found<'f>(forms: &'f [Form], look: Look, bytes: &'f [u8]) -> impl Iterator<It
 
 struct Search<'f> {
     forms: &'f [Form],
+    /// Where letters stand in these, once there is a colour.
+    letters: &'f OnceCell<Letters>,
     hits: Vec<Hit>,
     /// How many bytes may still be looked at.
     left: usize,
@@ -98,13 +104,19 @@ impl Search<'_> {
     /// because the text beside the digits of a dump may have escapes that are none of the lines'.
     fn levels(&mut self, view: View, depth: usize) {
         let mut others: Vec<View> = Vec::new();
+        let (forms, letters) = (self.forms, self.letters);
         let mut keep = |level: &View| {
+            let mut keep = |other: View| {
+                if others.iter().all(|known| known.bytes != other.bytes) {
+                    others.push(other);
+                }
+            };
             if depth < MAX_LAYERS {
-                readings::others(level, |other| {
-                    if others.iter().all(|known| known.bytes != other.bytes) {
-                        others.push(other);
-                    }
-                });
+                readings::others(level, &mut keep);
+                if unfinished::may_be_in(&level.bytes) {
+                    let letters = letters.get_or_init(|| Letters::of(forms));
+                    unfinished::read(level, forms, letters).into_iter().for_each(&mut keep);
+                }
             }
         };
         keep(&view);

@@ -404,7 +404,14 @@ fn a_secret_is_known_whose_escapes_are_wrapped_anywhere() {
 /// What stands in front of a secret makes its beginning the end of a colour to a terminal. In a file it is a secret as before.
 #[test]
 fn a_secret_is_known_whose_beginning_a_terminal_takes_for_the_end_of_a_colour() {
-    for secret in ["s\"cr/t+canary-0123", "12;3\"4567-canary", " ?!\"#$%canary/7Qz", "cAnary-7Qz/91+kkLmnoPq"] {
+    for secret in [
+        "s\"cr/t+canary-0123",
+        "12;3\"4567-canary",
+        " ?!\"#$%canary/7Qz",
+        "cAnary-7Qz/91+kkLmnoPq",
+        "m4nary-7Qz/91+kkLmnoPq",
+        "1;31m4nary-7Qz/91",
+    ] {
         let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
         for (what, dress) in DRESSES {
             let dressed = dress(secret.as_bytes());
@@ -417,6 +424,88 @@ fn a_secret_is_known_whose_beginning_a_terminal_takes_for_the_end_of_a_colour() 
                 assert!(clean.contains("[secret K]") && !clean.contains(&dressed), "{what} {begins:?}: {clean:?}");
             }
         }
+    }
+}
+
+/// A text whose letters have something between them, and something else in front of the one at `place`.
+fn between_but(text: &str, what: &str, place: usize, there: &str) -> String {
+    let letters = text.chars().enumerate();
+    joined(letters.map(|(at, c)| {
+        format!(
+            "{}{c}",
+            if at == place {
+                there
+            } else if at == 0 {
+                ""
+            } else {
+                what
+            }
+        )
+    }))
+}
+
+/// Beginnings of colours that are not finished: what comes next may be taken for the rest.
+const UNFINISHED: [&str; 6] = ["\u{1b}[", "\u{1b}[0", "\u{1b}[1;3", "\u{1b}[1;31", "\u{9b}", "\u{1b}[0m\u{1b}[3"];
+
+/// Colours that are whole between its letters do not say which one of them took a letter: the one in front of it that was never finished ends as
+/// they do.
+#[test]
+fn a_secret_is_known_among_colours_of_which_one_was_never_finished() {
+    let secrets = ["m4nary-7Qz/91+kkLmnoPq", "1;31m4nary-7Qz/91", "31mmm-canary?0", "K-canary-0123", "cAnary-7Qz/91"];
+    for secret in secrets {
+        let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+        let known = |text: &str, what: &str| {
+            let text = format!("a {text} b");
+            let clean = redactor.text(&text).into_owned();
+            assert!(
+                clean.contains("[secret K]") && clean.starts_with("a ") && clean.ends_with(" b"),
+                "{what}: {clean:?}"
+            );
+        };
+        for begins in UNFINISHED {
+            for color in ["", "\u{1b}[1;31m", "\u{9b}0m", "\u{1b}[0m\u{1b}[1;31m", "\u{1b}[K", "\u{1b}[2C"] {
+                // In front of each of its letters.
+                for place in 0..secret.chars().count() {
+                    known(
+                        &between_but(secret, color, place, begins),
+                        &format!("{begins:?} at {place} among {color:?}"),
+                    );
+                }
+            }
+            // In front of any dress of it, among colours of any text.
+            for (what, dress) in DRESSES {
+                let dressed = dress(secret.as_bytes());
+                if !dressed.contains('\n') {
+                    let text = format!("{begins}{}", between(dressed.as_bytes(), "\u{1b}[1;31m"));
+                    known(&text, &format!("{begins:?} in front of {what}"));
+                }
+            }
+        }
+    }
+    // Nobody's letters are missing.
+    let redactor = Redactor::new([("K".to_owned(), "m4nary-7Qz/91".to_owned())]);
+    for text in ["\u{1b}[1;31mm4nary\u{1b}[0m is a word", "\u{1b}[32m4\u{1b}[39m of 4", "\u{1b}[", "a\u{1b}[0"] {
+        assert_eq!(redactor.text(text), text);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_secret_is_known_wherever_a_colour_was_never_finished(
+        value in secrets(),
+        signs in "[0-9;]{0,4}",
+        color in prop::sample::select(vec!["", "\u{1b}[m", "\u{1b}[1;31m", "\u{1b}[K", "\u{9b}38;5;1m", "\u{1b}[0m\u{1b}[4m"]),
+        place in 0_usize..40,
+        before in "[ -~\n]{0,20}",
+        after in "[ -~\n]{0,20}",
+    ) {
+        let place = place % value.chars().count();
+        let text = between_but(&value, color, place, &format!("\u{1b}[{signs}"));
+        let text = format!("{before}\n{text}\n{after}");
+        let clean = Redactor::new([("K".to_owned(), value.clone())]).text(&text).into_owned();
+        prop_assert!(clean.contains("[secret K]"), "{value:?} in {text:?}: {clean:?}");
     }
 }
 

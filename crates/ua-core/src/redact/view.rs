@@ -346,7 +346,7 @@ fn escape_sign(text: &[u8]) -> usize {
     }
 }
 
-fn unseen_character(text: &[u8]) -> usize {
+pub(super) fn unseen_character(text: &[u8]) -> usize {
     match text {
         [ESCAPE, ..] | [0xC2, 0x9B, ..] => 0,
         [first, ..] if first.is_ascii() => usize::from(may_be_unseen(*first)),
@@ -355,12 +355,22 @@ fn unseen_character(text: &[u8]) -> usize {
 }
 
 /// What sets a colour on a terminal, or moves on it.
-fn color(text: &[u8]) -> usize {
+pub(super) fn color(text: &[u8]) -> usize {
     // In one character of eight bits, too.
     let ([ESCAPE, b'[', rest @ ..] | [0xC2, 0x9B, rest @ ..]) = text else { return 0 };
-    let inside = rest.iter().take_while(|byte| matches!(byte, b' '..=b'?')).count();
-    let is_whole = rest.get(inside).is_some_and(|last| matches!(last, b'@'..=b'~'));
+    let inside = rest.iter().take_while(|byte| is_inside(**byte)).count();
+    let is_whole = rest.get(inside).is_some_and(|last| is_last(*last));
     if is_whole { 2 + inside + 1 } else { 0 }
+}
+
+/// Whether a sign stands within a colour.
+pub(super) fn is_inside(byte: u8) -> bool {
+    matches!(byte, b' '..=b'?')
+}
+
+/// Whether a sign ends a colour.
+pub(super) fn is_last(byte: u8) -> bool {
+    matches!(byte, b'@'..=b'~')
 }
 
 /// The character that a text begins with, if it begins with one of several bytes.
