@@ -291,6 +291,34 @@ fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
     });
 }
 
+/// A tool server that starts where `installed` is there, as the one of a machine that lacks a program does not.
+fn needing(env: &TestEnv, installed: &str) -> String {
+    let forum = env.forum_entry(&[]);
+    let program = "[ -e \"$1\" ] || { echo no licence found >&2; exit 3; }; shift; exec \"$@\"";
+    let mut args = vec![json!("-c"), json!(program), json!("sh"), json!(installed), forum["command"].clone()];
+    args.extend(forum["args"].as_array().into_iter().flatten().cloned());
+    let mut entry = forum.clone();
+    (entry["command"], entry["args"]) = (json!("sh"), json!(args));
+    env.mcp_config("needing.json", &json!({"forum": entry}))
+}
+
+/// What a machine lacks is its own trouble: the run stays in the queue with the reason, and goes on by itself once it is there.
+#[test]
+fn a_run_whose_tool_server_does_not_start_waits_in_the_queue_until_it_does() {
+    on_both("fleet_needing", |env, _| {
+        let installed = env.arg("installed");
+        env.run(&["submit", &comment_job(env), "--run-id", "r", "--mcp-config", &needing(env, &installed)]).code(0);
+        let left = env.run(&["worker", "--until-empty"]).code(75);
+        left.says(&["run r cannot begin here: tool server `forum` did not start", "no licence found"]);
+        let listed = rows(env, &["queue", "list"]);
+        assert!(listed[0]["why"].as_str().unwrap().contains("did not start"), "{listed:?}");
+        assert_eq!((state(env, "r"), status(env, "r")), ("ready".to_owned(), "stopped".to_owned()));
+        std::fs::write(&installed, "").unwrap();
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
+    });
+}
+
 /// A tool server is deployed anew while runs wait for a worker: each says so, with the command that lets it go on, which a person gives once
 /// they looked.
 #[test]

@@ -89,7 +89,10 @@ impl Alerts {
             }
             // Whoever pressed Ctrl-C knows.
             RunStatus::Stopped if self.at_the_end && run.stop_reason != Some(RunStop::Interrupt) => {
-                self.once(people, &format!("{}.{}", run.run_id, run.lease_epoch), &ended(run)).await;
+                // One that nothing was begun of is tried again and again, which is one piece of news.
+                let is_tried_again = run.stop_reason == Some(RunStop::ToolServer) && run.is_unbegun();
+                let which = if is_tried_again { 0 } else { run.lease_epoch };
+                self.once(people, &format!("{}.{which}", run.run_id), &ended(run)).await;
             }
             RunStatus::Stopped
             | RunStatus::Succeeded

@@ -37,6 +37,7 @@ pub struct HostError {
     told: Box<Told>,
     detail: Option<serde_json::Map<String, serde_json::Value>>,
     is_of_the_database: bool,
+    is_of_the_machine: bool,
 }
 
 /// What is told beside the message.
@@ -60,7 +61,7 @@ impl HostError {
     /// A failure of this kind; the message is one sentence without a full stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = without_numbers(message.into());
-        Self { kind, message, told: Box::default(), detail: None, is_of_the_database: false }
+        Self { kind, message, told: Box::default(), detail: None, is_of_the_database: false, is_of_the_machine: false }
     }
 
     /// A [`Kind::Usage`].
@@ -169,6 +170,16 @@ impl HostError {
     /// Whether the database answered, and did not take what it was given: one that was away or busy may take it now.
     pub(crate) fn is_of_the_database(&self) -> bool {
         self.is_of_the_database
+    }
+
+    /// The same, of a folder or a file of this machine that could not be made or written: another machine may do what was to be done.
+    pub(crate) fn of_the_machine(self) -> Self {
+        Self { is_of_the_machine: true, ..self }
+    }
+
+    /// Whether a folder or a file of this machine could not be made or written.
+    pub(crate) fn is_of_the_machine(&self) -> bool {
+        self.is_of_the_machine
     }
 
     /// What is wrong, in one sentence.
@@ -353,9 +364,9 @@ impl From<RunError> for HostError {
                     .hint("nothing was changed; keep a copy of the database file before anything else"),
                 ResumeError::SchemaTooNew { .. } => Self::storage(message).hint("use the version of ua that wrote it"),
             },
-            RunError::Workspace(_) => {
-                Self::storage(message).hint([text("make the workspace writable, then "), Word::Resume("")])
-            }
+            RunError::Workspace(_) => Self::storage(message)
+                .hint([text("make the workspace writable, then "), Word::Resume("")])
+                .of_the_machine(),
             RunError::Dispatch { .. } => Self::usage(message),
             RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
             RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message).hint([
@@ -392,11 +403,13 @@ impl From<LockError> for HostError {
                 ];
                 Self::waiting(message).hint(hint).of_run(&run, false)
             }
-            LockError::Io { source, .. } => Self::storage(message).hint([
-                text(format!("{}, then ", crate::paths::mend_folder(&source))),
-                Word::Again,
-                text("; nothing was changed"),
-            ]),
+            LockError::Io { source, .. } => Self::storage(message)
+                .hint([
+                    text(format!("{}, then ", crate::paths::mend_folder(&source))),
+                    Word::Again,
+                    text("; nothing was changed"),
+                ])
+                .of_the_machine(),
         }
     }
 }
@@ -404,11 +417,13 @@ impl From<LockError> for HostError {
 impl From<ua_runner::WorkspaceError> for HostError {
     fn from(error: ua_runner::WorkspaceError) -> Self {
         let is_planted = error.io().kind() == std::io::ErrorKind::InvalidInput;
-        Self::storage(chain(&error)).hint(if is_planted {
-            "a program of a run may have put it there: remove it"
-        } else {
-            "check that the folder exists, is writable and the disk is not full"
-        })
+        Self::storage(chain(&error))
+            .hint(if is_planted {
+                "a program of a run may have put it there: remove it"
+            } else {
+                "check that the folder exists, is writable and the disk is not full"
+            })
+            .of_the_machine()
     }
 }
 

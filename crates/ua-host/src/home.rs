@@ -305,12 +305,9 @@ impl Home {
         let folder = self.locks();
         let opened = Folder::make_itself(&folder);
         opened.and_then(|_| tempfile::tempfile_in(&folder)).map(drop).map_err(|e| {
-            HostError::storage(format!("cannot create files in {}: {e}", folder.display())).hint([
-                text(format!("{}, then ", crate::paths::mend_folder(&e))),
-                Word::Again,
-                text("; "),
-                done,
-            ])
+            HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
+                .hint([text(format!("{}, then ", crate::paths::mend_folder(&e))), Word::Again, text("; "), done])
+                .of_the_machine()
         })
     }
 

@@ -251,7 +251,9 @@ async fn life(
         }
     })?;
     drop(beginning);
-    ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
+    if let Err(error) = ua_runner::place_input_files(&run, &workspace, port.as_ref()).await {
+        return Err(driver::put_down(port.as_ref(), &lease, env, error.into()).await);
+    }
     host.spans().link_earlier(&run, &trace);
     // For people, beside the work: it is there before anything is asked or sent.
     let page = tokio::spawn({

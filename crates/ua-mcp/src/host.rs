@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 use ua_core::{CallId, Redactor};
 
+use crate::shim::SAYS;
 use crate::wire::{STRAY, WireState};
 
 /// The longest word about progress that is passed on.
@@ -153,6 +154,13 @@ impl Host {
     pub(crate) fn first_stray(&self) -> Option<String> {
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         Some(self.in_words(&pipe.first_stray()?))
+    }
+
+    /// What the shim wrote there in the place of its log: why it did not run the server.
+    pub(crate) fn said_by_shim(&self) -> Option<String> {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let line = pipe.first_stray()?;
+        Some(self.redactor.text(line.strip_prefix(SAYS)?).into_owned())
     }
 
     /// A line that is no message, as the end of a sentence.

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use ua_core::{Env, Redactor};
 use ua_files::{Folder, Kind};
 
-use crate::shim::ShimArgs;
+use crate::shim::{EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE, EXIT_SHIM, SAYS, ShimArgs};
 
 /// How much of a server's standard error is quoted when it fails.
 const QUOTED_LINES: usize = 20;
@@ -110,6 +110,12 @@ impl ToolProcess {
         }
         let end = match ended {
             Some(status) => match status.code() {
+                Some(code) if [EXIT_SHIM, EXIT_NOT_RUNNABLE, EXIT_NOT_FOUND].contains(&code) => {
+                    match self.said_by_shim() {
+                        Some(said) => return self.not_run(&said),
+                        None => format!("`{}` ended with exit code {code}", self.command),
+                    }
+                }
                 Some(code) => format!("`{}` ended with exit code {code}", self.command),
                 None => format!("`{}` was killed ({status})", self.command),
             },
@@ -123,6 +129,16 @@ impl ToolProcess {
     /// tells nothing of it.
     pub(crate) fn given_up(&self) -> String {
         self.with_last_lines(format!("`{}` was still running and is ended", self.command))
+    }
+
+    /// Says that the shim did not run the server, for the reason that it `said`.
+    pub(crate) fn not_run(&self, said: &str) -> String {
+        format!("`{}` was not run: cannot {said}", self.command)
+    }
+
+    /// What the shim said last, if nobody wrote anything behind it.
+    fn said_by_shim(&self) -> Option<String> {
+        self.stderr.last_lines().lines().last()?.strip_prefix(SAYS).map(str::to_owned)
     }
 
     fn with_last_lines(&self, end: String) -> String {

@@ -403,10 +403,15 @@ impl Server {
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err((why, is_late)) => {
-                let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
-                // Its pipes are closed by now, and whatever it does about that is our doing.
-                let end = if is_late { process.given_up() } else { process.exit_reason(&shared.env).await };
-                let why = format!("{why}; {end}");
+                let why = match host.said_by_shim() {
+                    Some(said) => format!("{why}; {}", process.not_run(&said)),
+                    None => {
+                        let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
+                        // Its pipes are closed by now, and whatever it does about that is our doing.
+                        let end = if is_late { process.given_up() } else { process.exit_reason(&shared.env).await };
+                        format!("{why}; {end}")
+                    }
+                };
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;
                 if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {

@@ -50,14 +50,17 @@ use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process};
 use crate::signals::{ignore_nothing_below, unblock_signals};
 
+/// What each line of the shim begins with.
+pub(crate) const SAYS: &str = "tool server shim: ";
+
 /// The shim was called with arguments it does not know.
 const EXIT_USAGE: i32 = 64;
 /// The shim could not do its own work: no session, no lock.
-const EXIT_SHIM: i32 = 70;
+pub(crate) const EXIT_SHIM: i32 = 70;
 /// The tool server's program is there but cannot be run.
-const EXIT_NOT_RUNNABLE: i32 = 126;
+pub(crate) const EXIT_NOT_RUNNABLE: i32 = 126;
 /// The tool server's program is not there.
-const EXIT_NOT_FOUND: i32 = 127;
+pub(crate) const EXIT_NOT_FOUND: i32 = 127;
 
 /// How long a server may take to end after its input closed, unless the caller says otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
@@ -134,8 +137,13 @@ pub fn run_shim(args: impl IntoIterator<Item = OsString>) -> i32 {
         Err(why) => Err(Failed { code: EXIT_USAGE, why }),
     };
     outcome.unwrap_or_else(|Failed { code, why }| {
-        // The runner shows the last lines of this stream when a server does not start. Nobody may be left to read it.
-        let _unread = writeln!(io::stderr(), "tool server shim: {why}");
+        // The runner shows the last lines of this stream when a server does not start. Nobody may be left to read it. It is a file, which a disk
+        // that is full does not take; the server's output, into which nothing was written yet, is a pipe.
+        let line = format!("{SAYS}{why}\n");
+        if io::stderr().write_all(line.as_bytes()).is_err() {
+            let mut output = io::stdout();
+            let _unread = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+        }
         code
     })
 }
@@ -198,7 +206,7 @@ fn leave_keys() {
         && !NONE.iter().any(|none| none.raw_os_error() == error.0)
     {
         let why = io::Error::from_raw_os_error(error.0);
-        let _unread = writeln!(io::stderr(), "tool server shim: the server has the keyring of this session: {why}");
+        let _unread = writeln!(io::stderr(), "{SAYS}the server has the keyring of this session: {why}");
     }
 }
 
@@ -258,7 +266,7 @@ fn let_go_of_output() {
     let nowhere = File::options().write(true).open("/dev/null");
     let gone = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(&nowhere)?));
     if let Err(why) = gone {
-        let _unread = writeln!(io::stderr(), "tool server shim: the server's output is still open here: {why}");
+        let _unread = writeln!(io::stderr(), "{SAYS}the server's output is still open here: {why}");
     }
 }
 
@@ -296,7 +304,7 @@ fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
     if let Some(Ok(status)) = status {
         return status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     }
-    let _unread = writeln!(io::stderr(), "tool server shim: process {server} did not end when killed");
+    let _unread = writeln!(io::stderr(), "{SAYS}process {server} did not end when killed");
     EXIT_SHIM
 }
 

@@ -436,7 +436,7 @@ impl Db {
 }
 
 /// The root row of a run, which stands for its lineage. Most writes are of one run, and this is planned in a third of the time.
-const LINEAGE: &str =
+pub(crate) const LINEAGE: &str =
     "SELECT run_id FROM runs WHERE run_id = (SELECT root_run_id FROM runs WHERE run_id = $1) FOR NO KEY UPDATE";
 
 /// Root rows, which stand for their lineages.

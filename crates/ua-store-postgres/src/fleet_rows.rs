@@ -8,9 +8,9 @@ use ua_store::{
 };
 
 use crate::column::{Columns, int, json, stored_name, text};
-use crate::db::Db;
+use crate::db::{Db, LINEAGE};
 use crate::error::DbError;
-use crate::value::named;
+use crate::value::{ToValue as _, named};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -22,7 +22,8 @@ pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.
     WHERE c.state = 'ready' AND c.strikes > 0 AND c.concurrency_key IS NOT NULL \
     AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
     SELECT q.* FROM run_queue q \
-    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now AND (:queues = '' OR strpos(:queues, ',' || q.queue || ',') > 0) \
+    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now \
+    AND (q.not_before IS NULL OR strpos(:avoids, ',' || q.run_id || ',') = 0) AND (:queues = '' OR strpos(:queues, ',' || q.queue || ',') > 0) \
     AND coalesce((SELECT p.place FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = q.run_id), :place) = :place \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
          WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
@@ -52,6 +53,13 @@ const PUT_WORKER: &str = "INSERT INTO workers (worker, place, place_shown, owner
     ON CONFLICT (worker) DO UPDATE SET place = excluded.place, place_shown = excluded.place_shown, \
     owner_json = excluded.owner_json, version = excluded.version, queues_json = excluded.queues_json, slots = excluded.slots, \
     started_at = excluded.started_at, lease_until = excluded.lease_until, is_draining = excluded.is_draining";
+
+/// A lineage of one run that no process has, and of which there is no step, no turn, no request and no call.
+const UNBIND: &str = "DELETE FROM lineage_places p USING runs r WHERE r.run_id = :run AND p.root_run_id = r.run_id \
+    AND r.status IN ('queued', 'stopped') AND r.turn_index = 0 AND r.current_step_id IS NULL \
+    AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.root_run_id = r.run_id AND o.run_id <> r.run_id) \
+    AND NOT EXISTS (SELECT 1 FROM usage u WHERE u.run_id = r.run_id) \
+    AND NOT EXISTS (SELECT 1 FROM tool_calls c WHERE c.root_run_id = r.run_id)";
 
 const PUT_SCHEDULE: &str = "INSERT INTO schedules (name, cron, time_zone, job_json, catch_up, is_paused, next_at) \
     VALUES (:name, :cron, :time_zone, :job, :catch_up, :is_paused, :next_at) \
@@ -175,9 +183,11 @@ impl FleetRows for Db {
         })
     }
 
-    fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> DbResult<Option<QueueEntry>> {
+    fn next_entry(&self, worker: &WorkerRecord, avoids: &[RunId], at: Timestamp) -> DbResult<Option<QueueEntry>> {
         let queues = if worker.queues.is_empty() { String::new() } else { format!(",{},", worker.queues.join(",")) };
-        self.row(NEXT, named! { ":now": text(&at), ":queues": queues, ":place": worker.place }, entry)
+        let avoids = avoids.iter().fold(",".to_owned(), |all, run| all + run.as_str() + ",");
+        let parameters = named! { ":now": text(&at), ":queues": queues, ":place": worker.place, ":avoids": avoids };
+        self.row(NEXT, parameters, entry)
     }
 
     fn last_seq(&self) -> DbResult<u64> {
@@ -243,6 +253,13 @@ impl FleetRows for Db {
         self.execute(fence, named! { ":place": place });
         self.execute("DELETE FROM lineage_places WHERE place = :place", named! { ":place": place });
         Ok(held)
+    }
+
+    fn unbind_unbegun(&self, run: &RunId) -> DbResult<()> {
+        // Behind the lock of the lineage: whoever takes the run meanwhile has it before or after this.
+        self.execute(LINEAGE, [run.as_str().value()]);
+        self.execute(UNBIND, named! { ":run": run.as_str() });
+        Ok(())
     }
 
     fn schedules(&self) -> DbResult<Vec<ScheduleRecord>> {

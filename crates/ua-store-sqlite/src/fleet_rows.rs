@@ -19,7 +19,8 @@ pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.
     AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
     SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
     \
-    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
+    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now \
+    AND (q.not_before IS NULL OR instr(:avoids, ',' || q.run_id || ',') = 0) AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
     \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
          WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
@@ -147,9 +148,10 @@ impl FleetRows for Db<'_> {
         self.rows(WOKEN, [], |row| Ok((entry(row)?, Columns::new(row, "run_queue", "run_id").int("now_words")?)))
     }
 
-    fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> DbResult<Option<QueueEntry>> {
+    fn next_entry(&self, worker: &WorkerRecord, avoids: &[RunId], at: Timestamp) -> DbResult<Option<QueueEntry>> {
         let queues = if worker.queues.is_empty() { String::new() } else { format!(",{},", worker.queues.join(",")) };
-        self.row(NEXT, named_params! { ":now": text(&at), ":queues": queues }, entry)
+        let avoids = avoids.iter().fold(",".to_owned(), |all, run| all + run.as_str() + ",");
+        self.row(NEXT, named_params! { ":now": text(&at), ":queues": queues, ":avoids": avoids }, entry)
     }
 
     fn last_seq(&self) -> DbResult<u64> {
@@ -210,6 +212,10 @@ impl FleetRows for Db<'_> {
     fn forget_place(&self, _place: &str) -> DbResult<u64> {
         // A file lies in the one place that uses it.
         Ok(0)
+    }
+
+    fn unbind_unbegun(&self, _run: &RunId) -> DbResult<()> {
+        Ok(())
     }
 
     fn schedules(&self) -> DbResult<Vec<ScheduleRecord>> {

@@ -251,6 +251,7 @@ macro_rules! fleet_conformance_tests {
             what_is_given_back_has_waited_all_the_time,
             a_place_is_forgotten_when_its_workers_are_gone,
             what_a_worker_has_not_heard_of_it_gets_again,
+            what_one_worker_cannot_do_others_have_at_once,
             a_name_is_taken_over_from_a_dead_process,
             a_schedule_advances_once_an_instant,
         );

@@ -171,6 +171,14 @@ pub enum Release {
         /// Another process was found at work on it: while its status says so too, it keeps its seat.
         is_driven: bool,
     },
+    /// Something that it needs is not where this worker is. Others may have it at once; this one leaves it alone by itself
+    /// ([`avoids`](FleetChange::Claim::avoids)).
+    Unfit {
+        /// Now.
+        at: Timestamp,
+        /// What it needs.
+        why: String,
+    },
     /// It waits for a word of a person.
     Parked {
         /// For what.
@@ -228,10 +236,13 @@ pub enum FleetChange {
         most: u32,
         /// Workers that are proved to be dead, whatever their lease says.
         dead: Vec<String>,
+        /// What it leaves alone for now, as long as it is as a worker gave it back: one that was moved since is offered again.
+        avoids: Vec<RunId>,
         /// Now.
         at: Timestamp,
     },
-    /// A worker lets go of a run. Nothing happens when it does not have it any more.
+    /// A worker lets go of a run. Nothing happens when it does not have it any more. A run of which nothing was begun, no turn, no request and no
+    /// call, is bound to no place any more, unless a process has it.
     Release {
         /// Who has it.
         worker: String,
@@ -345,10 +356,16 @@ pub trait FleetRows {
     /// Those that are parked and about whose lineage there was a word since, or whose run somebody else has ended, with the number of words
     /// now.
     fn woken_entries(&self) -> Result<Vec<(QueueEntry, u64)>, Self::Error>;
-    /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat.
+    /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat, and not one that it
+    /// avoids and a worker gave back.
     ///
     /// Whatever is claimed has a seat, and so has what is ready and running and has strikes: its worker was taken for dead, and may be at work.
-    fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> Result<Option<QueueEntry>, Self::Error>;
+    fn next_entry(
+        &self,
+        worker: &WorkerRecord,
+        avoids: &[RunId],
+        at: Timestamp,
+    ) -> Result<Option<QueueEntry>, Self::Error>;
     /// The highest of `seq`.
     fn last_seq(&self) -> Result<u64, Self::Error>;
     /// The highest turn of a fair key in a queue.
@@ -367,6 +384,8 @@ pub trait FleetRows {
     fn remove_worker(&self, worker: &str) -> Result<(), Self::Error>;
     /// Lets go of the lineages that a place holds, and fences whoever drives them there; how many.
     fn forget_place(&self, place: &str) -> Result<u64, Self::Error>;
+    /// A run that no process has, and of which nothing was begun, is bound to no place any more.
+    fn unbind_unbegun(&self, run: &RunId) -> Result<(), Self::Error>;
     /// All schedules, by name.
     fn schedules(&self) -> Result<Vec<ScheduleRecord>, Self::Error>;
     /// Stores a schedule, in the place of the one before.

@@ -270,6 +270,11 @@ impl RunRecord {
         self.abort_requested_at.map(|_| EndMark::Abort)
     }
 
+    /// Whether nothing was begun of it: there is no step, and so no request was made for it and no call.
+    pub fn is_unbegun(&self) -> bool {
+        self.turn_index == 0 && self.current_step_id.is_none()
+    }
+
     /// What it came to: the JSON value of a run whose job has an `output_schema`, else the model's last words as a text.
     pub fn final_value(&self) -> Option<Value> {
         let text = self.final_output.as_ref()?;

@@ -8,7 +8,10 @@ use rustix::process::Signal;
 use serde_json::json;
 use ua_e2e::{TestEnv, until, until_or_tell};
 
-use super::{asked_about, at_the_gate, end_the_lease, gated, on_both, open_the_gate, rows, state, status};
+use super::{
+    address_of, asked, asked_about, at_the_gate, end_the_lease, gated, needing, on_both, open_the_gate, rows, state,
+    status,
+};
 use crate::server_database::{comment_job, on_server};
 
 fn why(env: &TestEnv, run: &str) -> String {
@@ -163,6 +166,32 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     assert_eq!(env.comments().len(), 3);
     second.signal(Signal::TERM);
     second.wait().code(0);
+}
+
+/// A machine that lacks a program takes runs and can begin none of them. It has none for good, is not ready, and another one does them.
+#[test]
+fn what_a_machine_could_not_begin_another_one_does() {
+    let Some((env, direct)) = on_server("fleet_lacking", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let (installed, runs) = (env.arg("installed"), ["a", "b", "c", "d"]);
+    let servers = needing(&env, &installed);
+    for run in runs {
+        env.run(&["submit", &comment_job(&env), "--new", "--run-id", run, "--mcp-config", &servers]).code(0);
+    }
+    let first = env.start(&["worker", "--name", "first", "--listen", "127.0.0.1:0"]);
+    let address = address_of(&first);
+    until("it has tried all", || runs.iter().all(|run| why(&env, run).contains("did not start")));
+    until("it is not ready", || asked(&address, "/readyz").contains("not on this machine"));
+    assert!(asked(&address, "/healthz").contains("200 OK"));
+    assert!(asked(&address, "/metrics").contains("\nua_worker_unfit_total "));
+    assert!(runs.iter().all(|run| state(&env, run) == "ready"));
+    first.signal(Signal::TERM);
+    first.wait().code(0);
+    another_machine(&env);
+    fs::write(&installed, "").unwrap();
+    env.run(&["worker", "--name", "second", "--until-empty"]).code(0);
+    assert!(runs.iter().all(|run| status(&env, run) == "succeeded"));
+    assert_eq!(env.comments().len(), 4);
 }
 
 /// Somebody drives a run there by hand, so no worker says that the machine is alive. What may be sending is not declared gone.

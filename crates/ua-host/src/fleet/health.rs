@@ -32,12 +32,18 @@ pub(super) struct State {
     pub(super) is_cut_off: bool,
     /// The database answers, and refused what its runs wrote: it takes none for a while.
     pub(super) is_refused: bool,
+    /// The disk of its root is full: it takes none until there is room.
+    pub(super) is_full: bool,
+    /// Several runs in a row needed what is not here: it takes one now and then.
+    pub(super) is_lacking: bool,
     pub(super) slots: u32,
     pub(super) running: usize,
     pub(super) claimed: u64,
     pub(super) done: u64,
     pub(super) parked: u64,
     pub(super) requeued: u64,
+    /// Of these, runs that need something that is not here.
+    pub(super) unfit: u64,
     /// Runs of dead workers that it made ready again.
     pub(super) freed: u64,
     /// Renewals that failed or came late.
@@ -63,12 +69,15 @@ impl Health {
             is_told_to_drain: false,
             is_cut_off: false,
             is_refused: false,
+            is_full: false,
+            is_lacking: false,
             slots,
             running: 0,
             claimed: 0,
             done: 0,
             parked: 0,
             requeued: 0,
+            unfit: 0,
             freed: 0,
             late_renewals: 0,
             failing_schedules: 0,
@@ -129,6 +138,10 @@ impl Health {
             "/readyz" if state.is_draining || state.is_told_to_drain => judged(Some("draining")),
             "/readyz" if state.is_cut_off => judged(Some("the database does not answer; no run is taken")),
             "/readyz" if state.is_refused => judged(Some("the database refuses what runs write; no run is taken")),
+            "/readyz" if state.is_full => judged(Some("the disk of the worker's root is full; no run is taken")),
+            "/readyz" if state.is_lacking => {
+                judged(Some("several runs in a row needed what is not on this machine; one a second is tried"))
+            }
             "/readyz" => {
                 judged((state.lease_until <= now).then_some("the database does not accept the worker's renewals"))
             }
@@ -154,6 +167,7 @@ fn metrics(now: Timestamp, state: &State) -> String {
     one("ua_worker_done_total", "counter", "Runs that ended with it", &count(state.done));
     one("ua_worker_parked_total", "counter", "Runs that it left waiting for a person", &count(state.parked));
     one("ua_worker_requeued_total", "counter", "Runs that it gave back", &count(state.requeued));
+    one("ua_worker_unfit_total", "counter", "Runs that need what is not on its machine", &count(state.unfit));
     one("ua_worker_takeovers_total", "counter", "Runs of dead workers that it made ready again", &count(state.freed));
     one("ua_worker_late_renewals_total", "counter", "Renewals of its lease that failed", &count(state.late_renewals));
     let failing = count(state.failing_schedules as u64);
@@ -192,6 +206,13 @@ mod tests {
         health.state().is_refused = true;
         assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
         health.state().is_refused = false;
+        assert_eq!(status("/readyz"), "200");
+        health.state().is_full = true;
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().is_full = false;
+        health.state().is_lacking = true;
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().is_lacking = false;
         assert_eq!(status("/readyz"), "200");
         // By its row, which a worker that is taken for dead has anew.
         health.state().is_told_to_drain = true;

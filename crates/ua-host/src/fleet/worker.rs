@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{Env, RunId, RunStatus, Timestamp, Trace};
+use ua_core::{Env, RunId, RunStatus, RunStop, Timestamp, Trace};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
 use ua_runner::{LockError, RunLock, owner_stamp, process_is_alive};
@@ -23,7 +24,8 @@ use super::begun_in::replaced;
 use super::due::{CaughtUp, Timetable};
 use super::fits::fits;
 use super::health::Health;
-use super::{ailing, check_name, place_of};
+use super::lacking::Lacking;
+use super::{ailing, check_name, place_of, room};
 use crate::Database;
 use crate::error::{HostError, Kind, chain};
 use crate::home;
@@ -42,6 +44,10 @@ const MOST_REFUSALS: u32 = 3;
 const MISFIT: Duration = Duration::from_secs(5);
 /// At most so often twice as long.
 const MOST_DOUBLED: u32 = 3;
+/// The same of a run that has to be taken to find out: each time is an epoch of it, and a tool server that is started.
+const MOST_DOUBLED_IF_TAKEN: u32 = 6;
+/// For how long it is remembered why a run was given back that this worker has left alone since.
+const REMEMBERED: Duration = Duration::from_hours(1);
 /// How long a run is left alone whose model provider was not available.
 const OUTAGE: Duration = Duration::from_secs(30);
 
@@ -140,6 +146,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         holds: Holds::default(),
         refusals: Refusals::default(),
         ailing: Arc::default(),
+        lacking: Arc::default(),
         onlooker: options.onlooker.clone(),
     };
     worker.register().await.map_err(|error| {
@@ -183,6 +190,7 @@ struct Worker {
     holds: Holds,
     refusals: Refusals,
     ailing: Arc<Mutex<Ailing>>,
+    lacking: Arc<Mutex<Lacking>>,
     onlooker: Option<Arc<dyn Onlooker>>,
 }
 
@@ -194,6 +202,8 @@ struct Refusal {
     times: u32,
     /// It was not begun at all: something that it needs is not here.
     is_misfit: bool,
+    /// Until when this worker leaves it to others.
+    until: Option<Timestamp>,
 }
 
 impl Refusal {
@@ -223,14 +233,26 @@ impl Refusals {
         let before = all.get(run).filter(|before| before.why == why && before.is_misfit == is_misfit);
         let times = before.map_or(0, |before| before.times) + u32::from(is_counted);
         let is_news = before.is_none();
-        all.insert(run.clone(), Refusal { why: why.to_owned(), times, is_misfit });
+        all.insert(run.clone(), Refusal { why: why.to_owned(), times, is_misfit, until: None });
         is_news
     }
 
-    /// How long it is left alone, after what was noted last. Many that cannot be driven would keep a worker busy with nothing but them.
-    fn pause(&self, run: &RunId) -> Duration {
-        let times = self.all().get(run).map_or(0, |refusal| refusal.times.saturating_sub(1));
-        MISFIT * 2_u32.pow(times.min(MOST_DOUBLED))
+    /// Leaves a run to others for a while, after what was noted last: longer and longer, up to `most_doubled` times twice as long. Many that cannot
+    /// be driven would keep a worker busy with nothing but them.
+    fn leave(&self, run: &RunId, most_doubled: u32, now: Timestamp) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(refusal) = all.get_mut(run) {
+            let pause = MISFIT * 2_u32.pow(refusal.times.saturating_sub(1).min(most_doubled));
+            refusal.until = Some(now.plus(pause));
+        }
+    }
+
+    /// What is left to others now. What others did meanwhile is forgotten in time.
+    fn left_to_others(&self, now: Timestamp) -> Vec<RunId> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, refusal| refusal.until.is_none_or(|until| now.since(until) < REMEMBERED));
+        let waits = all.iter().filter(|(_, refusal)| refusal.until.is_some_and(|until| now < until));
+        waits.map(|(run, _)| run.clone()).collect()
     }
 
     fn forget(&self, run: &RunId) {
@@ -280,6 +302,10 @@ impl Worker {
 
     fn ailing(&self) -> MutexGuard<'_, Ailing> {
         self.ailing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lacking(&self) -> MutexGuard<'_, Lacking> {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By the clock that counts for all.
@@ -404,6 +430,7 @@ impl Worker {
         let (now, state) = (self.now().await.ok()?, self.store.fleet_state(LOOKED_AT).await.ok()?);
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
         let refusals = self.refusals.all();
+        let is_full = room::wanting(self.host.home().root());
         let mut left = LeftBehind::default();
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, refusals.get(&entry.run_id)) {
@@ -420,6 +447,9 @@ impl Worker {
                     Err(StoreError::NotFound { .. }) => {}
                     Err(_) => return None,
                 },
+                (QueueState::Ready, _) if is_full.is_some() && entry.options.run_after <= now => {
+                    left.misfits.insert(entry.run_id.clone(), is_full.clone().unwrap_or_default());
+                }
                 (QueueState::Ready, Some(refusal)) if refusal.is_lasting() => {
                     left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
                 }
@@ -457,14 +487,27 @@ impl Worker {
             self.renew().await?;
             *renewed_at = self.env().now();
             let depths = self.depths().await?;
+            if depths.iter().all(|depth| depth.ready == 0) {
+                self.lacking().is_over();
+            }
             self.health.state().depths = depths;
         }
+        self.look_for_room();
         let free = (self.record.slots as usize).saturating_sub(runs.len());
         let (free, is_refused) = {
             let mut ailing = self.ailing();
             (ailing.most(free, self.env().now()), ailing.is_known())
         };
-        self.health.state().is_refused = is_refused;
+        let (free, is_lacking) = {
+            let mut lacking = self.lacking();
+            (lacking.most(free, self.env().now()), lacking.is_known())
+        };
+        let is_full = {
+            let mut state = self.health.state();
+            (state.is_refused, state.is_lacking) = (is_refused, is_lacking);
+            state.is_full
+        };
+        let free = if is_full { 0 } else { free };
         if free > 0 {
             let done = self.claim(u32::try_from(free).unwrap_or(1)).await?;
             let mut state = self.health.state();
@@ -484,12 +527,31 @@ impl Worker {
         Ok(())
     }
 
+    /// Notes whether there is room for a run, and says when that changes.
+    fn look_for_room(&self) {
+        let wanting = room::wanting(self.host.home().root());
+        let was_full = std::mem::replace(&mut self.health.state().is_full, wanting.is_some());
+        match wanting {
+            Some(why) if !was_full => self.say(&format!("{why}; no run is taken until there is room")),
+            None if was_full => self.say("there is room on the disk again"),
+            Some(_) | None => {}
+        }
+    }
+
     async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
         let state = self.store.fleet_state(0).await?;
         self.note_drain(&state.workers);
         let dead = state.workers.iter().filter(|other| self.is_dead(other)).map(|other| other.worker.clone()).collect();
         let (worker, holds) = (&self.record.worker, self.holds.all());
-        let claim = |dead, at| FleetChange::Claim { worker: worker.clone(), holds: holds.clone(), most, dead, at };
+        let avoids = self.refusals.left_to_others(self.env().now());
+        let claim = |dead, at| FleetChange::Claim {
+            worker: worker.clone(),
+            holds: holds.clone(),
+            most,
+            dead,
+            avoids: avoids.clone(),
+            at,
+        };
         match self.store.fleet(claim(dead, self.now().await?)).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register().await?;
@@ -524,6 +586,10 @@ impl Worker {
                 Release::Done => state.done += 1,
                 Release::Parked { .. } => state.parked += 1,
                 Release::Ready { .. } => state.requeued += 1,
+                Release::Unfit { .. } => {
+                    state.requeued += 1;
+                    state.unfit += 1;
+                }
             }
         }
         let change = FleetChange::Release { worker: self.record.worker.clone(), run: run.clone(), release };
@@ -563,9 +629,13 @@ impl Worker {
                 }
                 // The command comes first: what is long is cut at its end.
                 let how = accepts.map_or_else(String::new, |how| format!("{how}: "));
-                let why = format!("{how}{}: {error}", self.record.place_shown);
-                let (pause, why) = (self.refusals.pause(&run.run_id), crate::text::line(&why, 300));
-                return self.again(pause, Some(why), GotFurther(false)).await;
+                // That it belongs below another root says nothing about what is on this machine.
+                if self.host.home().inside_root(Path::new(&run.workspace_dir)).is_some() {
+                    self.note_lacking(&run.run_id);
+                }
+                return self
+                    .unfit(&run.run_id, &format!("{how}{}: {error}", self.record.place_shown), MOST_DOUBLED)
+                    .await;
             }
         };
         if self.refusals.begin(&run.run_id) {
@@ -585,6 +655,10 @@ impl Worker {
         if driven.is_ok() || got_further.0 {
             self.ailing().is_over();
         }
+        let is_unbegun = found.as_ref().is_ok_and(RunRecord::is_unbegun);
+        if !is_unbegun {
+            self.lacking().is_over();
+        }
         // While the database does not answer, nothing is learnt about the run.
         let answers = found.is_ok();
         match driven {
@@ -593,6 +667,12 @@ impl Worker {
                 let status = found.map_or_else(|_| "ended".to_owned(), |run| run.status.to_string());
                 self.say(&format!("run {id}: {status}"));
                 Release::Done
+            }
+            Ok(Ending::Waiting)
+                if is_unbegun && found.as_ref().is_ok_and(|run| run.stop_reason == Some(RunStop::ToolServer)) =>
+            {
+                let why = detail.unwrap_or_else(|| "its tool servers cannot be started".to_owned());
+                self.cannot_begin(id, &why).await
             }
             Ok(Ending::Waiting) => {
                 self.refusals.forget(id);
@@ -666,6 +746,10 @@ impl Worker {
                     return Release::Parked { why };
                 }
                 match error.kind() {
+                    // The disk is full, a folder cannot be written: this machine's trouble, and nothing of the run was begun.
+                    Kind::Storage if is_unbegun && error.is_of_the_machine() => {
+                        self.cannot_begin(id, &error.to_string()).await
+                    }
                     // Another process has it.
                     Kind::Waiting => self.after_a_pause(MISFIT, why, got_further, true).await,
                     // The database went away and may be back.
@@ -679,6 +763,31 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// What becomes of a run of which nothing could be begun here: others may have it at once.
+    async fn cannot_begin(&self, run: &RunId, why: &str) -> Release {
+        if self.refusals.note(run, why, true, true) {
+            self.say(&format!("run {run} cannot begin here: {why}; another worker may take it"));
+        }
+        self.note_lacking(run);
+        self.unfit(run, &format!("{}: {why}", self.record.place_shown), MOST_DOUBLED_IF_TAKEN).await
+    }
+
+    /// Notes that a run could not be done here, and says so once when it is one of many.
+    fn note_lacking(&self, run: &RunId) {
+        if self.lacking().gave_back(run) {
+            self.say(
+                "several runs in a row cannot be done here; one a second is tried, so that other workers take them",
+            );
+        }
+    }
+
+    /// Gives back a run that cannot be done here, after it was noted why.
+    async fn unfit(&self, run: &RunId, why: &str, most_doubled: u32) -> Release {
+        self.refusals.leave(run, most_doubled, self.env().now());
+        let at = self.now().await.unwrap_or_else(|_| self.env().now());
+        Release::Unfit { at, why: crate::text::line(why, 300) }
     }
 
     async fn again(&self, pause: Duration, why: Option<String>, further: GotFurther) -> Release {

@@ -122,7 +122,7 @@ impl Home {
         let made = match self.place_of(folder) {
             Some((root, below)) => {
                 let root = Folder::open(&root)
-                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.display())))?;
+                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.display())).of_the_machine())?;
                 settle_workspace(&root, &below, run)?;
                 Workspace::create_in(&root, below)
             }

@@ -11,7 +11,7 @@ use crate::Database;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
-use ua_core::{Component, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
+use ua_core::{Component, Env, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
 use ua_dispatch::{PersonWaits, StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
@@ -54,6 +54,13 @@ fn to_be_ended(mark: EndMark) -> &'static str {
     }
 }
 
+/// Leaves a run that was taken and that this process can do nothing with as stopped, with the reason: nothing was sent, and a resume, or another
+/// machine where nothing was begun of it, may find mended what is wrong.
+pub(super) async fn put_down(store: &dyn Store, lease: &RunLease, env: &Env, error: HostError) -> HostError {
+    let parked = park_for_tool_server(store, lease, env, &error.to_string()).await;
+    parked.err().map_or(error, HostError::from)
+}
+
 /// A run that was taken.
 pub(super) struct Taken {
     pub(super) run: RunRecord,
@@ -81,8 +88,12 @@ impl Driver {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
-        let servers = servers::tool_servers(host, run, &self.launch, watcher.clone(), is_taken_again)?;
-        let redactor = host.seams().redactor(servers::redactor(host, run, &self.launch)?);
+        let made = servers::tool_servers(host, run, &self.launch, watcher.clone(), is_taken_again)
+            .and_then(|servers| Ok((servers, servers::redactor(host, run, &self.launch)?)));
+        let (servers, redactor) = match made {
+            Ok((servers, redactor)) => (servers, host.seams().redactor(redactor)),
+            Err(error) => return Err(put_down(self.port.as_ref(), &taken.lease, env, error).await),
+        };
         // What follows is done while the servers start. A run that is to end may end without them.
         if run.end_mark().is_none() {
             servers.begin_listing();
@@ -103,11 +114,8 @@ impl Driver {
         }
         let worked = match worker {
             Ok(worker) => worker.work().await.map_err(HostError::from),
-            Err(error) => {
-                // The settings, the policies and the job do not fit together: nothing was sent, and a resume may find them mended.
-                let parked = park_for_tool_server(self.port.as_ref(), &lease, env, &error.to_string()).await;
-                Err(parked.err().map_or(error, HostError::from))
-            }
+            // The settings, the policies and the job do not fit together.
+            Err(error) => Err(put_down(self.port.as_ref(), &lease, env, error).await),
         };
         slow.abort();
         if let Some(to_end) = to_end {

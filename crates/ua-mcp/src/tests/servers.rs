@@ -329,7 +329,8 @@ async fn what_a_server_prints_where_messages_belong_is_quoted() {
 async fn an_unknown_command_is_named_in_the_error() {
     let world = ServerBed::new(command("fake", "no-such-tool-server", &[]));
     let why = world.refusal().await;
-    assert!(why.contains("start `no-such-tool-server`: No such file or directory"), "{why}");
+    let said = "`no-such-tool-server` was not run: cannot start `no-such-tool-server`: No such file or directory";
+    assert!(why.contains(said) && !why.contains("exit code") && !why.contains("shim"), "{why}");
     assert_eq!(world.locks(), 0);
 }
 

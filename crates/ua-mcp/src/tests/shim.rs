@@ -233,6 +233,19 @@ fn an_unknown_command_is_named() {
     assert!(!is_locked(&world.lock));
 }
 
+/// Its log is a file, and what keeps the server from being run may be that the disk is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_log_does_not_take_is_said_on_the_output() {
+    let world = ServerBed::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut shim = world.shim(200, "no-such-tool-server", &[]);
+    let shim = shim.stdin(Stdio::null()).stderr(full).output().unwrap();
+    assert_eq!(shim.status.code(), Some(127));
+    let said = String::from_utf8(shim.stdout).unwrap();
+    assert!(said.starts_with("tool server shim: start `no-such-tool-server`: ") && said.ends_with('\n'), "{said}");
+}
+
 #[test]
 fn a_generation_is_started_once() {
     let world = ServerBed::new();

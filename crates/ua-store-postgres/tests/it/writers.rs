@@ -8,7 +8,7 @@ use ua_core::{CallStatus, RunStatus, Scope};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
     Author, Batch, Blob, BlobPrune, Change, ConcurrencyKey, FleetChange, FleetStore as _, GATEWAY_MODE,
-    LedgerStore as _, NewBlob, NewRun, NewSession, QueueOptions, Retry, RunDeletion, RunLease, RunStore as _,
+    LedgerStore as _, NewBlob, NewRun, NewSession, QueueOptions, Release, Retry, RunDeletion, RunLease, RunStore as _,
     SessionRecord, StartAttempt, Store as _, StoreError, WorkerRecord,
 };
 use ua_store_postgres::{Place, PostgresStore};
@@ -269,6 +269,58 @@ async fn a_lineage_is_driven_where_it_was_taken_first() {
     assert!(matches!(ada.check_lease(&lease).await, Err(StoreError::Fenced { .. })));
 }
 
+/// What a worker lets go of without having begun anything of it others may take, wherever they are; what was begun stays where it was.
+#[tokio::test]
+async fn a_run_of_which_nothing_was_begun_is_bound_to_no_place() {
+    let Some(database) = Database::fresh() else { return };
+    let (ada, bob) = (at_place(&database, "ada"), at_place(&database, "bob"));
+    ada.fleet(FleetChange::Register(record("worker", "ada"))).await.unwrap();
+    let stopped = || samples::run_end(RunStatus::Stopped);
+    for (number, (begun, is_free)) in
+        [("nothing", true), ("a step", false), ("a turn", false), ("a process has it", false), ("forked", false)]
+            .into_iter()
+            .enumerate()
+    {
+        let id = samples::run_id(&format!("run_{number}"));
+        if begun == "a step" || begun == "a turn" {
+            let scene = Scene::begin(&ada, id.as_str()).await;
+            if begun == "a turn" {
+                scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+                scene.bring("call_1", CallStatus::Succeeded).await;
+            }
+            ada.end_run(&scene.lease, stopped()).await.unwrap();
+        } else {
+            let mut run = samples::new_run(id.as_str());
+            run.spec.job_key = None;
+            bob.submit_run(run).await.unwrap();
+            let (lease, _) = ada.acquire_run(&id, &samples::owner(1), samples::at(1)).await.unwrap();
+            if begun != "a process has it" {
+                ada.end_run(&lease, stopped()).await.unwrap();
+            }
+            if begun == "forked" {
+                ada.fork_run(samples::new_fork("run_fork", id.as_str(), 0)).await.unwrap();
+            }
+        }
+        let options = QueueOptions::at(samples::at(0));
+        ada.fleet(FleetChange::Enqueue { run: id.clone(), options, at: samples::at(0) }).await.unwrap();
+        let worker = "worker".to_owned();
+        let claim = FleetChange::Claim {
+            worker: worker.clone(),
+            holds: Vec::new(),
+            most: 1,
+            dead: Vec::new(),
+            avoids: Vec::new(),
+            at: samples::at(1),
+        };
+        assert_eq!(ada.fleet(claim).await.unwrap().entries[0].run_id, id, "{begun}");
+        let release = Release::Unfit { at: samples::at(2), why: "no program".to_owned() };
+        ada.fleet(FleetChange::Release { worker, run: id.clone(), release }).await.unwrap();
+        ada.fleet(FleetChange::Withdraw { run: id.clone() }).await.unwrap();
+        let taken = bob.acquire_run(&id, &samples::owner(2), samples::at(3)).await;
+        assert_eq!(taken.is_ok(), is_free, "{begun}: {taken:?}");
+    }
+}
+
 fn at_place(database: &Database, id: &str) -> PostgresStore {
     let mut config = database.direct();
     config.place = Some(Place { id: id.to_owned(), shown: format!("/runs on {id}") });
@@ -395,6 +447,7 @@ async fn a_claim_looks_at_what_waits_and_not_at_what_has_ended() {
         holds: Vec::new(),
         most: 4,
         dead: Vec::new(),
+        avoids: Vec::new(),
         at: samples::at(1),
     };
     let claimed = store.fleet(claim).await.unwrap().entries;
@@ -422,7 +475,14 @@ async fn workers_that_claim_at_once_share_nothing() {
     let claims = together(&database, |number, store| async move {
         let worker = format!("worker_{number}");
         store.fleet(FleetChange::Register(record(&worker, ""))).await.unwrap();
-        let claim = FleetChange::Claim { worker, holds: Vec::new(), most: 4, dead: Vec::new(), at: samples::at(1) };
+        let claim = FleetChange::Claim {
+            worker,
+            holds: Vec::new(),
+            most: 4,
+            dead: Vec::new(),
+            avoids: Vec::new(),
+            at: samples::at(1),
+        };
         store.fleet(claim).await.unwrap().entries
     })
     .await;

@@ -50,7 +50,10 @@ async fn claim_as(store: &dyn FleetStore, name: &str, most: u32, dead: &[&str], 
     let queue = store.fleet_state(1000).await.unwrap().queue;
     let holds =
         queue.into_iter().filter(|entry| entry.worker.as_deref() == Some(name)).map(|entry| entry.run_id).collect();
-    store.fleet(FleetChange::Claim { worker: name.to_owned(), holds, most, dead, at: now }).await.unwrap()
+    store
+        .fleet(FleetChange::Claim { worker: name.to_owned(), holds, most, dead, avoids: Vec::new(), at: now })
+        .await
+        .unwrap()
 }
 
 async fn claim(store: &dyn FleetStore, name: &str, most: u32, seconds: i64) -> Vec<String> {
@@ -175,8 +178,14 @@ pub async fn a_run_that_may_be_at_work_keeps_its_seat(store: &dyn FleetStore) {
             release(store, &bob, &first, driven()).await;
             for look in 0..3 {
                 let holds = vec![run_id(&first)];
-                let back =
-                    FleetChange::Claim { worker: bob.clone(), holds, most: 9, dead: Vec::new(), at: at(now + 4) };
+                let back = FleetChange::Claim {
+                    worker: bob.clone(),
+                    holds,
+                    most: 9,
+                    dead: Vec::new(),
+                    avoids: Vec::new(),
+                    at: at(now + 4),
+                };
                 assert!(store.fleet(back).await.unwrap().entries.is_empty(), "{taken:?}, {look}");
                 release(store, &bob, &first, driven()).await;
                 assert!(claim(store, &bob, 9, now + 4).await.is_empty(), "{taken:?}, {look}");
@@ -202,7 +211,14 @@ pub async fn who_is_there_again_keeps_what_it_drives(store: &dyn FleetStore) {
     assert!(matches!(renewed, Err(StoreError::NotFound { .. })));
     register(store, "ada", 52).await;
     let holds = vec![run_id("run_1"), run_id("run_2")];
-    let again = FleetChange::Claim { worker: "ada".to_owned(), holds, most: 9, dead: Vec::new(), at: at(53) };
+    let again = FleetChange::Claim {
+        worker: "ada".to_owned(),
+        holds,
+        most: 9,
+        dead: Vec::new(),
+        avoids: Vec::new(),
+        at: at(53),
+    };
     assert_eq!(store.fleet(again).await.unwrap().entries, []);
     let of = async |id: &str| store.queued(&run_id(id)).await.unwrap().unwrap();
     let (first, second) = (of("run_1").await, of("run_2").await);
@@ -406,6 +422,7 @@ pub async fn what_a_worker_has_not_heard_of_it_gets_again(store: &dyn FleetStore
         holds: holds.iter().map(|id| run_id(id)).collect(),
         most,
         dead: Vec::new(),
+        avoids: Vec::new(),
         at: at(2),
     };
     let ids = |done: FleetDone| done.entries.into_iter().map(|entry| entry.run_id.to_string()).collect::<Vec<_>>();
@@ -414,6 +431,39 @@ pub async fn what_a_worker_has_not_heard_of_it_gets_again(store: &dyn FleetStore
     assert_eq!(claim(store, "bob", 9, 3).await, [""; 0]);
     let queued = store.queued(&run_id("run_2")).await.unwrap().unwrap();
     assert_eq!((queued.state, queued.strikes), (QueueState::Claimed, 0));
+}
+
+/// What a worker cannot do others have at once. It leaves it alone by itself, as long as nobody moves it.
+pub async fn what_one_worker_cannot_do_others_have_at_once(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    enqueue(store, "run_2", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    register(store, "bob", 0).await;
+    let avoiding = async |seconds: i64| {
+        let claim = FleetChange::Claim {
+            worker: "ada".to_owned(),
+            holds: Vec::new(),
+            most: 1,
+            dead: Vec::new(),
+            avoids: vec![run_id("run_1")],
+            at: at(seconds),
+        };
+        store.fleet(claim).await.unwrap().entries.into_iter().map(|entry| entry.run_id.to_string()).collect::<Vec<_>>()
+    };
+    let unfit = |seconds| Release::Unfit { at: at(seconds), why: "no program".to_owned() };
+    // What nobody gave back is offered, whatever is avoided.
+    assert_eq!(avoiding(1).await, ["run_1"]);
+    release(store, "ada", "run_1", unfit(1)).await;
+    assert_eq!(waiting(store, 1).await, (2, 0, Some(at(0))), "it waits, and is no younger");
+    assert_eq!(store.queued(&run_id("run_1")).await.unwrap().unwrap().why.as_deref(), Some("no program"));
+    assert_eq!(avoiding(1).await, ["run_2"]);
+    release(store, "ada", "run_2", Release::Done).await;
+    assert_eq!(claim(store, "bob", 1, 1).await, ["run_1"]);
+    release(store, "bob", "run_1", unfit(2)).await;
+    assert!(avoiding(9).await.is_empty());
+    // Whoever moves it wants it tried now.
+    store.fleet(FleetChange::Move { run: run_id("run_1"), queue: None, priority: None }).await.unwrap();
+    assert_eq!(avoiding(9).await, ["run_1"]);
 }
 
 /// A process that takes over the name of another one shows that it is dead: what that had is there for all, and it counts.

@@ -48,10 +48,10 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
         }
         FleetChange::ForgetPlace { place, at } => done.freed = forget(rows, &place, at)?,
         FleetChange::Enqueue { run, options, at } => done.entries.push(enqueue(rows, &run, options, at)?),
-        FleetChange::Claim { worker, holds, most, dead, at } => {
+        FleetChange::Claim { worker, holds, most, dead, avoids, at } => {
             done.freed = sweep(rows, &dead, at)?;
             wake(rows, at)?;
-            done.entries = claim(rows, &worker, &holds, most, at)?;
+            done.entries = claim(rows, &worker, &Offer { holds: &holds, avoids: &avoids, most }, at)?;
         }
         FleetChange::Release { worker, run, release } => {
             let held = rows.entry(&run)?;
@@ -180,20 +180,26 @@ fn wake<R: FleetRows>(rows: &R, at: Timestamp) -> Result<(), R::Error> {
     Ok(())
 }
 
+/// What a worker that takes runs has, leaves alone and has room for.
+struct Offer<'a> {
+    holds: &'a [RunId],
+    avoids: &'a [RunId],
+    most: u32,
+}
+
 fn claim<R: FleetRows>(
     rows: &R,
     worker: &str,
-    holds: &[RunId],
-    most: u32,
+    Offer { holds, avoids, most }: &Offer<'_>,
     at: Timestamp,
 ) -> Result<Vec<QueueEntry>, R::Error> {
-    let worker = found(rows, worker)?;
+    let (worker, most) = (found(rows, worker)?, *most as usize);
     take_back(rows, &worker.worker, holds)?;
     // It got them, and has not heard so: the answer to an earlier claim was lost.
     let unheard = rows.entries_of(&worker.worker)?.into_iter().filter(|entry| !holds.contains(&entry.run_id));
-    let mut claimed: Vec<QueueEntry> = unheard.take(most as usize).collect();
-    while !worker.is_draining && claimed.len() < most as usize {
-        let Some(entry) = rows.next_entry(&worker, at)? else { break };
+    let mut claimed: Vec<QueueEntry> = unheard.take(most).collect();
+    while !worker.is_draining && claimed.len() < most {
+        let Some(entry) = rows.next_entry(&worker, avoids, at)? else { break };
         let turn = rows.queue_clock()?.max(entry.fair.saturating_sub(1));
         rows.set_queue_clock(turn)?;
         // Read before the run is taken: a word that comes while it is worked on wakes it once too often, never once too little.
@@ -225,8 +231,9 @@ fn take_back<R: FleetRows>(rows: &R, worker: &str, holds: &[RunId]) -> Result<()
 fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result<(), R::Error> {
     let strikes = entry.strikes;
     let free = QueueEntry { worker: None, strikes: 0, ..entry };
+    let run = free.run_id.clone();
     match release {
-        Release::Done => rows.remove_entry(&free.run_id),
+        Release::Done => return rows.remove_entry(&run),
         Release::Ready { not_before, since, why, is_driven } => {
             let run_after = since.unwrap_or(free.options.run_after);
             let options = QueueOptions { run_after, ..free.options.clone() };
@@ -242,10 +249,14 @@ fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result
                 why,
                 strikes,
                 ..free
-            })
+            })?;
         }
-        Release::Parked { why } => rows.put_entry(&QueueEntry { state: QueueState::Parked, why, ..free }),
+        Release::Unfit { at, why } => {
+            rows.put_entry(&QueueEntry { state: QueueState::Ready, not_before: Some(at), why: Some(why), ..free })?;
+        }
+        Release::Parked { why } => rows.put_entry(&QueueEntry { state: QueueState::Parked, why, ..free })?,
     }
+    rows.unbind_unbegun(&run)
 }
 
 fn forget<R: FleetRows>(rows: &R, place: &str, at: Timestamp) -> Result<u64, R::Error> {

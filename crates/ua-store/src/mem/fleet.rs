@@ -130,7 +130,7 @@ impl FleetRows for Transaction<'_> {
         Ok(woken)
     }
 
-    fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> Found<Option<QueueEntry>> {
+    fn next_entry(&self, worker: &WorkerRecord, avoids: &[RunId], at: Timestamp) -> Found<Option<QueueEntry>> {
         let model = self.model();
         let has_seat = |entry: &QueueEntry| {
             entry.options.concurrency.as_ref().is_none_or(|seats| {
@@ -151,7 +151,7 @@ impl FleetRows for Transaction<'_> {
         let ready = model.queue.values().filter(|entry| {
             entry.state == QueueState::Ready
                 && entry.options.run_after <= at
-                && entry.not_before.is_none_or(|not_before| not_before <= at)
+                && entry.not_before.is_none_or(|not_before| not_before <= at && !avoids.contains(&entry.run_id))
                 && (worker.queues.is_empty() || worker.queues.contains(&entry.options.queue))
                 && has_seat(entry)
         });
@@ -201,6 +201,10 @@ impl FleetRows for Transaction<'_> {
     fn forget_place(&self, _place: &str) -> Found<u64> {
         // Nothing outlives the process, which is in one place.
         Ok(0)
+    }
+
+    fn unbind_unbegun(&self, _run: &RunId) -> Found<()> {
+        Ok(())
     }
 
     fn schedules(&self) -> Found<Vec<ScheduleRecord>> {

@@ -268,7 +268,14 @@ impl Fleet {
         } else {
             self.processes[process].held.iter().map(|held| run_id(&name_of(held.run))).collect()
         };
-        let claim = |dead| FleetChange::Claim { worker: name.clone(), holds: holds.clone(), most, dead, at: now };
+        let claim = |dead| FleetChange::Claim {
+            worker: name.clone(),
+            holds: holds.clone(),
+            most,
+            dead,
+            avoids: Vec::new(),
+            at: now,
+        };
         let done = match self.store.fleet(claim(dead.clone())).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register(process).await?;

@@ -94,7 +94,14 @@ pub(super) fn claims(url: &str, claims: u32) -> Outcome<()> {
         for _ in 0..claims {
             let at = store.fleet_now(env.now()).await?;
             let begun = Instant::now();
-            let claim = FleetChange::Claim { worker: worker.clone(), holds: Vec::new(), most: 1, dead: Vec::new(), at };
+            let claim = FleetChange::Claim {
+                worker: worker.clone(),
+                holds: Vec::new(),
+                most: 1,
+                dead: Vec::new(),
+                avoids: Vec::new(),
+                at,
+            };
             let claimed = store.fleet(claim).await?.entries;
             taken.push(micros(begun.elapsed()));
             let run = claimed.first().ok_or("nothing waits")?.run_id.clone();
