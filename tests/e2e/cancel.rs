@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use rustix::process::Signal;
 use serde_json::json;
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -116,4 +117,56 @@ fn a_job_whose_run_ended_in_doubt_is_not_started_again_without_a_word() {
     take_printed(&refused.stderr);
     env.run(&["job", &file]).code(0);
     assert_eq!(env.comments().len(), 1);
+}
+
+/// Its call is under way, its process died behind the word, or it is over with what it did: the same command knows of each.
+#[test]
+fn a_cancel_does_not_make_the_same_command_start_beside_what_it_ended() {
+    let env = env().with_forum();
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "first", "until": env.arg("go")}});
+    let file = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Posted."}]));
+    let first = env.start(&["job", &file, "--run-id", "first"]);
+    until("its comment", || env.comments().len() == 1);
+    env.run(&["runs", "cancel", "first"]).code(0).says(&["its process stops after the current call"]);
+    // At work, still.
+    let said = [
+        "run first of the same job was cancelled, and its process still works on the current call",
+        "when it has ended, the same command starts the job anew",
+        "--new",
+    ];
+    env.run(&["job", &file]).refused(75, &said);
+    env.run(&["submit", &file]).refused(75, &said);
+    env.run(&["job", "--check", &file]).code(75).says(&said).shows(&["Running        run first"]);
+    // Dead, with the call in doubt.
+    first.signal(Signal::KILL);
+    first.wait().killed();
+    let said = [
+        "run first of the same job was killed",
+        "and was cancelled",
+        "nobody knows what came of a call that it sent",
+        "ua resume first` ends it",
+    ];
+    env.run(&["job", &file]).refused(75, &said);
+    env.run(&["submit", &file]).refused(75, &said);
+    env.run(&["job", "--check", &file]).code(75).says(&said);
+    // Ended, with the call in doubt.
+    env.run(&["resume", "first"]).code(1);
+    let said = ["run first of the same job was cancelled, and nobody knows what came of a call that it sent"];
+    env.run(&["job", &file]).refused(75, &said);
+    env.run(&["submit", &file]).refused(75, &said);
+    assert_eq!((env.comments().len(), env.rows("SELECT run_id FROM runs").len()), (1, 1));
+}
+
+/// Who cancelled a run wants to start the job again, and is told what that does once more.
+#[test]
+fn a_job_that_was_cancelled_cleanly_starts_again_and_says_what_was_done() {
+    let env = env().with_forum();
+    let file = job(&env, &json!({"budgets": {"max_turns": 1}}));
+    env.run(&["job", &file, "--run-id", "r"]).code(75);
+    is_over(&env, &["post_comment succeeded"]);
+    let said =
+        ["an earlier run of this job was cancelled", "(r) and had done this outside: post_comment;", "ua fork r"];
+    env.run(&["job", "--check", &file]).code(0).says(&said).says(&["this job would start"]);
+    env.run(&["job", &file]).code(75).says(&said);
+    assert_eq!(env.comments().len(), 2);
 }

@@ -49,6 +49,8 @@ pub struct JobCheck {
     pub script_doubts: Vec<String>,
     /// What is in doubt about the name of its model.
     pub model_doubt: Option<String>,
+    /// What an earlier run of the same job did that this one does again, in a sentence.
+    pub done_before: Option<String>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
     pub refusal: Option<HostError>,
 }
@@ -90,8 +92,8 @@ pub async fn check(
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
     let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
-    let (foretold, standing) = if host.home().is_unused() {
-        (Fate::Start { earlier: None }.into(), None)
+    let (foretold, standing, done_before) = if host.home().is_unused() {
+        (Fate::Start { earlier: None }.into(), None, None)
     } else {
         let store = host.home().open_read_only()?;
         let fate = job::fate(host, &store, request, &spec, &launch).await?;
@@ -112,8 +114,11 @@ pub async fn check(
             | Fate::Queued(..)
             | Fate::InDoubt(..) => None,
         };
+        let is_free = matches!(fate.fate, Fate::Start { earlier: None }) && request.run_id.is_none() && !request.new;
+        let done_before =
+            if is_free && spec.job_key.is_none() { job::done_before(host, &store, &spec).await? } else { None };
         crate::home::close(store);
-        (fate, standing)
+        (fate, standing, done_before)
     };
     let (mut key_holder, mut unfinished, mut at_work, mut queued) = (None, None, None, None);
     let mut refusal = job::refusal(host, request, &launch, &foretold, standing.as_ref());
@@ -162,6 +167,7 @@ pub async fn check(
         queued,
         script_doubts,
         model_doubt,
+        done_before,
         refusal,
     })
 }

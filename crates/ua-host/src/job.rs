@@ -2,24 +2,25 @@
 
 mod anew;
 mod beginning;
+mod done_before;
 mod earlier_text;
 mod unfinished;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::Database;
 use ua_core::{CallId, Message, Origin, RunId, RunSpec, RunStatus};
 use ua_resume::NextStep;
 use ua_runner::RunLock;
-use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store, StoreError};
+use ua_store::{NewBlob, NewRun, QueueEntry, RunRecord, RunStore, Store, StoreError};
 
 pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
+pub(crate) use self::done_before::done_before;
 pub use self::unfinished::left_as;
 pub(crate) use self::unfinished::{Foretold, in_another_place, refusal};
-use self::unfinished::{LOOKED_AT, ended_in_doubt, unfinished};
+use self::unfinished::{LOOKED_AT, in_the_way};
 use crate::alert::Alerts;
 use crate::consent;
 use crate::elsewhere::Elsewhere;
@@ -206,16 +207,9 @@ pub(crate) async fn fate(
     if !request.new
         && !request.again
         && request.run_id.is_none()
-        && let Some(found) = unfinished(host, store, spec, launch).await?
+        && let Some(found) = in_the_way(host, store, spec, launch).await?
     {
         return Ok(found);
-    }
-    if !request.new
-        && !request.again
-        && request.run_id.is_none()
-        && let Some((ended, call)) = ended_in_doubt(host, store, spec).await?
-    {
-        return Ok(Fate::InDoubt(ended, call).into());
     }
     Ok(Fate::Start { earlier: None }.into())
 }
@@ -310,7 +304,9 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let key = run.spec.job_key.clone();
     // Whoever names the run, or asks for a new one, knows that it is another one.
     if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
-        tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
+        if let Some(before) = done_before(host, &store, &run.spec).await? {
+            people.tell(&before);
+        }
     }
     let beginning = Beginning::take(host, &store, &run.spec).await?;
     // Whoever wants a run of its own begins it beside any other, and a key is looked at where it is stored.
@@ -319,7 +315,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Err(begun_meanwhile(request, &run));
         }
         // What was between its row and its lock when it was looked for has one or the other now.
-        if let Some(found) = unfinished(host, &store, &run.spec, &launch).await? {
+        if let Some(found) = in_the_way(host, &store, &run.spec, &launch).await? {
             return Err(refused_for(host, &store, request, &launch, &found).await?);
         }
     }
@@ -422,36 +418,6 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
     launch.check_files(&spec)?;
     Ok(Prepared { spec, launch, files })
-}
-
-/// Says that the job was done before, and that nothing keeps this run from doing it again.
-async fn tell_done_before(host: &Host, people: &dyn People, store: &Database, spec: &RunSpec) -> Result<(), HostError> {
-    let query =
-        RunQuery { statuses: vec![RunStatus::Succeeded], without_tasks: true, limit: LOOKED_AT, ..RunQuery::default() };
-    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
-    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
-        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        if run.entrypoint == host.entrypoint() && *run.spec == *spec {
-            people.tell(&format!(
-                "an earlier run of this job succeeded {} ({}); this one does it again, with all that it does outside. A job with a \
-                 `job_key` is done once.",
-                ago(host.env().now().since(run.updated_at)),
-                run.run_id
-            ));
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// How long ago something was, roughly.
-fn ago(span: Duration) -> String {
-    match span.as_secs() {
-        seconds @ 0..90 => format!("{seconds} s ago"),
-        seconds @ 90..5_400 => format!("{} min ago", seconds / 60),
-        seconds @ 5_400..129_600 => format!("{} h ago", seconds / 3_600),
-        seconds => format!("{} days ago", seconds / 86_400),
-    }
 }
 
 /// The refusal of a job of which another process began a run while this one made its own ready.

@@ -17,6 +17,8 @@ enum Needs {
     Correction,
     /// Another model. A run keeps its model, so another run continues from its last turn.
     AnotherModel,
+    /// Nothing: a person said that it is to end, and whoever resumes it ends it.
+    End,
 }
 
 /// Who resumes a run that a program started with the library: nobody else has its model and its tools.
@@ -52,12 +54,13 @@ impl NextStep {
             )
             | None => Needs::Nothing,
         };
+        let needs = if run.end_mark().is_some() { Needs::End } else { needs };
         let (id, audience) = (&run.run_id, Audience::of(&run.entrypoint));
-        let flags = raise_flags(run).filter(|_| needs != Needs::AnotherModel);
+        let flags = raise_flags(run).filter(|_| !matches!(needs, Needs::AnotherModel | Needs::End));
         let lifts = flags.is_some();
         let command = match needs {
             Needs::AnotherModel => format!("ua fork {id} --model MODEL"),
-            Needs::Nothing | Needs::Correction => {
+            Needs::Nothing | Needs::Correction | Needs::End => {
                 format!("ua resume {id}{}", flags.map_or_else(String::new, |flags| format!(" {flags}")))
             }
         };
@@ -92,7 +95,7 @@ impl NextStep {
 
     /// Whether whoever drives the run again as it is gets it further, a worker for one.
     pub fn is_to_be_tried_again(&self) -> bool {
-        self.needs == Needs::Nothing && !self.lifts
+        matches!(self.needs, Needs::Nothing | Needs::End) && !self.lifts
     }
 
     /// Whether resuming it gets the run further, at once or when something outside is corrected.
@@ -106,6 +109,7 @@ impl NextStep {
             Needs::Nothing => "Resume with",
             Needs::Correction => "Once corrected",
             Needs::AnotherModel => "Continue with",
+            Needs::End => "End it with",
         }
     }
 
@@ -113,6 +117,7 @@ impl NextStep {
     pub fn introduction(&self) -> &'static str {
         match self.needs {
             Needs::Nothing => "Resume it with:",
+            Needs::End => "A person said that it is to end. End it with:",
             Needs::Correction => "A resume alone comes to the same. Once what stopped it is corrected, resume it with:",
             Needs::AnotherModel => {
                 "Its provider knows no model of its name, and a run keeps its model. Continue with another model, in another run:"
@@ -124,6 +129,7 @@ impl NextStep {
     pub fn does(&self) -> &'static str {
         match self.needs {
             Needs::Nothing => "finishes it",
+            Needs::End => "ends it",
             Needs::Correction => "finishes it once what stopped it is corrected",
             Needs::AnotherModel => "continues it with another model, since a run keeps its own",
         }
@@ -190,5 +196,12 @@ mod tests {
         story.ends(RunStatus::Stopped, Some(RunStop::UnknownModel), "");
         story.records.run.status = RunStatus::Running;
         assert!(NextStep::of(&story.records.run).is_resume());
+        // Of one that is to end, a resume does that alone, whatever stopped it.
+        story.records.run.status = RunStatus::Stopped;
+        story.records.run.cancel_requested_at = Some(story.records.run.created_at);
+        let step = NextStep::of(&story.records.run);
+        let id = &story.records.run.run_id;
+        assert_eq!((step.command(), step.label()), (Some(format!("ua resume {id}").as_str()), "End it with"));
+        assert!(step.is_resume() && step.is_to_be_tried_again());
     }
 }

@@ -114,7 +114,14 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt
     let waits = matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
     let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
     let offers = [
-        offer("resume", if waits { "finish that run; it asks you first" } else { "finish that run" }),
+        offer(
+            "resume",
+            match left.end_mark() {
+                Some(_) => "end that run, as was asked for; the same command starts the job anew then",
+                None if waits => "finish that run; it asks you first",
+                None => "finish that run",
+            },
+        ),
         offer(
             "new",
             if is_in_doubt {

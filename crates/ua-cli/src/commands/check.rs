@@ -34,6 +34,9 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
         crate::error::print(refusal);
         return Ok(crate::error::code(refusal));
     }
+    if let Some(before) = &found.done_before {
+        tell(before.clone());
+    }
     match found.done() {
         Some(run) => tell(format!(
             "run {} did this job already: `ua job` would show it and start nothing",

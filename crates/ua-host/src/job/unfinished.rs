@@ -1,14 +1,16 @@
-//! Runs of the same job that have not ended: what they are looked for with, which of them is told first, and in which words.
+//! Runs of the same job that are in the way of another start of it: what they are looked for with, which of them is told first, and in which words.
 //!
-//! To start a job again would do again what such a run did, or is about to do. They are looked for in the whole database, which may be that of
-//! many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
+//! To start a job again would do again what such a run did, is doing, or may have done. Whether one is in the way is decided for every state of a
+//! run in one place ([`met`]), for `ua job`, `ua submit`, `--check` and the question on a terminal alike: each that has not ended is, whatever a
+//! person asked of it, and one that ended is while nobody knows what came of a call of it. They are looked for in the whole database, which may be
+//! that of many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
 
 use ua_core::{CallId, CallStatus, RunId, RunSpec, RunStatus, RunStop};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
-    CallRecord, CallsOf, FleetStore as _, LedgerStore as _, QuestionKind, QueueEntry, QueueState, RunQuery, RunRecord,
-    RunStore as _, Store as _, stored_name,
+    CallRecord, CallsOf, EndMark, FleetStore as _, LedgerStore as _, QuestionKind, QueueEntry, QueueState, RunHead,
+    RunQuery, RunRecord, RunStore as _, Store as _, stored_name,
 };
 
 use super::{Fate, JobRequest};
@@ -28,7 +30,7 @@ pub(crate) struct Foretold {
     pub(crate) fate: Fate,
     /// That run has a call of which nobody knows what came of it.
     pub(super) is_in_doubt: bool,
-    /// The other unfinished runs of the same job, each with how it stands, as the end of a sentence.
+    /// The other runs of the same job that are in the way, each with how it stands, as the end of a sentence.
     others: Vec<(RunId, String)>,
 }
 
@@ -52,7 +54,7 @@ impl Foretold {
     }
 }
 
-/// A run of the same job that has not ended.
+/// A run of the same job that is in the way.
 struct Candidate {
     fate: Fate,
     is_in_doubt: bool,
@@ -60,7 +62,7 @@ struct Candidate {
 
 impl Candidate {
     /// The smaller, the sooner it is told: one that is driven here; one of which nobody knows what it did; one that may be driven elsewhere, by a
-    /// worker or not; one that waits for a worker; one that was left.
+    /// worker or not; one that waits for a worker; one that was left; one that ended in doubt, of which there is nothing to finish.
     fn rank(&self) -> u8 {
         match &self.fate {
             Fate::AtWork(_) => 0,
@@ -68,12 +70,9 @@ impl Candidate {
             Fate::Queued(_, entry) if entry.state == QueueState::Claimed => 2,
             Fate::Elsewhere(..) => 3,
             Fate::Queued(..) => 4,
-            Fate::Left(_)
-            | Fate::Start { .. }
-            | Fate::Named(_)
-            | Fate::Done(_)
-            | Fate::Taken(_)
-            | Fate::InDoubt(..) => 5,
+            Fate::Left(_) => 5,
+            Fate::InDoubt(..) => 6,
+            Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => 7,
         }
     }
 
@@ -100,56 +99,34 @@ impl Candidate {
                 format!("is with a worker of the queue `{}`", entry.options.queue)
             }
             Fate::Queued(_, entry) => format!("is in the queue `{}`{doubt}", entry.options.queue),
-            Fate::AtWork(_) => "is being worked on by another process".to_owned(),
-            Fate::Left(_)
-            | Fate::Start { .. }
-            | Fate::Named(_)
-            | Fate::Done(_)
-            | Fate::Taken(_)
-            | Fate::InDoubt(..) => {
+            Fate::AtWork(run) => working(run).to_owned(),
+            Fate::InDoubt(run, _) => ended_in_doubt(run),
+            Fate::Left(_) | Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => {
                 format!("is not finished{doubt}")
             }
         }
     }
 }
 
-/// How many unfinished runs are looked at for one of the same job.
+/// How many runs are looked at for one of the same job.
 pub(super) const LOOKED_AT: u32 = 2_000;
 
-/// What becomes of a job of which a run was begun and not finished, its files included; `None` when there is no such run.
-pub(super) async fn unfinished(
+/// What becomes of a job of which there is a run that is in the way of another one, its files included; `None` when there is no such run.
+pub(super) async fn in_the_way(
     host: &Host,
     store: &Database,
     spec: &RunSpec,
     launch: &Launch,
 ) -> Result<Option<Foretold>, HostError> {
-    let query = RunQuery {
-        statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
-        without_tasks: true,
-        limit: LOOKED_AT,
-        ..RunQuery::default()
-    };
-    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
     let mut found: Vec<Candidate> = Vec::new();
-    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
-        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        if run.entrypoint != host.entrypoint() || run.end_mark().is_some() || *run.spec != *spec {
-            continue;
-        }
-        let id = run.run_id.clone();
-        if let Some(fate) = stands(host, store, run, launch).await? {
-            let is_left = match &fate {
-                Fate::Left(_) | Fate::Elsewhere(..) => true,
-                Fate::Queued(_, entry) => entry.state != QueueState::Claimed,
-                Fate::AtWork(_)
-                | Fate::Start { .. }
-                | Fate::Named(_)
-                | Fate::Done(_)
-                | Fate::Taken(_)
-                | Fate::InDoubt(..) => false,
-            };
-            let is_in_doubt = is_left && is_in_doubt(store, &id, head.turn_index).await?;
-            found.push(Candidate { fate, is_in_doubt });
+    // Those that ended are many, and leave those that did not their place.
+    let open = [RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped];
+    for statuses in [open.to_vec(), vec![RunStatus::Failed, RunStatus::Cancelled]] {
+        for head in alike(store, spec, statuses).await? {
+            let Some(run) = of_the_same_job(host, store, spec, &head).await? else { continue };
+            let around = Around::of(host, store, &run, launch).await?;
+            let is_in_doubt = around.doubt.is_some();
+            found.extend(met(run, around).map(|fate| Candidate { fate, is_in_doubt }));
         }
     }
     // Runs that stand alike stay as they were found, the newest first.
@@ -157,7 +134,94 @@ pub(super) async fn unfinished(
     let mut found = found.into_iter();
     let Some(first) = found.next() else { return Ok(None) };
     let others = found.filter_map(|other| Some((other.run()?.run_id.clone(), other.how()))).collect();
-    Ok(Some(Foretold { fate: first.fate, is_in_doubt: first.is_in_doubt, others }))
+    // Of one that ended in doubt that is all there is to say.
+    let is_in_doubt = first.is_in_doubt && !matches!(first.fate, Fate::InDoubt(..));
+    Ok(Some(Foretold { fate: first.fate, is_in_doubt, others }))
+}
+
+/// The runs that are stored like this and may be of the same job, the newest first. A fork without a change is one.
+pub(super) async fn alike(
+    store: &Database,
+    spec: &RunSpec,
+    statuses: Vec<RunStatus>,
+) -> Result<Vec<RunHead>, HostError> {
+    let query = RunQuery { statuses, without_tasks: true, limit: LOOKED_AT, ..RunQuery::default() };
+    let mut heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    heads.retain(|head| head.objective == spec.objective);
+    Ok(heads)
+}
+
+/// The run of this row, if it is one of the same job.
+pub(super) async fn of_the_same_job(
+    host: &Host,
+    store: &Database,
+    spec: &RunSpec,
+    head: &RunHead,
+) -> Result<Option<RunRecord>, HostError> {
+    let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    Ok(Some(run).filter(|run| run.entrypoint == host.entrypoint() && *run.spec == *spec))
+}
+
+/// What there is around a run of the same job.
+#[derive(Debug, Clone, Default)]
+struct Around {
+    /// A living process of this machine drives it.
+    is_driven: bool,
+    /// It is at another place.
+    place: Option<Elsewhere>,
+    /// It is in the queue.
+    entry: Option<QueueEntry>,
+    /// The first call of it of which nobody knows what came of it; not looked for where somebody is at work on the run.
+    doubt: Option<CallId>,
+    /// Nothing happened in it, and it gets no further as it is.
+    got_nowhere: bool,
+}
+
+impl Around {
+    async fn of(host: &Host, store: &Database, run: &RunRecord, launch: &Launch) -> Result<Self, HostError> {
+        if run.status.is_terminal() {
+            return Ok(Self { doubt: doubt(store, run).await?, ..Self::default() });
+        }
+        let place = Elsewhere::of(store, &run.run_id).await?;
+        if place.is_none() && RunLock::is_held(&host.home().locks(), &run.run_id) {
+            return Ok(Self { is_driven: true, ..Self::default() });
+        }
+        let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+        let entry = match entry {
+            Some(entry) if place.is_none() => Some(as_the_next_worker_finds_it(store, entry).await?),
+            other => other,
+        };
+        let is_claimed = entry.as_ref().is_some_and(|entry| entry.state == QueueState::Claimed);
+        let doubt = if is_claimed { None } else { doubt(store, run).await? };
+        Ok(Self { is_driven: false, place, entry, doubt, got_nowhere: did_nothing_and_cannot(run, launch) })
+    }
+}
+
+/// What a run of the same job that stands like this means for another start of it; nothing, if it is in nobody's way. A person's word that it is to
+/// end changes nothing: until it has ended, what it was doing may still happen.
+fn met(run: RunRecord, around: Around) -> Option<Fate> {
+    let Around { is_driven, place, entry, doubt, got_nowhere } = around;
+    match run.status {
+        // Its end was judged, doubt included.
+        RunStatus::Succeeded => None,
+        RunStatus::Failed | RunStatus::Cancelled => doubt.map(|call| Fate::InDoubt(run, call)),
+        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
+            if is_driven {
+                return Some(Fate::AtWork(run));
+            }
+            // One that waits for a person, or was stopped, is theirs: they answer, and it may be resumed.
+            let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped);
+            if is_theirs && got_nowhere {
+                return None;
+            }
+            Some(match (entry, place) {
+                (Some(entry), None) if !is_theirs => Fate::Queued(run, Box::new(entry)),
+                (Some(entry), Some(_)) => Fate::Queued(run, Box::new(entry)),
+                (None, Some(place)) => Fate::Elsewhere(run, place),
+                (Some(_) | None, None) => Fate::Left(run),
+            })
+        }
+    }
 }
 
 /// The refusal of a job of which a run was begun in another place of this user's and is not finished: where nobody said which place is meant, the
@@ -178,99 +242,49 @@ pub(crate) async fn in_another_place(
         }
         // What cannot be read there is no matter of a job here.
         let Ok(store) = there.home().open_read_only() else { continue };
-        let found = unfinished(&there, &store, spec, launch).await;
+        let found = in_the_way(&there, &store, spec, launch).await;
         let found =
             found.unwrap_or_default().map(|found| Candidate { fate: found.fate, is_in_doubt: found.is_in_doubt });
         let told = found.as_ref().and_then(|found| Some((found.run()?, found.how())));
         if let Some((run, how)) = told {
             let (id, root) = (&run.run_id, there.home().root());
-            let first =
-                format!("{} {}, and `ua runs show {id}` shows it", NextStep::of(run).who(), NextStep::of(run).does());
+            let (first, kind) = match found.as_ref().map(|found| &found.fate) {
+                Some(Fate::InDoubt(_, call)) => (look_at(id, call), IN_DOUBT),
+                Some(_) | None => {
+                    let next = NextStep::of(run);
+                    (format!("{} {}, and `ua runs show {id}` shows it", next.who(), next.does()), "unfinished_run")
+                }
+            };
             let first = there.home().commands().complete(&first).into_owned();
             let how = format!("{how}, in another place: {}", root.display());
             return Ok(Some(
-                refused(request, run, "unfinished_run", &how, &first, Another::After)
-                    .field("root", root.display().to_string()),
+                refused(request, run, kind, &how, &first, Another::After).field("root", root.display().to_string()),
             ));
         }
     }
     Ok(None)
 }
 
-/// A run of the same job that ended with a call of which nobody knows what came of it, the newest one, and the first such call. To start the job
-/// again may do that again. Of one that succeeded its end was judged, doubt included.
-pub(super) async fn ended_in_doubt(
-    host: &Host,
-    store: &Database,
-    spec: &RunSpec,
-) -> Result<Option<(RunRecord, CallId)>, HostError> {
-    let query = RunQuery {
-        statuses: vec![RunStatus::Failed, RunStatus::Cancelled],
-        without_tasks: true,
-        limit: LOOKED_AT,
-        ..RunQuery::default()
-    };
-    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
-    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
-        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        if run.entrypoint != host.entrypoint() || *run.spec != *spec {
-            continue;
-        }
-        if let Some(call) = left_in_doubt(store, &run.run_id).await? {
-            return Ok(Some((run, call)));
-        }
-    }
-    Ok(None)
+/// The kind of refusal of a job of which a run ended in doubt.
+const IN_DOUBT: &str = "ended_in_doubt";
+
+/// How a run stands that ended with a call of which nobody knows what came of it, as the end of a sentence.
+fn ended_in_doubt(run: &RunRecord) -> String {
+    let ended = if run.status == RunStatus::Failed { "failed" } else { "was cancelled" };
+    format!("{ended}, and nobody knows what came of a call that it sent")
 }
 
-/// The first call of a run that ended, or of one of its sub-agents, whose effect is in doubt.
-async fn left_in_doubt(store: &Database, run: &RunId) -> Result<Option<CallId>, HostError> {
-    let below = tree::runs_below(store, run).await?;
-    for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
-        let calls = store.calls(id, None).await.map_err(|e| HostError::store("look for calls in doubt", &e))?;
-        let is_in_doubt = |call: &&CallRecord| {
-            call.status == CallStatus::Unknown && call.policy.class.has_effect() && !call.name.is_task()
-        };
-        if let Some(call) = calls.iter().find(is_in_doubt) {
-            return Ok(Some(call.call_id.clone()));
-        }
-    }
-    Ok(None)
-}
-
-/// The refusal of a job of which a run ended in doubt. Its questions ended with it, so what became of the call is recorded.
-fn in_doubt(request: &JobRequest, run: &RunRecord, call: &CallId) -> HostError {
-    let (id, ended) = (&run.run_id, if run.status == RunStatus::Failed { "failed" } else { "was cancelled" });
-    let look = format!(
-        "`ua calls list --run {id} --unknown` shows it, and {} says what became of it",
+/// How such a call is looked at, and how it is said what came of it: the run's questions ended with it, so it is recorded.
+fn look_at(run: &RunId, call: &CallId) -> String {
+    format!(
+        "`ua calls list --run {run} --unknown` shows it, and {} says what became of it",
         ua_resume::correct_by_hand(call.as_str())
-    );
-    let how = format!("{ended}, and nobody knows what came of a call that it sent");
-    refused(request, run, "ended_in_doubt", &how, &look, Another::After)
+    )
 }
 
-/// What an unfinished run of the same job means for it; nothing, if it is in nobody's way.
-async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) -> Result<Option<Fate>, HostError> {
-    let place = Elsewhere::of(store, &run.run_id).await?;
-    if place.is_none() && RunLock::is_held(&host.home().locks(), &run.run_id) {
-        return Ok(Some(Fate::AtWork(run)));
-    }
-    // One that waits for a person, or was stopped, is theirs: they answer, and it may be resumed.
-    let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped);
-    if is_theirs && did_nothing_and_cannot(&run, launch) {
-        return Ok(None);
-    }
-    let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
-    let entry = match entry {
-        Some(entry) if place.is_none() => Some(as_the_next_worker_finds_it(store, entry).await?),
-        other => other,
-    };
-    Ok(match (entry, place) {
-        (Some(entry), None) if !is_theirs => Some(Fate::Queued(run, Box::new(entry))),
-        (Some(entry), Some(_)) => Some(Fate::Queued(run, Box::new(entry))),
-        (None, Some(place)) => Some(Fate::Elsewhere(run, place)),
-        (Some(_) | None, None) => Some(Fate::Left(run)),
-    })
+/// The refusal of a job of which a run ended in doubt.
+fn in_doubt(request: &JobRequest, run: &RunRecord, call: &CallId) -> HostError {
+    refused(request, run, IN_DOUBT, &ended_in_doubt(run), &look_at(&run.run_id, call), Another::After)
 }
 
 /// An entry of the queue whose run nobody drives here: one whose worker has ended is there to be taken.
@@ -283,15 +297,21 @@ async fn as_the_next_worker_finds_it(store: &Database, entry: QueueEntry) -> Res
     Ok(QueueEntry { state, ..entry })
 }
 
-/// Whether the open turn of a run, or of one of its sub-agents, has a call with an effect that was sent, and of which nothing came back. Of a task its
-/// sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt.
-async fn is_in_doubt(store: &Database, run: &RunId, committed: u32) -> Result<bool, HostError> {
-    let below = tree::runs_below(store, run).await?;
-    let below = below.iter().filter(|child| !child.status.is_terminal()).map(|child| (&child.run_id, child.turn_index));
-    for (run, committed) in std::iter::once((run, committed)).chain(below) {
-        let calls = store.calls_of(CallsOf::Run(run.clone(), Some(committed.saturating_add(1)))).await;
+/// The first call with an effect of a run, or of one of its sub-agents, that was sent, and of which nobody knows what came of it. Of a run that has
+/// not ended its open turn is looked at. Of a task its sub-agent's calls say so, and what waits for the answer to a question of its own is no doubt.
+async fn doubt(store: &Database, run: &RunRecord) -> Result<Option<CallId>, HostError> {
+    let has_ended = run.status.is_terminal();
+    let below = tree::runs_below(store, &run.run_id).await?;
+    let below = below.iter().filter(|child| has_ended || !child.status.is_terminal());
+    for run in std::iter::once(run).chain(below) {
+        let id = &run.run_id;
+        let calls = if has_ended {
+            store.calls(id, None).await
+        } else {
+            store.calls_of(CallsOf::Run(id.clone(), Some(run.turn_index.saturating_add(1)))).await
+        };
         let calls = calls.map_err(|e| HostError::store("look for calls in doubt", &e))?;
-        let asking = store.open_questions(Some(run)).await.map_err(|e| HostError::store("read the questions", &e))?;
+        let asking = store.open_questions(Some(id)).await.map_err(|e| HostError::store("read the questions", &e))?;
         let asks = |call: &CallRecord| {
             asking.iter().any(|question| {
                 question.kind == QuestionKind::Elicitation
@@ -299,7 +319,7 @@ async fn is_in_doubt(store: &Database, run: &RunId, committed: u32) -> Result<bo
                     && question.call_id.as_ref() == Some(&call.call_id)
             })
         };
-        let was_sent = |call: &CallRecord| {
+        let was_sent = |call: &&CallRecord| {
             let is_open = match call.status {
                 CallStatus::Running => !asks(call),
                 CallStatus::Unknown => true,
@@ -311,11 +331,11 @@ async fn is_in_doubt(store: &Database, run: &RunId, committed: u32) -> Result<bo
             };
             is_open && call.policy.class.has_effect() && !call.name.is_task()
         };
-        if calls.iter().any(was_sent) {
-            return Ok(true);
+        if let Some(call) = calls.iter().find(was_sent) {
+            return Ok(Some(call.call_id.clone()));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Whether a run is in nobody's way: its provider refused its first request, so nothing happened, and it gets further as another run only, or the
@@ -416,8 +436,20 @@ fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &Elsewhere) -> 
 
 /// The refusal of a job of which a run is being driven.
 fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
-    let follow = format!("`ua runs tail {}` follows it", run.run_id);
-    refused(request, run, "run_at_work", "is being worked on by another process", &follow, Another::Beside)
+    let mut follow = format!("`ua runs tail {}` follows it", run.run_id);
+    if run.end_mark().is_some() {
+        follow.push_str(", and when it has ended, the same command starts the job anew");
+    }
+    refused(request, run, "run_at_work", working(run), &follow, Another::Beside)
+}
+
+/// How a run stands that a process drives, as the end of a sentence.
+fn working(run: &RunRecord) -> &'static str {
+    match run.end_mark() {
+        Some(EndMark::Cancel) => "was cancelled, and its process still works on the current call",
+        Some(EndMark::Abort) => "was told to end, and its process still works on the current call",
+        None => "is being worked on by another process",
+    }
 }
 
 /// The refusal of a job of which a run is in the queue.
@@ -465,7 +497,8 @@ fn unfinished_run(
     let id = &run.run_id;
     let next = NextStep::of(run);
     let does = next.does();
-    let (resume, does) = if request.for_queue && next.is_resume() {
+    let is_to_end = run.end_mark().is_some();
+    let (resume, does) = if request.for_queue && next.is_resume() && !is_to_end {
         (format!("`ua submit --run {id}`"), "makes a worker finish it")
     } else if !next.is_resume() && !launch.asks_like(&run.launch) {
         // The model that is asked for now is the one to continue with.
@@ -475,7 +508,9 @@ fn unfinished_run(
         (next.who(), does)
     };
     let resume = host.home().commands().complete(&resume).into_owned();
-    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
+    let finish = if is_to_end {
+        format!("{resume} {does}, and then the same command starts the job anew")
+    } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
         format!("`ua questions --run {id}` shows what it asks; once that is answered, {resume} {does}")
     } else {
         format!("{resume} {does}")
@@ -497,5 +532,110 @@ pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
             RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled,
         ) => "was killed",
     };
-    format!("{how} {}", ua_resume::after_turn(run.turn_index))
+    let to_end = match run.end_mark() {
+        Some(EndMark::Cancel) => ", and was cancelled",
+        Some(EndMark::Abort) => ", and was told to end",
+        None => "",
+    };
+    format!("{how} {}{to_end}", ua_resume::after_turn(run.turn_index))
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{RunStop, Timestamp};
+    use ua_evidence::testing::Story;
+    use ua_store::QueueOptions;
+
+    use super::*;
+    use crate::database::OtherPlace;
+
+    /// The name of what a run is met as.
+    fn named(fate: Option<&Fate>) -> &'static str {
+        match fate {
+            None => "nothing",
+            Some(Fate::AtWork(_)) => "at work",
+            Some(Fate::Elsewhere(..)) => "elsewhere",
+            Some(Fate::Queued(..)) => "queued",
+            Some(Fate::Left(_)) => "left",
+            Some(Fate::InDoubt(..)) => "in doubt",
+            Some(Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_)) => {
+                unreachable!("of no other run")
+            }
+        }
+    }
+
+    /// Every status, whatever a person asked of the run, with and without a process, another place, an entry in the queue and a call in doubt.
+    #[test]
+    fn a_run_that_is_not_over_or_in_doubt_is_in_the_way_whatever_was_asked_of_it() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let call =
+            story.asks("", &[("send_email", serde_json::json!({}), ua_evidence::testing::mail_policy())]).remove(0);
+        let at = Timestamp::from_millis(1);
+        let place =
+            || Elsewhere { place: OtherPlace { id: "1".to_owned(), shown: "one".to_owned() }, questions: Vec::new() };
+        let entry = |run: &RunId| QueueEntry {
+            run_id: run.clone(),
+            options: QueueOptions::at(at),
+            queued_at: at,
+            not_before: None,
+            fair: 0,
+            seq: 0,
+            state: QueueState::Ready,
+            worker: None,
+            words: 0,
+            strikes: 0,
+            why: None,
+        };
+        let mut met_as = std::collections::BTreeSet::new();
+        for status in RunStatus::ALL.iter().copied() {
+            for mark in [None, Some(EndMark::Cancel), Some(EndMark::Abort)] {
+                for bits in 0..32_u8 {
+                    let is = |bit: u8| bits & (1 << bit) != 0;
+                    let (is_driven, elsewhere, queued, in_doubt, got_nowhere) = (is(0), is(1), is(2), is(3), is(4));
+                    let mut run = story.records.run.clone();
+                    run.status = status;
+                    run.cancel_requested_at = (mark == Some(EndMark::Cancel)).then_some(at);
+                    run.abort_requested_at = (mark == Some(EndMark::Abort)).then_some(at);
+                    assert_eq!(run.end_mark(), mark);
+                    let around = Around {
+                        is_driven,
+                        place: elsewhere.then(place),
+                        entry: queued.then(|| entry(&run.run_id)),
+                        doubt: in_doubt.then(|| call.clone()),
+                        got_nowhere,
+                    };
+                    let is_theirs = matches!(status, RunStatus::WaitingForHuman | RunStatus::Stopped);
+                    let expected = match status {
+                        RunStatus::Succeeded => "nothing",
+                        RunStatus::Failed | RunStatus::Cancelled if in_doubt => "in doubt",
+                        RunStatus::Failed | RunStatus::Cancelled => "nothing",
+                        _ if is_driven => "at work",
+                        _ if is_theirs && got_nowhere => "nothing",
+                        _ if queued && (elsewhere || !is_theirs) => "queued",
+                        _ if elsewhere => "elsewhere",
+                        _ => "left",
+                    };
+                    let fate = met(run, around.clone());
+                    assert_eq!(named(fate.as_ref()), expected, "{status}, {mark:?}, {around:?}");
+                    met_as.insert(named(fate.as_ref()));
+                }
+            }
+        }
+        assert_eq!(met_as.len(), 6, "{met_as:?}");
+    }
+
+    /// A run that was told to end and is not over says both, and nobody is told to answer it or to have it finished.
+    #[test]
+    fn a_run_that_is_to_end_says_so_wherever_it_stands() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        story.ends(RunStatus::Stopped, Some(RunStop::Interrupt), "");
+        let mut run = story.records.run.clone();
+        run.status = RunStatus::Running;
+        assert_eq!(working(&run), "is being worked on by another process");
+        assert_eq!(left_as(&run, &Standing::Crashed), "was killed before the first turn was committed");
+        run.cancel_requested_at = Some(Timestamp::from_millis(1));
+        assert!(working(&run).starts_with("was cancelled, and its process still works"));
+        assert!(left_as(&run, &Standing::Crashed).ends_with(", and was cancelled"));
+        assert_eq!(NextStep::of(&run).does(), "ends it");
+    }
 }
