@@ -16,7 +16,7 @@
 //! counts when a script says its name, because then the script may load what is in there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -534,10 +534,11 @@ impl Covered {
 
     /// Says what becomes of the folders of workspaces that were met: a script that names one may load what lies there.
     fn what_runs_write(&mut self) {
-        for root in std::mem::take(&mut self.roots) {
-            let Some(name) = root.file_name().map(OsStr::as_encoded_bytes) else { continue };
-            let by = self.files.iter().find(|file| says(file, name)).cloned();
-            let Some(by) = by else {
+        let roots = std::mem::take(&mut self.roots);
+        let mut said = Said::of(roots.iter().filter_map(|root| root.file_name()));
+        for root in roots {
+            let Some(name) = root.file_name() else { continue };
+            let Some(by) = said.by(name, &self.files) else {
                 self.warn_of_runs(&root);
                 continue;
             };
@@ -674,23 +675,55 @@ impl Covered {
 }
 
 /// Where a file is, by the folder that it really is in, and not by where a link leads: another name of it may be code.
-fn place(file: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
+fn place(file: &Path) -> Option<(PathBuf, OsString)> {
     file.parent().and_then(|folder| folder.canonicalize().ok()).zip(file.file_name().map(OsStr::to_owned))
 }
 
 /// How much of a script is looked through for the name of a folder.
 const LOOKED_THROUGH: u64 = 4 * 1024 * 1024;
 
-/// Whether a file of code, or one that says where code is, has this name in it.
-fn says(file: &Path, name: &[u8]) -> bool {
+/// Which of some names files of code have in them. Each file is read once for all of them: there may be many folders of runs beside a script, and
+/// all that they hold may count.
+struct Said {
+    /// By each name, the file that was found to say it.
+    by: BTreeMap<OsString, Option<PathBuf>>,
+    read: BTreeSet<PathBuf>,
+}
+
+impl Said {
+    fn of<'n>(names: impl Iterator<Item = &'n OsStr>) -> Self {
+        Self { by: names.map(|name| (name.to_owned(), None)).collect(), read: BTreeSet::new() }
+    }
+
+    /// The file among these, and those that were looked at before, that says a name.
+    fn by(&mut self, name: &OsStr, files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+        let is_known = |by: &BTreeMap<_, Option<_>>| by.get(name).is_some_and(Option::is_some);
+        if !is_known(&self.by) {
+            for file in files {
+                if self.read.insert(file.clone()) {
+                    says(file, &mut self.by);
+                }
+            }
+        }
+        self.by.get(name).cloned().flatten()
+    }
+}
+
+/// Notes of a file of code, or of one that says where code is, which of the names it has in it of which no file is known yet.
+fn says(file: &Path, names: &mut BTreeMap<OsString, Option<PathBuf>>) {
     let is_data = has_ending(file, &DATA) || has_ending(file, &["toml"]) || !(is_code(file) || is_script(file));
     if is_data && !is_map(file) {
-        return false;
+        return;
     }
     let mut text = Vec::new();
-    // One that cannot be read may have it.
-    open(file).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut text)).is_err()
-        || (!name.is_empty() && memchr::memmem::find(&text, name).is_some())
+    // One that cannot be read may have any.
+    let is_unread = open(file).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut text)).is_err();
+    for (name, by) in names.iter_mut().filter(|(_, by)| by.is_none()) {
+        let name = name.as_encoded_bytes();
+        if is_unread || (!name.is_empty() && memchr::memmem::find(&text, name).is_some()) {
+            *by = Some(file.to_path_buf());
+        }
+    }
 }
 
 /// Whether an interpreter may take what follows this argument for its value: of what is not known, it may.

@@ -210,6 +210,26 @@ fn what_runs_write_counts_only_for_a_script_that_names_it_or_lies_there() {
     assert_eq!(of("RUNS/top.py").0, ["RUNS/mine/a.py", "RUNS/top.py"]);
 }
 
+/// However many folders of runs lie beside a script, what may say their names is read once.
+#[test]
+fn a_file_is_read_once_for_the_names_of_all_folders_of_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name)
+    };
+    let first = file("a.py", "open('RUNS'); open('OTHERS')");
+    let mut said = Said::of(["RUNS", "OTHERS", "NONE"].into_iter().map(OsStr::new));
+    let mut files = BTreeSet::from([first.clone()]);
+    assert_eq!(said.by(OsStr::new("RUNS"), &files), Some(first.clone()));
+    fs::write(&first, "").unwrap();
+    assert_eq!(said.by(OsStr::new("OTHERS"), &files), Some(first.clone()), "it was read already");
+    assert_eq!(said.by(OsStr::new("NONE"), &files), None);
+    // What came since is looked at, too.
+    files.insert(file("b.py", "NONE"));
+    assert_eq!(said.by(OsStr::new("NONE"), &files), Some(dir.path().join("b.py")));
+}
+
 #[test]
 fn a_file_that_ua_reads_counts_only_where_the_server_is_told_its_name() {
     let dir = tempfile::tempdir().unwrap();
