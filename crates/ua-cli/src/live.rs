@@ -130,8 +130,8 @@ impl Live {
 
     fn show(&self, state: &State) {
         let room = crate::terminal::err_width();
-        let doing =
-            room.map_or_else(|| state.doing_text(), |room| line(&state.doing_text(), room.saturating_sub(CLOCK)));
+        let doing = format!("{}{}", state.doing_text(), state.note());
+        let doing = room.map_or_else(|| doing.clone(), |room| line(&doing, room.saturating_sub(CLOCK)));
         crate::terminal::show(Display {
             began: self.began,
             doing: Shown::from(doing).as_str().to_owned(),
@@ -247,8 +247,12 @@ impl State {
         let mut names: Vec<&str> = self.calls.values().map(String::as_str).collect();
         names.dedup();
         let doing = if names.is_empty() { self.doing.clone() } else { names.join(", ") };
-        let doing = if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) };
-        if self.is_out_of_time { format!("{doing} (its time is used up: nothing is begun after this)") } else { doing }
+        if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
+    }
+
+    /// What somebody should know who waits for it.
+    pub(crate) fn note(&self) -> &'static str {
+        if self.is_out_of_time { " (its time is used up: nothing is begun after this)" } else { "" }
     }
 
     /// What was used of each budget.
@@ -288,7 +292,7 @@ mod tests {
         };
         assert_eq!(state.doing_text(), "turn 3 · thinking");
         let late = State { is_out_of_time: true, ..State::default() };
-        assert_eq!(late.doing_text(), "starting (its time is used up: nothing is begun after this)");
+        assert_eq!((late.note().is_empty(), state.note()), (false, ""));
         // What a resume does of the first turn is no start.
         let mut resumed = State::default();
         assert_eq!(resumed.doing_text(), "starting");

@@ -191,7 +191,7 @@ impl People for AtTerminal {
             if seen.sub_agent.is_none() {
                 let mut standing = lock(&self.standing);
                 standing.take(seen.signal);
-                still.doing(standing.doing_text());
+                still.doing(standing.doing_text(), standing.note());
             }
             if seen.line.is_some() {
                 still.told();

@@ -16,6 +16,8 @@ use crate::output::{line, tell};
 const LONGEST: Duration = Duration::from_mins(1);
 /// The longest that is told of what is waited for, in characters.
 const LONGEST_WAIT: usize = 400;
+/// What takes no longer has no name.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -32,6 +34,8 @@ pub(crate) struct Still {
 struct Silence {
     /// What is being done; empty where only what takes long is told.
     doing: String,
+    /// What somebody should know who waits for it, behind how long it takes.
+    note: &'static str,
     began_at: Timestamp,
     /// Since when that is being done.
     doing_from: Timestamp,
@@ -51,7 +55,7 @@ impl Still {
         let task = tokio::spawn(async move {
             loop {
                 its_env.clock.sleep(LOOK_EVERY).await;
-                let busy = busy_with(shortest).map(|busy| line(&busy, LONGEST_WAIT));
+                let busy = busy_with(shortest.min(SHORT_WAIT)).map(|busy| line(&busy, LONGEST_WAIT));
                 let text = lock(&watched).line_at(its_env.now(), busy.as_deref());
                 if let Some(text) = text.filter(|_| !crate::terminal::is_held()) {
                     tell(text);
@@ -62,8 +66,9 @@ impl Still {
     }
 
     /// Something else is being done now.
-    pub(crate) fn doing(&self, doing: String) {
+    pub(crate) fn doing(&self, doing: String, note: &'static str) {
         let mut silence = lock(&self.silence);
+        silence.note = note;
         if silence.doing != doing {
             silence.doing = doing;
             silence.doing_from = self.env.now();
@@ -90,7 +95,15 @@ fn lock(silence: &Mutex<Silence>) -> MutexGuard<'_, Silence> {
 
 impl Silence {
     fn new(doing: &str, now: Timestamp, shortest: Duration) -> Self {
-        Self { doing: doing.to_owned(), began_at: now, doing_from: now, told_at: now, shortest, most: shortest }
+        Self {
+            doing: doing.to_owned(),
+            note: "",
+            began_at: now,
+            doing_from: now,
+            told_at: now,
+            shortest,
+            most: shortest,
+        }
     }
 
     /// The line that breaks a silence that was long enough, with what the process is `busy` with, if that is known.
@@ -105,8 +118,8 @@ impl Silence {
         let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(so_far));
         Some(match busy {
             Some(busy) if self.doing.is_empty() => format!("[{elapsed}] {busy}"),
-            Some(busy) => format!("[{elapsed}] {} · still running after {so_far}: {busy}", self.doing),
-            None => format!("[{elapsed}] {} · still running after {so_far}", self.doing),
+            Some(busy) => format!("[{elapsed}] {} · still running after {so_far}{}: {busy}", self.doing, self.note),
+            None => format!("[{elapsed}] {} · still running after {so_far}{}", self.doing, self.note),
         })
     }
 }

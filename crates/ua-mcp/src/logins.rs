@@ -101,7 +101,7 @@ pub struct Logins {
     tokens: Arc<Mutex<BTreeMap<String, Option<Token>>>>,
     /// Which logins these are of, for whoever cannot wait for a renewal.
     identities: Arc<std::sync::Mutex<BTreeMap<String, Option<String>>>>,
-    /// What the renewal of a login waits for, by address: it is said by whoever gives it up.
+    /// Why a login is not renewed yet, by address: it is said by whoever gives up waiting.
     renewing: Arc<std::sync::Mutex<BTreeMap<String, String>>>,
 }
 
@@ -167,7 +167,7 @@ impl Logins {
         self.renewing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was waited for by a renewal of the login at an address that was given up before it came to an end, in words. Said once.
+    /// Why the login at an address was not renewed, in words, where that was given up before it came to an end. Said once.
     pub(crate) fn given_up(&self, address: &str) -> Option<String> {
         self.renewing().remove(address)
     }
@@ -235,7 +235,10 @@ impl Logins {
     async fn renew(&self, address: &str, ending: &str) -> Result<Token, LoginError> {
         let host = host_of(address).unwrap_or_default();
         let waiting = Waiting { logins: self, address, busy: Busy::with("") };
-        waiting.is_for(format!("waiting for another process that renews the login at {host}"));
+        waiting.is_for(
+            format!("waiting for another process that renews the login at {host}"),
+            "another process renews it",
+        );
         let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
         let renewed = async {
             let _alone = blocking(move || vault.lock(&of)).await?;
@@ -262,7 +265,9 @@ impl Logins {
         let asking = |attempt: usize| {
             format!("waiting for {of} to renew the login, attempt {attempt} of {tries}, {}", a_request())
         };
-        waiting.is_for(asking(attempt));
+        let unanswered =
+            |attempt: usize| format!("its authorization server did not answer, attempt {attempt} of {tries}");
+        waiting.is_for(asking(attempt), &unanswered(attempt));
         // A day has many renewals, and their server a bad minute now and then.
         let mut waits = OUTAGE.iter();
         while let Err(error) = kept.renew(Arc::clone(&self.vault)).await {
@@ -272,9 +277,10 @@ impl Logins {
             tracing::info!(%error, seconds = wait.as_secs(), "a login could not be renewed, trying again");
             attempt += 1;
             let again = format!("asked again in {}, attempt {attempt} of {tries}", span_in_words(*wait));
-            waiting.is_for(format!("{of} did not renew the login ({error}), {again}"));
+            let refused = format!("its authorization server did not do it ({error})");
+            waiting.is_for(format!("{of} did not renew the login ({error}), {again}"), &refused);
             self.env.clock.sleep(*wait).await;
-            waiting.is_for(asking(attempt));
+            waiting.is_for(asking(attempt), &unanswered(attempt));
         }
         tracing::info!("the login at a tool server was renewed");
         let renewed = self.load(address).await?.and_then(|kept| kept.token());
@@ -303,9 +309,10 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn is_for(&self, what: String) {
-        self.busy.now(what.clone());
-        self.logins.renewing().insert(self.address.to_owned(), what);
+    /// It waits for `what` from now on; given up, it is not renewed for this reason.
+    fn is_for(&self, what: String, why_not: &str) {
+        self.busy.now(what);
+        self.logins.renewing().insert(self.address.to_owned(), why_not.to_owned());
     }
 }
 

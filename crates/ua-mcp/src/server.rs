@@ -349,11 +349,10 @@ impl Server {
         let opened = tokio::select! {
             opened = opening => opened,
             () = shared.env.clock.sleep(shared.start_timeout) => {
-                let handshake = no_handshake(shared.start_timeout);
                 // A server whose login cannot be renewed now was not asked for anything: it is away, like one whose proxy says so.
                 Err(match shared.logins.as_ref().and_then(|logins| logins.given_up(url)) {
-                    Some(renewal) => (format!("{handshake}: {renewal}"), Hope::Away),
-                    None => (handshake, Hope::MayPass),
+                    Some(why) => (not_renewed(shared.start_timeout, &why), Hope::Away),
+                    None => (no_handshake(shared.start_timeout), Hope::MayPass),
                 })
             }
         };
@@ -593,6 +592,10 @@ impl Shared {
         }
         self.locks.fence(server, generation).await
     }
+}
+
+fn not_renewed(limit: Duration, why: &str) -> String {
+    format!("the login there was not renewed within {} s: {why}", limit.as_secs_f64())
 }
 
 fn no_handshake(limit: Duration) -> String {
