@@ -41,7 +41,7 @@ fn a_run_is_not_driven_from_two_copies_of_its_database() {
     }
     let env = env.with_env("UA_RUNTIME_DB_PATH", &copy);
     env.run(&["resume", "r", "--mcp-config", &good]).refused(74, &said);
-    let env = env.with_env("UA_RUNTIME_DB_PATH", "");
+    let env = env.without_env("UA_RUNTIME_DB_PATH");
     assert_eq!(env.comments().len(), 0);
     env.run(&["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);

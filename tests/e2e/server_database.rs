@@ -200,7 +200,7 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
 fn a_run_on_a_server_is_not_driven_beside_a_file_that_has_it_too() {
     let Some((server, direct)) = on_server("beside_a_file", false) else { return };
     server.run(&["db", "migrate", "--database-url", &direct]).code(0);
-    let env = server.with_env("UA_DATABASE_URL", "");
+    let env = server.without_env("UA_DATABASE_URL");
     let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
     env.run(&["job", &comment_job(&env), "--run-id", "r", "--mcp-config", &broken]).code(75);
     let good = env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}));
@@ -249,7 +249,7 @@ fn invoices(sent: &Arc<AtomicUsize>) -> Step {
 fn a_program_does_not_drive_its_run_on_a_server_from_two_copies() {
     let Some((server, direct)) = on_server("library_copies", false) else { return };
     server.run(&["db", "migrate"]).code(0);
-    let env = server.with_env("UA_DATABASE_URL", "");
+    let env = server.without_env("UA_DATABASE_URL");
     let (first, second) = (env.path("first"), env.path("second"));
     let sent = Arc::new(AtomicUsize::new(0));
     let step = invoices(&sent);

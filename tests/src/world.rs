@@ -66,6 +66,13 @@ impl TestEnv {
         self
     }
 
+    /// The same world without a variable that it was given.
+    #[must_use]
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.variables.retain(|(given, _)| given != name);
+        self
+    }
+
     /// The same world with a model server and a key for it.
     #[must_use]
     pub fn with_model(self, model: &Model) -> Self {

@@ -86,6 +86,9 @@ impl Home {
     /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder, or the
     /// one of this user in the nearest folder above.
     pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
+        // A flag says more than a variable.
+        let said_by = ["UA_RUNTIME_DB_PATH", "UA_DATABASE_URL"].into_iter().chain(root.is_none().then_some("UA_ROOT"));
+        said_by.map(|variable| settings.not_empty(variable)).collect::<Result<(), _>>()?;
         let is_said = root.is_none() && settings.var("UA_ROOT").is_some();
         let root_is_said_in = is_said.then(|| settings.said_as("UA_ROOT"));
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
@@ -421,6 +424,22 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    /// Other runs than those that were meant would be found there, and sent again what those sent.
+    #[test]
+    fn a_variable_that_says_where_runs_are_is_not_empty() {
+        let home = |variable: &str, root: Option<&str>| {
+            let variables = [(variable.to_owned(), String::new())].into();
+            let process = Process { folder: Some("/somewhere".into()), variables, ..Process::default() };
+            Home::new(&Settings::read(process), root.map(Path::new)).map_err(|error| error.to_string())
+        };
+        for variable in ["UA_ROOT", "UA_RUNTIME_DB_PATH", "UA_DATABASE_URL"] {
+            let why = home(variable, None).unwrap_err();
+            assert_eq!(why, format!("the variable {variable} is set and empty"));
+        }
+        assert!(home("UA_ROOT", Some("runs")).is_ok() && home("UA_DATABASE_URL", Some("runs")).is_err());
+        assert!(home("UA_MODELS", None).is_ok());
     }
 
     #[test]

@@ -216,6 +216,20 @@ impl Settings {
         )
     }
 
+    /// Refuses a variable that is set to nothing, where to take it for one that is not set means another place: a secret of a deployment that is
+    /// missing, a variable of a script that has another name.
+    ///
+    /// # Errors
+    /// It is set, and empty.
+    pub(crate) fn not_empty(&self, variable: &str) -> Result<(), HostError> {
+        if self.process.variables.get(variable).is_none_or(|value| !value.is_empty()) {
+            return Ok(());
+        }
+        Err(HostError::usage(format!("the variable {variable} is set and empty")).hint(format!(
+            "it says where runs are kept: give it its value, or `unset {variable}` to do without it; nothing was done"
+        )))
+    }
+
     /// A variable of the environment, or what the files say in its place. One that is empty is as good as not set.
     pub fn var(&self, name: &str) -> Option<String> {
         self.of_environment(name).or_else(|| self.values.get(name).map(|said| said.value.clone()))
