@@ -1,9 +1,12 @@
 //! The schema: made and brought up to date by [`migrate`] alone, and looked at whenever a store is opened and by every write.
 //!
-//! A migration takes a session of its own, which a pooler in transaction mode does not give; everything else needs none.
+//! A migration takes a session of its own, which a pooler in transaction mode does not give, and is refused there; everything else needs none.
+//! That one process migrates at a time is a lock of a transaction that another connection holds: a session that somebody keeps cannot keep it.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 use ua_store::{Retry, StoreError};
 
@@ -23,6 +26,9 @@ const OLDEST: i32 = 150_000;
 /// The lock under which one process migrates.
 const LOCK: i64 = 0x7561_0000;
 
+/// How long another one that migrates is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The newest schema that this program knows. Every write asks.
 pub(crate) fn newest() -> i32 {
     static NEWEST: LazyLock<i32> = LazyLock::new(|| {
@@ -40,7 +46,8 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     let mut client = connect(config).await?;
     let server = number(&client, "SELECT current_setting('server_version_num')::bigint").await?;
     check_server(server)?;
-    client.batch_execute(&format!("SELECT pg_advisory_lock({LOCK}::bigint)")).await.map_err(sql_error)?;
+    // Until it is dropped.
+    let _alone = alone(config, &client).await?;
     if let Err(error) = client.batch_execute("CREATE SCHEMA IF NOT EXISTS ua; SET search_path = ua").await {
         return Err(may_not_make(&client, error).await);
     }
@@ -57,6 +64,63 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
     let migrated = runner.run_async(&mut client).await;
     migrated.map_err(|error| unavailable("the schema could not be brought up to date", error, Retry::Never))?;
     Ok(newest())
+}
+
+/// The right to migrate, as a connection with an open transaction: whoever dies has it no more, and nobody has it who lent it only.
+async fn alone(config: &PostgresConfig, client: &Client) -> Result<Client, StoreError> {
+    let holder = connect(config).await?;
+    refuse_lent(client, &holder).await?;
+    let patience = PATIENCE.as_millis();
+    let sql = format!(
+        "BEGIN; SET LOCAL lock_timeout = {patience}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
+         SELECT pg_advisory_xact_lock({LOCK}::bigint)"
+    );
+    match holder.batch_execute(&sql).await {
+        Ok(()) => Ok(holder),
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Err(StoreError::Unavailable { why: held(client).await?, source: None, retry: Retry::Later })
+        }
+        Err(error) => Err(sql_error(error)),
+    }
+}
+
+/// Refuses connections that a pooler lends for a transaction: what is said to the session of one is said to that of somebody else. Two that are
+/// open at once are two sessions of the server otherwise.
+async fn refuse_lent(one: &Client, other: &Client) -> Result<(), StoreError> {
+    const SESSION: &str = "SELECT pg_backend_pid()::bigint";
+    for _ in 0..3 {
+        if number(one, SESSION).await? == number(other, SESSION).await? {
+            return Err(refused(
+                "a pooler lends its connections for one transaction each, and a migration needs one of its own: name the server itself, \
+                 its host and port, in the URL of this command",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Who migrates, or only has the lock.
+async fn held(client: &Client) -> Result<String, StoreError> {
+    let sql = format!(
+        "SELECT a.pid::bigint, coalesce(a.usename::text, ''), coalesce(a.state, ''), \
+         to_char(a.state_change AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') \
+         FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid JOIN pg_database d ON d.oid = l.database \
+         WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 0 AND l.objid = {LOCK} AND l.objsubid = 1 \
+         AND d.datname = current_database() LIMIT 1"
+    );
+    let seconds = PATIENCE.as_secs();
+    let Some(row) = client.query_typed(&sql, &[]).await.map_err(sql_error)?.into_iter().next() else {
+        return Ok(format!("another process migrated it, for more than {seconds} s; give the command again"));
+    };
+    let (pid, user): (i64, String) = (row.try_get(0).map_err(sql_error)?, row.try_get(1).map_err(sql_error)?);
+    let (state, since): (String, Option<String>) =
+        (row.try_get(2).map_err(sql_error)?, row.try_get(3).map_err(sql_error)?);
+    // A role that may not see what others do is told neither.
+    let how = if state.is_empty() { String::new() } else { format!(", {state} since {}", since.unwrap_or_default()) };
+    Ok(format!(
+        "another session has the lock under which one process migrates (PID {pid} of the server, role {user}{how}), and was waited for for \
+         {seconds} s; where nobody migrates, it is the connection of a pooler that keeps it, and `SELECT pg_terminate_backend({pid})` ends it"
+    ))
 }
 
 /// Refuses while workers count as alive: they could not write what comes back of what they have sent.

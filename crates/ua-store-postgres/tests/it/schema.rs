@@ -18,6 +18,33 @@ fn refusal(database: &Database) -> String {
     }
 }
 
+/// What is said to a session of a pooler stays with somebody else: the lock for as long as the pooler keeps the connection.
+#[test]
+fn a_migration_through_a_pooler_is_refused_and_leaves_no_lock() {
+    let Some(database) = Database::fresh() else { return };
+    let Some(pooled) = database.pooled() else { return };
+    let refused = blocking(migrate(&pooled));
+    assert!(matches!(refused, Err(StoreError::Unavailable { why, .. }) if why.contains("name the server itself")));
+    blocking(migrate(&database.direct())).unwrap();
+}
+
+/// A session that has the lock, as one of an earlier version behind a pooler, is named and waited for no longer than that.
+#[tokio::test]
+async fn who_keeps_the_lock_of_migrations_is_named() {
+    let Some(database) = Database::fresh() else { return };
+    let by_hand = database.by_hand();
+    by_hand.batch_execute("SELECT pg_advisory_lock(1969291264)").await.unwrap();
+    let pid: i32 = by_hand.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    let config = database.direct();
+    let refused = migrate(&config).await.err().unwrap().to_string();
+    for word in [format!("PID {pid} of the server"), "idle since 2".to_owned(), format!("pg_terminate_backend({pid})")]
+    {
+        assert!(refused.contains(&word), "{word}: {refused}");
+    }
+    by_hand.batch_execute("SELECT pg_advisory_unlock(1969291264)").await.unwrap();
+    migrate(&config).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
     let Some(database) = Database::empty() else { return };
