@@ -1,9 +1,11 @@
 //! The runtime database: a file, or one on a server. Here alone it is known which.
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
+use ua_resume::Commands;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
     FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord,
@@ -34,6 +36,17 @@ pub struct OtherPlace {
     pub id: String,
     /// Where it is, for people.
     pub shown: String,
+}
+
+impl OtherPlace {
+    /// A command as it is given there, and what is said behind it where that is another machine than that of `here`: given in this root, one that
+    /// takes a run is refused.
+    pub fn command(&self, command: &str, here: &str) -> (String, String) {
+        let Some((root, host)) = self.shown.rsplit_once(" on ") else { return (command.to_owned(), String::new()) };
+        let is_this_machine = here.rsplit_once(" on ").is_some_and(|(_, here)| here == host);
+        let command = Commands::naming(Path::new(root)).complete(command).into_owned();
+        (command, if is_this_machine { String::new() } else { format!(", on {host}") })
+    }
 }
 
 /// The runtime database, open.

@@ -22,6 +22,7 @@ use ua_store::{RunHead, RunRecord, RunStore, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
+use crate::fleet::place_of;
 use crate::home::Home;
 use crate::standing::standings;
 
@@ -164,6 +165,19 @@ fn files(run: &RunRecord) -> [String; 2] {
 /// The command with which a run gets further ([`NextStep`]), complete for this place; or that its program resumes it.
 pub fn next_command(home: &Home, run: &RunRecord) -> String {
     home.commands().complete(NextStep::of(run).by()).into_owned()
+}
+
+/// The same of a run that another place may drive: as the command is given there.
+///
+/// # Errors
+/// A store that fails.
+pub async fn next_command_there(home: &Home, store: &Database, run: &RunRecord) -> Result<String, HostError> {
+    let next = NextStep::of(run);
+    let Some(place) = store.elsewhere(&run.run_id).await?.filter(|_| next.command().is_some()) else {
+        return Ok(next_command(home, run));
+    };
+    let (command, where_to) = place.command(next.by(), &place_of(home)?.1);
+    Ok(command + &where_to)
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its

@@ -194,6 +194,26 @@ fn what_a_machine_could_not_begin_another_one_does() {
     assert_eq!(env.comments().len(), 4);
 }
 
+/// What is printed in one root about a run of another one works as it is printed.
+#[test]
+fn a_run_of_another_root_is_continued_with_the_command_of_that_root() {
+    let Some((env, direct)) = on_server("fleet_roots", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let installed = env.arg("installed");
+    env.run(&["job", &comment_job(&env), "--run-id", "r", "--mcp-config", &needing(&env, &installed)]).code(75);
+    let (other, command) = (env.arg("other"), format!("ua resume r --root {}", env.arg("root")));
+    env.run(&["runs", "show", "r", "--root", &other]).code(0).shows(&[&command]);
+    env.run(&["status", "--root", &other]).code(0).shows(&[&command]);
+    env.run(&["runs", "delete", "r", "--yes", "--root", &other]).refused(2, &[&command]);
+    env.run(&["resume", "r", "--root", &other]).refused(2, &["is driven in"]);
+    fs::write(&installed, "").unwrap();
+    let cancelled = env.run(&["runs", "cancel", "r", "--yes", "--root", &other]).code(0);
+    let cancelled = cancelled.says(&["run r is to end; it is stopped in ", &env.arg("root")]);
+    assert!(!cancelled.stderr.contains("current call"), "{}", cancelled.stderr);
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    env.run(&words).code(1).shows(&["cancelled"]);
+}
+
 /// Somebody drives a run there by hand, so no worker says that the machine is alive. What may be sending is not declared gone.
 #[test]
 fn a_machine_whose_process_drives_a_run_is_not_forgotten() {

@@ -278,9 +278,16 @@ async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> 
         )));
     }
     let (next, stands) = (NextStep::of(run), ua_host::standing::standing(home, store, run).await?);
+    let who = match (store.elsewhere(id).await?, next.command()) {
+        (Some(place), Some(command)) => {
+            let (command, where_to) = place.command(command, &ua_host::fleet::place_of(home)?.1);
+            format!("`{command}`{where_to}")
+        }
+        (Some(_) | None, _) => next.who(),
+    };
     Err(HostError::usage(format!("run {id} is not finished ({stands}); nothing was deleted")).hint(format!(
         "{} {}; --force deletes it and its open questions",
-        next.who(),
+        who,
         next.does()
     )))
 }

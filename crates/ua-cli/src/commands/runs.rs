@@ -287,7 +287,8 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let mut records = records;
     records.questions.extend(ua_host::tree::questions_below(&store, &records).await?);
     let records = records;
-    summary::print_text(&ua_host::restart::next_command(home, &records.run), &records, &standing)?;
+    let next_command = ua_host::restart::next_command_there(home, &store, &records.run).await?;
+    summary::print_text(&next_command, &records, &standing)?;
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
         let is_in_flight = status == CallStatus::Running && standing.is_left();
@@ -440,11 +441,19 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         crate::output::tell(format!("cancelled run {}{left}", short(found.run_id.as_str())));
         return Ok(OK);
     }
+    let now = store.run(&found.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let elsewhere = store.elsewhere(&found.run_id).await?.filter(|_| now.status != RunStatus::Running);
     ua_host::home::close(store);
     if crate::terminal::is_json() {
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
     }
     let run = short(found.run_id.as_str());
-    crate::output::tell(format!("cancelling run {run}; its process stops after the current call"));
+    crate::output::tell(match elsewhere {
+        Some(place) => format!(
+            "run {run} is to end; it is {} in {}, and ends once a worker takes it there or it is resumed there",
+            now.status, place.shown
+        ),
+        None => format!("cancelling run {run}; its process stops after the current call"),
+    });
     Ok(OK)
 }

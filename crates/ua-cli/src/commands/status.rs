@@ -155,11 +155,13 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
+        let resume_with =
+            if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await? };
         shown.runs.push(StatusRun {
             total_tokens: usage.total_tokens,
             cost: usage.cost,
             unpriced_requests: usage.unpriced_requests,
-            resume_with: if is_session { String::new() } else { ua_host::restart::next_command(home, &run) },
+            resume_with,
             why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
             waits_for_a_resume: standing.waits_for_a_resume() && !is_session,
             run: RunRow::of(head, &standing),
