@@ -192,7 +192,7 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     let kept = |name: &str| std::fs::read_to_string(workspace.join(name)).unwrap();
     let files = [
         ("run.log", "process 2 takes over: the one before it was ended by a second Ctrl-C"),
-        ("job_completion_r.md", "2 processes; process 1 was ended by a second Ctrl-C at "),
+        ("job_completion_r.md", "2 processes; process 1 was ended by a second Ctrl-C, last seen at "),
         ("session_summary.txt", "2 processes, 1 of them ended by a second Ctrl-C"),
     ];
     for (name, words) in files {
@@ -234,7 +234,7 @@ fn a_second_signal_ends_a_process_whose_terminal_went_away() {
         // It is said which signal it was; of two that arrive at once either may be the second.
         let by = if signal == Signal::INT { "a second Ctrl-C" } else { "a second signal (SIGTERM)" };
         let shown = env.run(&["runs", "show", "r"]).code(0).stdout;
-        let either = [by, "a second signal (SIGHUP)"].map(|by| format!("process 1 was ended by {by} at "));
+        let either = [by, "a second signal (SIGHUP)"].map(|by| format!("process 1 was ended by {by}, last seen at "));
         assert!(either.iter().any(|said| shown.contains(said)), "{shown}");
     }
 }

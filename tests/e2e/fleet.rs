@@ -254,7 +254,7 @@ fn a_worker_that_is_told_to_stop_twice_names_its_runs_and_calls() {
     // It is what any other process that a person ended so is.
     env.run(&["runs", "list", "--status", "interrupted"]).code(0).shows(&["r", "interrupted"]);
     env.run(&["worker", "--until-empty"]).code(0);
-    env.run(&["runs", "show", "r"]).code(0).shows(&["process 1 was ended by a second Ctrl-C at "]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["process 1 was ended by a second Ctrl-C, last seen at "]);
 }
 
 /// The run of a living worker is nobody else's, however often others look.

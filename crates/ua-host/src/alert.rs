@@ -215,9 +215,9 @@ fn check_webhook(said: &str, address: &str) -> Result<(), HostError> {
     }
     if base_url::goes_in_the_clear(address) {
         let why = format!("cannot use {said}: what it tells, and a token in it, would go there unencrypted");
-        return Err(HostError::usage(why).hint(format!(
-            "set {said} to an https:// address; http:// is for this machine only. Nothing was started"
-        )));
+        return Err(HostError::usage(why)
+            .hint(format!("set {said} to an https:// address; http:// is for this machine only"))
+            .not_begun());
     }
     Ok(())
 }

@@ -302,8 +302,10 @@ fn attempt_ended(call: CallRecord, event: CallEvent, at: Timestamp) -> Result<Ca
     let (attempt, why) = (call.attempt, call.error_in_words().or(call.error_code.clone()).unwrap_or_default());
     let mut call = moved(call, CallEvent::OutcomeLost, at)?;
     call.possible_effect = None;
-    // What the later one came to is no word about the earlier one.
-    call.error_code = Some("earlier_attempt".to_owned());
+    // What it says from here on is no longer what came with that status alone.
+    if call.http_status().is_some() {
+        call.error_code = Some("earlier_attempt".to_owned());
+    }
     call.error_detail = Some(format!(
         "nobody knows what came of attempt {earlier}; that attempt {attempt} did nothing does not say it either: {why}"
     ));
