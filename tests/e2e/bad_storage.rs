@@ -437,6 +437,16 @@ fn a_folder_of_runs_that_was_renamed_is_told_as_that() {
     in_project("project", &["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0);
     in_project("project", &["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);
+    // Who deletes the run in the new place deletes its folder there.
+    let sessions = |folder: &str| {
+        let entries = fs::read_dir(env.path("work").join(folder).join("AGENT_RUN_WORKSPACES")).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("session_")).count()
+    };
+    fs::rename(env.path("work/project"), env.path("work/renamed")).unwrap();
+    in_project("renamed", &["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0);
+    assert_eq!(sessions("renamed"), 1);
+    in_project("renamed", &["runs", "delete", "r", "--yes"]).code(0);
+    assert_eq!(sessions("renamed"), 0);
 }
 
 #[test]

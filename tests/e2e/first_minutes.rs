@@ -369,7 +369,7 @@ fn status_says_what_waits_and_how_to_resume() {
 fn lists_of_a_folder_without_runs_are_empty() {
     let env = env();
     for (args, says) in [
-        (&["runs", "list"][..], "no runs yet"),
+        (&["runs", "list"][..], "there are no runs here"),
         (&["calls", "list"], "no such calls"),
         (&["questions"], "nothing waits for an answer"),
     ] {

@@ -139,6 +139,11 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
             if let Some(inner) = plural.and_then(|plural| plural.find_subcommand(next?)) {
                 return Some(failure("", &format!("ua {word}s {}", inner.get_name())));
             }
+            // `ua job.json`: what to do with it was left out.
+            let ending = std::path::Path::new(&word).extension().and_then(std::ffi::OsStr::to_str);
+            if matches!(ending, Some("json" | "yaml" | "yml")) {
+                return Some(failure("", &format!("ua job {}", ua_resume::shell_word(&word))));
+            }
             let meant = stray::meant(&word).map(|meant| failure("", meant));
             meant.or_else(|| {
                 let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
@@ -246,6 +251,7 @@ mod tests {
     fn a_misspelt_command_has_its_suggestion_wherever_it_stands() {
         for (line, message, meant) in [
             ("ua jbo", "there is no command `jbo`", "`ua job`"),
+            ("ua job.json", "there is no command `job.json`", "`ua job job.json`"),
             ("ua help jbo", "there is no command `jbo`", "`ua job`"),
             ("ua gateway instal", "there is no command `gateway instal`", "`ua gateway install`"),
             ("ua gateway statu", "there is no command `gateway statu`", "`ua gateway status`"),

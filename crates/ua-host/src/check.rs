@@ -237,6 +237,18 @@ pub fn rules(settings: &Settings, classifier: &Classifier, files: &[PathBuf], to
     found
 }
 
+/// The servers that the setting `trust_annotations` names and that are none of these: nobody's annotations are trusted for them.
+pub fn idle_trust(settings: &Settings, servers: &BTreeSet<String>) -> Vec<String> {
+    let named = policies::names(settings, "UA_TRUST_ANNOTATIONS");
+    named.into_iter().filter(|name| !servers.contains(name)).collect()
+}
+
+/// The folders that the setting `run_command.read` opens for programs and that are not there, or that a program cannot be told.
+pub fn idle_folders(settings: &Settings) -> Vec<PathBuf> {
+    let named = settings.var("UA_COMMAND_READ").unwrap_or_default();
+    std::env::split_paths(&named).filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()).collect()
+}
+
 /// The settings about servers that name none of these: a pack for a server that is not configured counts for nothing.
 pub fn idle_packs(settings: &Settings, servers: &BTreeSet<String>) -> Vec<String> {
     policies::names(settings, "UA_SERVER_PACKS")

@@ -363,6 +363,7 @@ fn misspelt(name: &str) -> Option<HostError> {
         let known = known.trim_start_matches(OURS);
         ua_core::slips(said, known) <= may_slip
             || (said.len() >= 6 && known.strip_prefix(said).is_some_and(|rest| rest.starts_with('_')))
+            || (said.len() >= 7 && known.strip_suffix(said).is_some_and(|rest| rest.ends_with('_')))
     };
     let nearest = || variables().filter(is_near).min_by_key(|known| ua_core::slips(name, known));
     let meant = by_key.or_else(nearest)?;
@@ -561,6 +562,8 @@ mod tests {
             ("UA_RUNTIME_DB", Some("UA_RUNTIME_DB_PATH")),
             ("UA_SIDE_EFFECTS_DENYLIST", Some("UA_SIDE_EFFECT_DENYLIST")),
             ("UA_ALERT_COMAND", Some("UA_ALERT_COMMAND")),
+            ("UA_DENYLIST", Some("UA_SIDE_EFFECT_DENYLIST")),
+            ("UA_SANDBOX", Some("UA_COMMAND_SANDBOX")),
             ("UA_SECRET_ROT", None),
             ("UA_BUILT", None),
             ("UA_ONE", None),

@@ -337,10 +337,10 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     if args.keep_files || run.is_of_gateway {
         return Ok(true);
     }
-    match remove_workspace(home, Path::new(&outcome.workspace_dir)) {
+    match remove_workspace(home, &run.run_id, Path::new(&outcome.workspace_dir)) {
         Ok(()) => run.workspace_removed = true,
         Err(why) => tell(format!(
-            "run deleted; its folder {} was left, because {}; remove it by hand",
+            "run deleted; its folder {} {}",
             crate::output::plain(&run.workspace_dir),
             crate::output::plain(&why)
         )),
@@ -356,15 +356,25 @@ fn remove_agent_folder(home: &Home, run: &ua_core::RunId) {
     }
 }
 
-/// Removes a folder below the root. One that is gone already is fine.
-fn remove_workspace(home: &Home, folder: &Path) -> Result<(), String> {
+/// Removes the folder of a run below the root, where it is now. One that is gone already is fine. Otherwise what became of it, as the end of a
+/// sentence.
+fn remove_workspace(home: &Home, run: &ua_core::RunId, folder: &Path) -> Result<(), String> {
     let root = home.root();
-    let Some(inside) = home.inside_root(folder) else { return Err(format!("it is not below {}", root.display())) };
-    let said = |error: std::io::Error| error.to_string();
+    let left = |why: String| format!("was left, because {why}; remove it by hand");
+    // The folder of all runs may have been moved since.
+    let Some(inside) = home.inside_root(folder).or_else(|| home.moved_workspace(run, folder)) else {
+        let is_gone = folder.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        return Err(if is_gone {
+            format!("is not there any more, and no folder of the run is in {}", root.display())
+        } else {
+            left(format!("it is not below {}", root.display()))
+        });
+    };
+    let said = |error: std::io::Error| left(error.to_string());
     let area = Dir::open_ambient_dir(root, ambient_authority()).map_err(said)?;
     match area.symlink_metadata(&inside) {
         Ok(found) if found.is_dir() => area.remove_dir_all(&inside).map_err(said),
-        Ok(_) => Err("it is a link or a file and not a folder".to_owned()),
+        Ok(_) => Err(left("it is a link or a file and not a folder".to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(said(error)),
     }
@@ -438,17 +448,18 @@ mod tests {
         std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
         std::os::unix::fs::symlink(&root, place.path().join("other_name")).unwrap();
         let home = |root: &Path| Home::new(&Settings::default(), Some(root)).unwrap();
+        let run = ua_core::RunId::parse("r").unwrap();
         std::os::unix::fs::symlink(&outside, root.join("session_1/out")).unwrap();
         for wrong in [root.clone(), outside.clone(), root.join("../outside"), root.join("link"), place.path().into()] {
-            assert!(remove_workspace(&home(&root), &wrong).is_err(), "{}", wrong.display());
+            assert!(remove_workspace(&home(&root), &run, &wrong).is_err(), "{}", wrong.display());
         }
         // However the root is spelt now, and was spelt when the run was stored.
         let spellings = [root.clone(), place.path().join("outside/../root"), place.path().join("other_name")];
         for (now, stored) in spellings.iter().flat_map(|now| spellings.iter().map(move |stored| (now, stored))) {
             std::fs::create_dir_all(root.join("session_1")).unwrap();
-            remove_workspace(&home(now), &stored.join("session_1")).unwrap();
+            remove_workspace(&home(now), &run, &stored.join("session_1")).unwrap();
             assert!(!root.join("session_1").exists(), "{} of {}", stored.display(), now.display());
-            remove_workspace(&home(now), &stored.join("session_1")).unwrap();
+            remove_workspace(&home(now), &run, &stored.join("session_1")).unwrap();
         }
         assert!(outside.join("file").exists());
     }

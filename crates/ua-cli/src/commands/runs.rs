@@ -215,7 +215,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     }
     if rows.is_empty() {
         crate::output::tell(if args.status.is_empty() && args.since.is_none() {
-            "no runs yet; `ua job FILE` starts one"
+            "there are no runs here; `ua job FILE` starts one"
         } else {
             "no such runs"
         });

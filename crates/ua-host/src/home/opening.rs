@@ -215,14 +215,8 @@ impl Home {
     /// The refusal of a folder in which nothing can be made. SQLite would say of its file that it is read-only, and mean this.
     fn unwritable(&self) -> Option<HostError> {
         let folder = self.database.parent().filter(|folder| folder.is_dir())?;
-        let error = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).err()?;
-        let why = io::Error::from(error);
-        let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
-        let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+w`)" };
-        Some(
-            HostError::storage(format!("cannot write to the folder {}: {why}", folder.display()))
-                .hint(format!("{how}, or {}; nothing was changed", self.another_database())),
-        )
+        let (why, how) = cannot_write(folder)?;
+        Some(HostError::storage(why).hint(format!("{how}, or {}; nothing was changed", self.another_database())))
     }
 
     /// The refusal of a root in which something of ours is a link or a device.
@@ -562,6 +556,15 @@ fn served(server: &PostgresConfig, place: Option<Place>, locks: Option<PathBuf>)
     (config.place, config.alone_beside) = (place, locks);
     let store = PostgresStore::lazy(&config);
     store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
+}
+
+/// That nothing can be made in a folder which is there, as a sentence, and what helps; `None` where something can.
+pub(crate) fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
+    let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    let why = io::Error::from(rustix::fs::access(folder, wanted).err()?);
+    let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
+    let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+wx`)" };
+    Some((format!("cannot write to the folder {}: {why}", folder.display()), how))
 }
 
 #[cfg(test)]

@@ -152,6 +152,15 @@ impl Home {
         Ok(opened?.with_commands(self.commands_from_anywhere()))
     }
 
+    /// Where below the root the folder of a run is that was stored at `stored`, when the folder of all runs was moved since: by the mark in it.
+    pub fn moved_workspace(&self, run: &RunId, stored: &Path) -> Option<PathBuf> {
+        let root = Folder::open(&self.root).ok()?;
+        let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        let parts: Vec<Component<'_>> = stored.components().filter(is_name).collect();
+        let mut ends = (0..parts.len()).rev().map(|from| parts[from..].iter().collect::<PathBuf>());
+        ends.find(|below| Workspace::open_in(&root, below).is_ok_and(|workspace| workspace.is_of(run)))
+    }
+
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
     pub(super) fn place_of(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
         if let Some(below) = self.inside_root(folder) {

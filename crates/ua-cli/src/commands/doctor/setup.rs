@@ -395,4 +395,18 @@ fn idle_rules(
             "correct the server's name, or leave it for a project that has the server",
         );
     }
+    for name in ua_host::check::idle_trust(settings, servers) {
+        findings.warn(
+            "settings",
+            format!("`{name}` in trust_annotations names a server that is not configured here"),
+            "correct the server's name, or leave it for a project that has the server",
+        );
+    }
+    for folder in ua_host::check::idle_folders(settings) {
+        findings.warn(
+            "settings",
+            format!("{}, which run_command.read opens for programs, is no folder", folder.display()),
+            "correct its path, or make it; programs see nothing there until then",
+        );
+    }
 }
