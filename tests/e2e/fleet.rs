@@ -294,11 +294,16 @@ fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
 /// A tool server that starts where `installed` is there, as the one of a machine that lacks a program does not.
 fn needing(env: &TestEnv, installed: &str) -> String {
     let forum = env.forum_entry(&[]);
-    let program = "[ -e \"$1\" ] || { echo no licence found >&2; exit 3; }; shift; exec \"$@\"";
-    let mut args = vec![json!("-c"), json!(program), json!("sh"), json!(installed), forum["command"].clone()];
-    args.extend(forum["args"].as_array().into_iter().flatten().cloned());
+    let quoted = |word: &Value| format!("'{}'", word.as_str().unwrap());
+    let words: Vec<String> = forum["args"].as_array().unwrap().iter().map(quoted).collect();
+    // In one word: what stands by itself and is a file is taken for one of the program.
+    let program = format!(
+        "[ -e '{installed}' ] || {{ echo no licence found >&2; exit 3; }}; exec {} {}",
+        quoted(&forum["command"]),
+        words.join(" ")
+    );
     let mut entry = forum.clone();
-    (entry["command"], entry["args"]) = (json!("sh"), json!(args));
+    (entry["command"], entry["args"]) = (json!("sh"), json!(["-c", program]));
     env.mcp_config("needing.json", &json!({"forum": entry}))
 }
 
