@@ -324,6 +324,51 @@ wc -l < posts
     assert!(said.trim().ends_with('1'), "it was posted once: {said}");
 }
 
+/// A client that is connected is told, in its time, that the broker is stopped: what the broker was not told is not sent, then or later, and
+/// what it was told has its answer when the client asks again.
+#[test]
+fn a_connected_client_is_told_that_the_broker_is_stopped_and_loses_nothing() {
+    let env = env();
+    std::fs::create_dir_all(env.root()).unwrap();
+    std::fs::write(env.root().join("gateway.toml"), "[client.probe]\npatience = \"20s\"\n").unwrap();
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
+greet
+broker=$("$1" "$2" "$3" gateway status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
+kill -STOP "$broker"
+call post_note
+hear
+kill -CONT "$broker"
+"$1" "$2" "$3" gateway status > status
+if [ -e posts ]; then echo 'posted all the same'; fi
+call post_note
+until [ -s posts ]; do sleep 0.02; done
+kill -STOP "$broker"
+hear
+kill -CONT "$broker"
+: > go
+call post_note
+hear
+gone
+"$1" "$2" "$3" gateway stop
+wc -l < posts
+"#
+    ));
+    let said = said.code(0).stdout;
+    let answers: Vec<String> = said.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect();
+    assert_eq!(answers.len(), 4, "{said}");
+    for (answer, words) in answers[1..].iter().zip([
+        ["kill -CONT", "this request was not sent"],
+        ["kill -CONT", "what came of it is not known yet"],
+        ["it is posted", "\"id\":2"],
+    ]) {
+        assert!(words.iter().all(|word| answer.contains(word)), "{words:?}: {answer}");
+    }
+    assert!(said.trim().ends_with("\n1") && !said.contains("all the same"), "it was posted once: {said}");
+}
+
 /// What a person records about a call in doubt whose client waits for it is what the client has as its result; it is settled once, by whoever
 /// has the call. That it did not happen says nothing about whether it is sent, which is said in a word of its own.
 #[test]

@@ -165,8 +165,14 @@ impl Args {
     }
 
     /// What the broker is told first, on one line: who asks, for which tool server, from where. `handshake` is the client's `initialize` of
-    /// this connection, when it was answered before.
-    pub(crate) fn hello(&self, bridge: &str, environment: &Environment, handshake: Option<&str>) -> String {
+    /// this connection, when it was answered before; `asked`, how long ago its requests came that stand behind this line, as JSON.
+    pub(crate) fn hello(
+        &self,
+        bridge: &str,
+        environment: &Environment,
+        asked: &str,
+        handshake: Option<&str>,
+    ) -> String {
         let passed = environment.variables.iter().filter(|(name, _)| {
             PASSED.contains(&name.as_str()) || name.starts_with("LC_") || self.env.iter().any(|own| own == *name)
         });
@@ -175,7 +181,7 @@ impl Args {
             |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(","));
         let command: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!(
-            "{{\"wire\":{WIRE},\"says_again\":true,\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"all\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
+            "{{\"wire\":{WIRE},\"says_again\":true,\"asks_first\":true,\"asked\":{asked},\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"all\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
             quoted(bridge),
             quoted(&self.name),
             list(&command),
@@ -283,7 +289,7 @@ mod tests {
     fn a_tool_server_may_be_an_address() {
         let args = parse("--socket /s --name web --header X-Key:${KEY} --env KEY --url http://x/mcp").unwrap();
         let variables = [("KEY".to_owned(), "k".to_owned())].into();
-        let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, None);
+        let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, "{}", None);
         assert!(
             hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"all\":false,\"headers\":[\"X-Key:${KEY}\"],"),
             "{hello}"
@@ -298,7 +304,8 @@ mod tests {
         let variables =
             [("PATH", "/bin"), ("SMTP_PASSWORD", "a\"b"), ("ANTHROPIC_API_KEY", "sk"), ("CLAUDE_PROJECT_DIR", "/p")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let hello = args.hello("01", &Environment { variables, cwd: "/p".to_owned(), parent: 7 }, Some("{\"id\":1}"));
+        let hello =
+            args.hello("01", &Environment { variables, cwd: "/p".to_owned(), parent: 7 }, "{}", Some("{\"id\":1}"));
         assert!(hello.contains("\"env\":{\"PATH\":\"/bin\",\"SMTP_PASSWORD\":\"a\\\"b\"}"), "{hello}");
         assert!(
             hello.contains("\"hints\":{\"CLAUDE_PROJECT_DIR\":\"/p\"}") && hello.ends_with("\"handshake\":{\"id\":1}}")

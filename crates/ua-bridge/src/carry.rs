@@ -1,6 +1,7 @@
 //! Carrying: from the client to the broker, from the broker to the client, and to the next broker when one goes away.
 
 use std::io::{self, BufReader, Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
@@ -43,9 +44,17 @@ const PASSES: Duration = Duration::from_secs(5);
 const MAY_PASS: Duration = Duration::from_secs(20);
 /// How long a broker may take to say how it stands, which takes it no time, before clients are told that it does nothing.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// How long it may leave unanswered whether it is there, which it is asked before each request, before it is asked how it stands.
+const HERE: Duration = Duration::from_secs(1);
+/// How often one that has something to answer is asked so.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// How often it is looked whether it was, while somebody waits for an answer.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
 /// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
 const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
+/// What is said of a request that no broker was told.
+const NOT_SENT: &str = "this request was not sent";
 /// The longest path that a socket's address holds.
 const LONGEST_ADDRESS: usize = 100;
 
@@ -56,11 +65,31 @@ struct Open {
     is_handshake: bool,
     /// Whether a broker was told.
     is_said: bool,
+    came_at: Instant,
+}
+
+/// What the client said that the broker is told as soon as it says that it is there.
+enum Held {
+    /// A request, by its name.
+    Request(String),
+    /// Anything else.
+    Message(String),
 }
 
 #[derive(Default)]
 struct State {
     broker: Option<UnixStream>,
+    /// Whether it answers when it is asked whether it is there; earlier versions do not.
+    says_here: bool,
+    /// When it was asked, if it has not answered.
+    asked_at: Option<Instant>,
+    heard_at: Option<Instant>,
+    /// What waits for that answer: a broker that is stopped or hangs would do later what it is told now, when nobody wants it any more.
+    held: Vec<Held>,
+    /// How long the client waits for an answer, as the broker knows.
+    patience: Option<Duration>,
+    /// Why the broker that was asked last was left.
+    left: Option<String>,
     unanswered: Vec<Open>,
     /// The client's `initialize`, once it was answered: the next broker makes it once more with its own tool server.
     handshake: Option<String>,
@@ -89,6 +118,8 @@ pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     let (over, end) = channel();
     let (told, signalled) = (over.clone(), bridge.clone());
     // None of these is joined: they end with the process.
+    let watching = bridge.clone();
+    let watcher = thread::spawn(move || watching.watch()).thread().clone();
     thread::spawn(move || {
         if ends.wait().is_ok() {
             signalled.client_gone("signal");
@@ -97,7 +128,7 @@ pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     });
     let (told, reading) = (over.clone(), bridge.clone());
     thread::spawn(move || {
-        let read = reading.read_client(&mut names);
+        let read = reading.read_client(&mut names, &watcher);
         reading.input_ended();
         let _first = told.send(read);
     });
@@ -110,7 +141,7 @@ impl Bridge {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_client(&self, names: &mut Names) -> io::Result<()> {
+    fn read_client(&self, names: &mut Names, watcher: &Thread) -> io::Result<()> {
         let mut input = BufReader::new(io::stdin());
         while let Some(line) = next(&mut input)? {
             let line = match line {
@@ -135,13 +166,14 @@ impl Bridge {
             let mut state = self.state();
             if found.is_request() || is_batch(&line) {
                 let is_handshake = found.is_handshake();
-                let is_said = state.broker.is_some();
-                let open = Open { name: names.next()?, line, is_handshake, is_said };
-                state.say(&format!("R {} {}\n", open.name, open.line));
+                let name = names.next()?;
+                let open = Open { name: name.clone(), line, is_handshake, is_said: false, came_at: now() };
                 state.unanswered.push(open);
+                state.offer(Held::Request(name));
+                watcher.unpark();
             } else {
                 // What is lost with a broker has no meaning for the next one.
-                state.say(&format!("N {line}\n"));
+                state.offer(Held::Message(line));
             }
         }
         Ok(())
@@ -171,6 +203,10 @@ impl Bridge {
 
     fn client_gone(&self, how: &str) {
         let Some(mut state) = self.state_soon() else { return };
+        // What it said last is said, as to one that is there; nobody is told anything of it.
+        if !state.is_unheard_for(HERE) {
+            state.tell();
+        }
         let since = state.answered_at.map_or(u128::MAX, |at| at.elapsed().as_millis());
         state.say(&format!("E {} {how}\n", since.min(u128::from(u32::MAX))));
     }
@@ -179,7 +215,7 @@ impl Bridge {
     fn serve(&self, over: &Sender<io::Result<()>>) {
         loop {
             let read = self.connect().and_then(|broker| self.read_broker(&broker));
-            self.state().broker = None;
+            self.state().leave();
             if let Err(error) = read {
                 // Whoever waits is told, before the bridge is gone.
                 let _unread = self.refuse_all(&error.to_string(), true);
@@ -193,7 +229,9 @@ impl Bridge {
     fn connect(&self) -> io::Result<UnixStream> {
         let broker = self.find()?;
         let mut state = self.state();
-        let mut text = self.args.hello(&self.name, &self.environment, state.handshake.as_deref());
+        let asked: Vec<String> = state.unanswered.iter().map(Open::asked).collect();
+        let asked = format!("{{{}}}", asked.join(","));
+        let mut text = self.args.hello(&self.name, &self.environment, &asked, state.handshake.as_deref());
         text.push('\n');
         for open in &mut state.unanswered {
             // What no broker was told comes for the first time: nobody has to say of it that it may have been carried out.
@@ -205,6 +243,7 @@ impl Bridge {
         // If it went away just now, reading finds that.
         let _unheard = writer.write_all(text.as_bytes());
         state.broker = Some(writer);
+        (state.heard_at, state.left) = (Some(now()), None);
         Ok(broker)
     }
 
@@ -304,6 +343,7 @@ impl Bridge {
             };
             match line.split_once(' ') {
                 Some(("A", answer)) => self.answered(answer)?,
+                Some(("Q", within)) => self.state().is_here(within),
                 Some(("L", message)) => write_out(message)?,
                 Some(("W", why)) => self.warn(why),
                 Some(("X", why)) => return Err(io::Error::other(why.to_owned())),
@@ -329,11 +369,79 @@ impl Bridge {
         let refused: Vec<Open> = self.state().unanswered.extract_if(.., is_refused).collect();
         for open in refused {
             let told = if open.is_said {
-                "; an earlier broker had this request and may have carried it out: look whether it did before you make the call again"
+                "a broker had this request and may have carried it out: look whether it did before you make the call again"
             } else {
-                ""
+                NOT_SENT
             };
-            write_out(&error(parts(&open.line).id, BROKEN, &format!("the gateway does not run: {why}{told}")))?;
+            write_out(&open.refused(why, told))?;
+        }
+        Ok(())
+    }
+
+    /// Looks, while somebody waits, whether the broker is there, and tells whoever waits no longer.
+    fn watch(&self) {
+        loop {
+            let mut state = self.state();
+            if state.unanswered.is_empty() {
+                drop(state);
+                thread::park();
+                continue;
+            }
+            if state.heard_at.is_some_and(|at| at.elapsed() >= ASK_EVERY) {
+                state.ask();
+            }
+            // Whoever waits no longer than the question how it stands is told without it.
+            let longest = state.unanswered.iter().map(|open| open.came_at.elapsed()).max();
+            let has_time = state.patience.is_none_or(|most| longest.is_none_or(|waited| waited + ANSWERS <= most));
+            let is_unheard = state.is_unheard_for(HERE);
+            drop(state);
+            if is_unheard
+                && has_time
+                && let Ok(Some(why)) = silent(&self.args.socket)
+            {
+                let mut state = self.state();
+                // It may have gone on just now.
+                let is_left = state.is_unheard_for(ANSWERS);
+                if is_left {
+                    state.leave();
+                    state.left = Some(why.clone());
+                }
+                drop(state);
+                if is_left {
+                    self.warn(&why);
+                    // Whoever reads no more is found to have gone where the client is read.
+                    let _unread = self.refuse_all(&why, false);
+                }
+            }
+            let _unread = self.refuse_late();
+            thread::park_timeout(WATCH_EVERY);
+        }
+    }
+
+    /// Answers what the client waits no longer for, where no broker is there to do it.
+    fn refuse_late(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(patience) = state.patience.filter(|_| state.broker.is_none() || state.is_unheard_for(HERE)) else {
+            return Ok(());
+        };
+        let is_gone = state.broker.is_none();
+        let why = state.left.clone().unwrap_or_else(|| {
+            if is_gone {
+                "one broker has gone and no other one answers yet"
+            } else {
+                "its broker does not answer (`ua gateway status` says more)"
+            }
+            .to_owned()
+        });
+        let late: Vec<Open> = state.unanswered.extract_if(.., |open| open.came_at.elapsed() >= patience).collect();
+        drop(state);
+        for open in late {
+            let told = if open.is_said {
+                "a broker had this request, and what came of it is not known yet: make the same call again later, for that answer"
+            } else {
+                NOT_SENT
+            };
+            write_out(&open.refused(&why, told))?;
         }
         Ok(())
     }
@@ -372,7 +480,73 @@ impl Bridge {
     }
 }
 
+impl Open {
+    /// How long ago the client asked, in milliseconds, by its name.
+    fn asked(&self) -> String {
+        format!("{}:{}", quoted(&self.name), self.came_at.elapsed().as_millis())
+    }
+
+    fn refused(&self, why: &str, told: &str) -> String {
+        error(parts(&self.line).id, BROKEN, &format!("the gateway does not run: {why}; {told}"))
+    }
+}
+
 impl State {
+    /// Tells the broker what the client said, once it says that it is there.
+    fn offer(&mut self, held: Held) {
+        // The next one is told what is not answered, and nothing else.
+        if self.broker.is_none() {
+            return;
+        }
+        // What stands behind no request has nothing to wait for.
+        let waits = self.says_here && (matches!(held, Held::Request(_)) || !self.held.is_empty());
+        self.held.push(held);
+        if waits { self.ask() } else { self.tell() }
+    }
+
+    /// Asks the broker whether it is there.
+    fn ask(&mut self) {
+        if self.says_here && self.broker.is_some() && self.asked_at.is_none() {
+            self.asked_at = Some(now());
+            self.say("Q \n");
+        }
+    }
+
+    /// It is. `within`: how long its client waits, in milliseconds.
+    fn is_here(&mut self, within: &str) {
+        self.patience = within.parse().ok().map(Duration::from_millis);
+        (self.says_here, self.asked_at, self.heard_at) = (true, None, Some(now()));
+        self.tell();
+    }
+
+    fn is_unheard_for(&self, span: Duration) -> bool {
+        self.asked_at.is_some_and(|at| at.elapsed() >= span)
+    }
+
+    fn tell(&mut self) {
+        for held in std::mem::take(&mut self.held) {
+            match held {
+                Held::Message(line) => self.say(&format!("N {line}\n")),
+                Held::Request(name) => {
+                    // It may have been refused meanwhile.
+                    let Some(open) = self.unanswered.iter_mut().find(|open| open.name == name) else { continue };
+                    open.is_said = true;
+                    let text = format!("R {} {}\n", open.name, open.line);
+                    self.say(&text);
+                }
+            }
+        }
+    }
+
+    /// Has no broker any more; whoever reads from it finds that.
+    fn leave(&mut self) {
+        if let Some(broker) = self.broker.take() {
+            let _gone = broker.shutdown(Shutdown::Both);
+        }
+        self.held.clear();
+        (self.says_here, self.asked_at, self.heard_at) = (false, None, None);
+    }
+
     /// Says something to the broker, if there is one. If it goes away, whoever reads from it finds that and connects anew.
     fn say(&mut self, text: &str) {
         if let Some(broker) = &mut self.broker {

@@ -14,8 +14,12 @@
 //! S <name> <line>   one that an earlier broker may have had
 //! N <line>   any other message  | L <line>          any other message
 //! D <name>   its answer has been written         | W <words>   for a person, on standard error
+//! Q          is it there?       | Q <millis>        it is, and its client waits so long for answers; `-`: as long as it takes
 //! E <millis> <how>   the client has gone, so long after the last answer
 //! ```
+//!
+//! A broker that says `Q` at first is asked before each request, which is said once it has answered: one that is stopped is told nothing that it
+//! would do later, when nobody wants it any more. The hello has how long ago the client asked for what stands behind it.
 //!
 //! `how` is `signal` when it had the bridge ended, `closed` when it closed its input and is still there to read, and `eof` when that is not
 //! known: it may have been killed with the last answer unread.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -52,6 +53,7 @@ impl Aggregate {
             own.bridge = format!("{}_{}", hello.bridge, parts.len());
             (own.parent, own.hints, own.handshake) = (hello.parent, hello.hints.clone(), hello.handshake.clone());
             (own.way, own.principal) = (Way::Bridge, None);
+            own.asked = hello.asked.clone();
             own.prefix = format!("{server}{BETWEEN}");
             let (to, from) = mpsc::unbounded_channel();
             parts.push((server.clone(), Connection::open(broker.clone(), own, to)?));
@@ -106,6 +108,11 @@ impl Aggregate {
             };
             all.answer(name, id, answer);
         });
+    }
+
+    /// How long the client waits for the answer to a call.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.parts.first().and_then(|(_, part)| part.patience())
     }
 
     fn answer(&self, name: String, id: Value, mut answer: Value) {
@@ -175,6 +182,8 @@ impl Aggregate {
                     }
                     let _gone = self.out.send(ToClient::Tell { message, about });
                 }
+                // Its own bridge is none of a server's.
+                ToClient::Here { .. } => {}
             }
         }
     }

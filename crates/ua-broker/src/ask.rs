@@ -117,7 +117,7 @@ impl Connection {
         let told =
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
         // Its client counts from its request on, however often the call is taken up for it.
-        let mut early = std::pin::pin!(self.broker.env.sleep_or_never(self.patience()));
+        let mut early = std::pin::pin!(self.broker.env.sleep_or_never(self.patience_left(asker)));
         // A call that was let go of is taken up again as soon as there is somebody to answer.
         loop {
             return match known {
@@ -567,7 +567,7 @@ impl Connection {
         asker: &Asker,
         mut early: Pin<&mut impl Future<Output = ()>>,
     ) -> Waited {
-        let (env, patience) = (&self.broker.env, self.patience());
+        let (env, patience) = (&self.broker.env, self.patience_left(asker));
         let hold_wait =
             patience.map_or(self.broker.config.hold_wait, |patience| patience.min(self.broker.config.hold_wait));
         let mut state = waiting.call().state.subscribe();

@@ -1,6 +1,7 @@
 //! A client that came through a bridge: its lines, in both directions.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt as _, BufReader};
@@ -47,6 +48,14 @@ impl Peer {
         }
     }
 
+    /// How long the client waits for the answer to a call.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Self::One(one) => one.patience(),
+            Self::All(all) => all.patience(),
+        }
+    }
+
     async fn acknowledge(&self) {
         match self {
             Self::One(one) => one.acknowledge().await,
@@ -75,13 +84,16 @@ pub(crate) async fn serve(
         let _gone = write.write_all(format!("W {why}\n").as_bytes()).await;
     }
     let (out, outgoing) = mpsc::unbounded_channel();
-    let says_again = hello.says_again;
+    let (says_again, asks_first) = (hello.says_again, hello.asks_first);
     let talk = Arc::new(Talk::of(&hello));
     let peer = if hello.all {
         Peer::All(Aggregate::open(&broker, &hello, out.clone())?)
     } else {
         Peer::One(Connection::open(broker.clone(), hello, out.clone())?)
     };
+    if asks_first {
+        let _gone = out.send(ToClient::Here { within: peer.patience() });
+    }
     let writing = tokio::spawn(write_out(outgoing, talk.clone(), write));
     let is_orderly = read(&broker, &peer, says_again, lines, &talk, &out).await;
     peer.close(is_orderly).await;
@@ -169,6 +181,7 @@ async fn read(
                     let _gone = out.send(ToClient::Tell { message, about: None });
                 }
             }
+            Some(BridgeLine::AreYouThere) => drop(out.send(ToClient::Here { within: peer.patience() })),
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
             Some(BridgeLine::Gone { is_orderly }) => return is_orderly,
             None => tracing::debug!("a bridge sent a line that cannot be read"),
@@ -208,6 +221,9 @@ async fn write_out(mut outgoing: mpsc::UnboundedReceiver<ToClient>, talk: Arc<Ta
             Some(ToClient::Answer { name, answer: Some(answer) }) => format!("A {name} {answer}\n"),
             Some(ToClient::Answer { name, answer: None }) => format!("A {name} \n"),
             Some(ToClient::Tell { message, .. }) => format!("L {message}\n"),
+            Some(ToClient::Here { within }) => {
+                format!("Q {}\n", within.map_or_else(|| "-".to_owned(), |within| within.as_millis().to_string()))
+            }
         };
         if write.write_all(line.as_bytes()).await.is_err() {
             return;

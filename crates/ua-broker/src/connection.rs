@@ -13,6 +13,7 @@ use ua_core::{RunId, Timestamp, json_length};
 use ua_mcp::goes_with_login;
 
 use crate::ask::{Answered, Reply};
+use crate::batches;
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
 use crate::carrier::Carrier;
 use crate::deliveries::{Deliveries, heard_before};
@@ -192,6 +193,12 @@ impl Connection {
             },
         };
         Some(Duration::from_millis(seconds * 900))
+    }
+
+    /// What is left of it for this one, who may have asked an earlier broker.
+    pub(crate) fn patience_left(&self, asker: &Asker) -> Option<Duration> {
+        let asked = self.hello.asked.get(batches::whole(&asker.name)).copied().unwrap_or_default();
+        self.patience().map(|patience| patience.saturating_sub(Duration::from_millis(asked)))
     }
 
     pub(crate) fn tell_client(&self, message: Value, about: Option<String>) {

@@ -1,5 +1,7 @@
 //! What goes to a client, and how much of it is carried.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 /// The longest answer that is handed to a bridge, which carries lines of 64 MiB with its own words in front of them.
@@ -10,6 +12,8 @@ pub(crate) const MOST_CARRIED: usize = 64 * 1024 * 1024 - 64 * 1024;
 pub(crate) enum ToClient {
     /// The answer to the request of this name; `None` when the client wants none any more.
     Answer { name: String, answer: Option<Value> },
+    /// For a bridge alone: the broker is there. `within`: how long the client waits for the answer to a call.
+    Here { within: Option<Duration> },
     /// Anything else, with the request that it is about, where there is one.
     Tell { message: Value, about: Option<String> },
 }

@@ -50,6 +50,12 @@ pub(crate) struct Hello {
     /// Whether the bridge says which of its requests it sends again.
     #[serde(default)]
     pub(crate) says_again: bool,
+    /// Whether the bridge asks whether the broker is there before it says anything.
+    #[serde(default)]
+    pub(crate) asks_first: bool,
+    /// How long ago the client asked for what the bridge says right behind this, in milliseconds, by the bridge's names.
+    #[serde(default)]
+    pub(crate) asked: BTreeMap<String, u64>,
     /// What the client's names of the tools begin with: nothing, unless it has all tool servers as one.
     #[serde(skip)]
     pub(crate) prefix: String,
@@ -220,6 +226,8 @@ pub(crate) enum BridgeLine<'l> {
     Request { name: &'l str, message: &'l str, is_again: bool },
     /// Any other message of the client.
     Message(&'l str),
+    /// It asks whether the broker is there.
+    AreYouThere,
     /// The answer to a request was written to the client.
     Delivered(&'l str),
     /// The client has gone: whether in an orderly way, as far as can be told.
@@ -240,6 +248,7 @@ impl<'l> BridgeLine<'l> {
                 Some(Self::Request { name, message, is_again: kind == "S" })
             }
             "N" => Some(Self::Message(rest)),
+            "Q" => Some(Self::AreYouThere),
             "D" => Some(Self::Delivered(rest)),
             "E" => {
                 let (millis, how) = rest.split_once(' ')?;
@@ -269,6 +278,7 @@ mod tests {
         assert_eq!(BridgeLine::read("E 1000 eof"), Some(BridgeLine::Gone { is_orderly: true }));
         assert_eq!(BridgeLine::read("E 0 closed"), Some(BridgeLine::Gone { is_orderly: true }));
         assert_eq!(BridgeLine::read("E 0 signal"), Some(BridgeLine::Gone { is_orderly: true }));
+        assert_eq!(BridgeLine::read("Q "), Some(BridgeLine::AreYouThere));
         assert_eq!(BridgeLine::read("?"), None);
         let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;
         assert!(matches!(Visitor::read(hello), Ok(Visitor::Bridge(hello)) if hello.project() == "/"));

@@ -373,6 +373,7 @@ impl HttpSession {
                 None if self.is_stateless => {}
                 None => streams.standing.say(Some(message), false),
             },
+            ToClient::Here { .. } => {}
         }
     }
 }
@@ -416,6 +417,8 @@ impl Hello {
             handshake: None,
             all: false,
             says_again: true,
+            asks_first: false,
+            asked: std::collections::BTreeMap::new(),
             prefix: String::new(),
             way: Way::Http,
             principal: Some(who.to_owned()),
