@@ -195,8 +195,12 @@ pub struct Usage {
 impl Usage {
     /// All tokens. What a provider says is no reason to end: sums stay at the most that can be counted.
     pub const fn total(&self) -> u64 {
-        let input = self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens);
-        input.saturating_add(self.output_tokens)
+        self.input_total().saturating_add(self.output_tokens)
+    }
+
+    /// All tokens of the input, wherever they were read from.
+    pub const fn input_total(&self) -> u64 {
+        self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens)
     }
 
     /// Adds another request's tokens.

@@ -515,8 +515,9 @@ fn what_a_budget_refuses_while_waiting_is_refused_after_it() {
 
 #[test]
 fn a_reply_without_usage_and_an_interrupted_request_are_charged_as_estimated() {
-    // A server that counts nothing says so, or says that it was nothing.
-    for usage in [None, Some(Usage::default())] {
+    // A server that counts nothing says so, or says that it was nothing, or counts one half.
+    let half = |input_tokens, output_tokens| Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+    for usage in [None, Some(Usage::default()), half(0, 2), half(100, 0)] {
         let mut machine = RunMachine::new(Limits::default(), Start::fresh());
         let mut silent = reply(StopReason::EndTurn, false);
         silent.usage = usage;

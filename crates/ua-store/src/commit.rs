@@ -140,17 +140,19 @@ pub enum RequestEnd {
 }
 
 impl RequestEnd {
-    /// How a request that brought this reply is charged: by what its provider counted, or, where nobody did, by the estimate of its input
-    /// and what was written. So a reservation is never given back because nobody said what was taken of it. A count of nothing at all is none:
-    /// servers that count nothing say so of every reply, and no budget of tokens would ever be used up.
+    /// How a request that brought this reply is charged: by what its provider counted, and each of the halves that it did not count by the
+    /// estimate: the input by that of the request, the output by what was written. So a reservation is never given back because nobody said
+    /// what was taken of it. A count that cannot be is none, as servers write that count nothing, or only the half that they wrote
+    /// themselves: no request is without input, and no text without output. No budget of tokens or money would ever be used up.
     pub fn of_reply(reply: &ModelTurn) -> Self {
-        reply.usage.filter(|usage| usage.total() > 0).map_or_else(
-            || {
-                let written = reply.blocks.iter().map(Block::written_bytes).sum::<usize>() as u64;
-                Self::Partial(Usage { output_tokens: written.div_ceil(BYTES_PER_TOKEN), ..Usage::default() })
-            },
-            Self::Actual,
-        )
+        let told = reply.usage.unwrap_or_default();
+        let written = (reply.blocks.iter().map(Block::written_bytes).sum::<usize>() as u64).div_ceil(BYTES_PER_TOKEN);
+        let has_input = told.input_total() > 0;
+        let has_output = told.output_tokens > 0 || written == 0;
+        if has_input && has_output {
+            return Self::Actual(told);
+        }
+        Self::Partial(if has_output { told } else { Usage { output_tokens: written, ..told } })
     }
 
     /// The tokens that are charged for a request of so many estimated input tokens.

@@ -322,20 +322,23 @@ impl Assembler {
 impl WireUsage {
     fn update(&mut self, later: Option<Self>) {
         let Some(later) = later else { return };
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        // A count of nothing takes back none: servers that count only at the start write it at the end.
+        let newer = |later: Option<u64>, earlier: Option<u64>| later.filter(|count| *count > 0).or(earlier).or(later);
+        self.input_tokens = newer(later.input_tokens, self.input_tokens);
+        self.output_tokens = newer(later.output_tokens, self.output_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
         self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
     }
 
-    /// `None` when the provider counted nothing.
+    /// `None` when the provider counted nothing. What came from a cache says nothing of the input where the rest was not counted.
     fn total(self) -> Option<Usage> {
-        if self.input_tokens.is_none() && self.output_tokens.is_none() {
-            return None;
-        }
+        let output_tokens = self.output_tokens.unwrap_or(0);
+        let Some(input_tokens) = self.input_tokens else {
+            return self.output_tokens.map(|_| Usage { output_tokens, ..Usage::default() });
+        };
         Some(Usage {
-            input_tokens: self.input_tokens.unwrap_or(0),
-            output_tokens: self.output_tokens.unwrap_or(0),
+            input_tokens,
+            output_tokens,
             cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
             cache_write_tokens: self.cache_creation_input_tokens.unwrap_or(0),
         })
@@ -554,8 +557,9 @@ mod tests {
         let tail = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
         assert!(matches!(feed_all(&[head, tail, STOP]), Ok(Progress::Whole(turn)) if turn.usage.is_none()));
         let zero = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":0,"input_tokens":null,"cache_read_input_tokens":5}}"#;
-        let expected = Usage { cache_read_tokens: 5, ..Usage::default() };
-        assert!(matches!(feed_all(&[head, zero, STOP]), Ok(Progress::Whole(turn)) if turn.usage == Some(expected)));
+        assert!(
+            matches!(feed_all(&[head, zero, STOP]), Ok(Progress::Whole(turn)) if turn.usage == Some(Usage::default()))
+        );
     }
 
     #[test]

@@ -544,7 +544,10 @@ impl WireUsage {
     }
 
     fn total(self) -> Usage {
-        let prompt = self.prompt_tokens.unwrap_or(0);
+        let completion = self.completion_tokens.unwrap_or(0);
+        // Where the prompt was not counted by itself, it may be in the total.
+        let of_total = self.total_tokens.map(|total| total.saturating_sub(completion));
+        let prompt = self.prompt_tokens.filter(|count| *count > 0).or(of_total).unwrap_or(0);
         let details = self.prompt_tokens_details.as_ref();
         let read = details.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens).unwrap_or(0);
         let written = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
@@ -554,7 +557,7 @@ impl WireUsage {
         let beyond_prompt = self.total_tokens.unwrap_or(0).saturating_sub(prompt);
         Usage {
             input_tokens: prompt - read - written,
-            output_tokens: self.completion_tokens.unwrap_or(0).max(beyond_prompt),
+            output_tokens: completion.max(beyond_prompt),
             cache_read_tokens: read,
             cache_write_tokens: written,
         }

@@ -293,6 +293,43 @@ fn fields_that_nobody_needs_may_be_anything() {
     }
 }
 
+/// Half a count is no count of the other half: whoever charges the request sees that the input was not counted, and what was.
+#[test]
+fn an_input_that_nobody_counted_is_none_on_every_wire() {
+    let untold = [None, Some(json!(null)), Some(json!(-7)), Some(json!(1e30)), Some(json!("many")), Some(json!(0))];
+    for wire in WIRES {
+        for to in &untold {
+            let mut events = wire.events();
+            for field in ["input_tokens", "prompt_tokens", "total_tokens"] {
+                change(&mut events, field, &|object| {
+                    object.remove(field);
+                    object.remove("cache_read_input_tokens");
+                    if let Some(to) = to {
+                        object.insert(field.to_owned(), to.clone());
+                    }
+                });
+            }
+            let reply = wire.read(&wire.blocks(&events).concat(), "\n", 64).unwrap();
+            let usage = reply.usage.unwrap();
+            assert_eq!((usage.input_total(), usage.output_tokens), (0, 9), "{wire:?} {to:?}");
+        }
+    }
+    // What the total says of the prompt is believed.
+    let mut events = Wire::Chat.events();
+    change(&mut events, "prompt_tokens", &|object| drop(object.remove("prompt_tokens")));
+    let reply = Wire::Chat.read(&Wire::Chat.blocks(&events).concat(), "\n", 64).unwrap();
+    assert_eq!(reply.usage.map(|usage| (usage.input_total(), usage.output_tokens)), Some((14, 9)));
+    // Servers that count only when they begin write 0 at the end.
+    let mut events = Wire::Anthropic.events();
+    for event in &mut events {
+        if event["type"] == "message_delta" {
+            event["usage"]["input_tokens"] = json!(0);
+        }
+    }
+    let reply = Wire::Anthropic.read(&Wire::Anthropic.blocks(&events).concat(), "\n", 64).unwrap();
+    assert_eq!(reply.usage.map(|usage| usage.input_total()), Some(14));
+}
+
 #[test]
 fn what_cannot_be_read_is_a_cut_wherever_it_stands() {
     for wire in WIRES {

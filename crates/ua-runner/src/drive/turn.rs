@@ -1,7 +1,7 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_checkpoint::estimate_tokens;
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, StopReason, ToolCharge, Usage};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_evidence::words_of_persons;
 use ua_ledger::LedgerError;
@@ -113,6 +113,7 @@ impl Driver<'_> {
         let request_sha256 = reserved.sha256;
         self.session.recorded(&reply, request_sha256);
         let end = RequestEnd::of_reply(&reply);
+        let counted = reply.usage.filter(|usage| usage.total() > 0);
         let draft = TurnDraft {
             turn,
             step_id: self.pinned.step_id.clone(),
@@ -128,7 +129,7 @@ impl Driver<'_> {
         let ending = std::mem::take(&mut self.ending);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn(&reserved.estimate, end);
-            if ending.context_is_full || has_no_room(&message, stop_reason, end, &reserved.estimate) {
+            if ending.context_is_full || has_no_room(&message, stop_reason, counted, &reserved.estimate) {
                 // What follows would end like this one: there was no room for more.
                 self.fit.cut_below(&reserved.request, &reserved.estimate);
                 (self.ports.watcher)(RunEvent::HistoryCut { turn: turn + 1, perhaps: false });
@@ -472,8 +473,8 @@ impl Driver<'_> {
 }
 
 /// Whether a reply was cut at a limit before it could say anything, though it might have been much longer: the context was full before it.
-fn has_no_room(message: &Message, stop_reason: StopReason, end: RequestEnd, estimate: &Estimate) -> bool {
-    let RequestEnd::Actual(usage) = end else { return false };
+fn has_no_room(message: &Message, stop_reason: StopReason, counted: Option<Usage>, estimate: &Estimate) -> bool {
+    let Some(usage) = counted else { return false };
     stop_reason == StopReason::MaxTokens
         && message.text().trim().is_empty()
         && message.tool_uses().next().is_none()

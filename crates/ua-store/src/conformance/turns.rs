@@ -163,6 +163,25 @@ pub async fn a_reply_without_usage_is_charged_as_estimated(store: &dyn Store) {
     assert_eq!((records.requests[0].status, usage.input_tokens), (RequestStatus::Partial, 1_200));
     assert_eq!(usage.output_tokens, written.div_ceil(4));
     assert_eq!(records.turns[0].reply.usage, None);
+    for (number, (told, charged)) in (2..).zip([
+        (
+            Usage { output_tokens: 80, ..Usage::default() },
+            Usage { input_tokens: 1_200, output_tokens: 80, ..Usage::default() },
+        ),
+        (
+            Usage { input_tokens: 70, ..Usage::default() },
+            Usage { input_tokens: 1_200, output_tokens: written.div_ceil(4), ..Usage::default() },
+        ),
+    ]) {
+        let scene = Scene::begin(store, &format!("run_{number}")).await;
+        let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+        let mut draft = samples::draft(&scene.step, 1, request, Vec::new());
+        draft.reply.usage = Some(told);
+        store.record_turn(&scene.lease, draft).await.unwrap();
+        let records = scene.records().await;
+        assert_eq!((records.requests[0].status, records.requests[0].usage), (RequestStatus::Partial, charged));
+        assert_eq!(records.turns[0].reply.usage, Some(told));
+    }
 }
 
 /// A request is charged by whoever comes first: its reply, or the end that was given to it.
