@@ -239,6 +239,14 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
     match verb {
         // Reading a queue may take away what is read.
         "read" if after.iter().any(|word| has(TAKEN_WHEN_READ, word)) => return may_read(),
+        // A message of a queue is as good as taken, and what can be read once is gone.
+        "fetch" | "get" | "read" | "retrieve" if is_taken(after) => return may_read(),
+        // What is searched or viewed is read, unless these are things themselves: `search_index_build`, `view_ticket_purchase`.
+        "search" | "view" if ends_with_verb(after) => return may_read(),
+        // `get_paid`, `get_in_line` and `count_me_in` are no things that somebody has.
+        "get" if starts_with(&["in"]) || ends_with(&["back"]) => return may_read(),
+        "get" if after.len() == 1 && ends_with(&["cash", "paid"]) => return may_read(),
+        "count" if starts_with(&["me"]) => return may_read(),
         // `notification_read` marks it.
         "read" if after.is_empty() && before.last().is_some_and(|word| has(MARKED_READ, word)) => {
             return NameSays::Nothing;
@@ -269,6 +277,23 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         _ => before.len() <= 2,
     };
     if is_read { read() } else { may_read() }
+}
+
+/// Whether what is read is a message of a queue, or can be read once.
+fn is_taken(after: &[String]) -> bool {
+    let is_one_of = |words: &[&str]| after.iter().any(|word| words.contains(&word.as_str()));
+    let is_message =
+        after.last().is_some_and(|word| ["letter", "letters", "message", "messages"].contains(&word.as_str()));
+    let is_of_queue = is_one_of(&["queue"]) && is_one_of(&["message", "messages"]);
+    is_one_of(&["once"])
+        || (is_of_queue && (is_message || after.last().is_some_and(|word| word == "queue")))
+        || (is_message && is_one_of(&["dead", "dlq"]))
+}
+
+/// Whether the words behind a verb that may be a thing end with another verb: `index_build`, and not `tools_by_tag`.
+fn ends_with_verb(after: &[String]) -> bool {
+    let [.., before, last] = after else { return false };
+    has(THINGS, last) && !has(PREPOSITIONS, before)
 }
 
 /// The word behind a verb that looks which is a second verb and not a thing.
@@ -403,6 +428,16 @@ mod tests {
             ("s3", "inspect_tag_set"),
             ("s3", "get_bucket_tag_set"),
             ("other", "get_locked_files"),
+            ("pay", "get_refund"),
+            ("pay", "get_payment"),
+            ("pay", "get_cash_flow"),
+            ("book", "get_appointment"),
+            ("notes", "search_by_tag"),
+            ("notes", "search_tagged_posts"),
+            ("queue", "get_queue_status"),
+            ("queue", "get_queue_item"),
+            ("queue", "get_queue_message_count"),
+            ("queue", "list_queues"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Read(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -450,6 +485,16 @@ mod tests {
             ("auth", "get_otp"),
             ("shop", "validate_card"),
             ("vercel", "get_access_to_vercel_url"),
+            ("index", "search_index_build"),
+            ("shop", "view_ticket_purchase"),
+            ("queue", "get_queue_message"),
+            ("queue", "retrieve_message_from_queue"),
+            ("queue", "get_dead_letter"),
+            ("vault", "read_once_secret"),
+            ("shop", "get_paid"),
+            ("shop", "get_money_back"),
+            ("shop", "get_in_line"),
+            ("shop", "count_me_in"),
         ] {
             let says = says(server, tool);
             assert!(matches!(says, NameSays::MayRead(_) | NameSays::Nothing), "{tool}: {says:?}");

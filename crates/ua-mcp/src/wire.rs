@@ -343,7 +343,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
             return broken("it sent a batch, which nobody asked for");
         }
-        Err(error) if line.windows(9).any(|part| part == br#""jsonrpc""#) => {
+        Err(error) if is_meant_as_message(line) => {
             return broken(&format!("a message cannot be read: {error}"));
         }
         Ok(Value::Object(message)) if is_meant_for_a_call(&message, state) => {
@@ -386,6 +386,17 @@ fn stray(line: &[u8], state: &mut Inner) -> Read {
 fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
     let has_answer = message.contains_key("result") || message.contains_key("error");
     has_answer && answered_id(message).is_some_and(|id| state.awaited.contains(&id))
+}
+
+/// Whether what cannot be read was meant as a message: it has the field that every message has, as JSON writes it or as a program prints an object
+/// of its own (Python's `{'jsonrpc': …}`, `{ jsonrpc: …` of JavaScript, over several lines or in one). A log that only has the word is none.
+fn is_meant_as_message(line: &[u8]) -> bool {
+    let has = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
+    let begins = line.trim_ascii_start();
+    has(br#""jsonrpc""#)
+        || has(b"'jsonrpc'")
+        || begins.starts_with(b"jsonrpc:")
+        || (begins.starts_with(b"{") && has(b"jsonrpc:"))
 }
 
 /// Whether a line without its end is a whole object all the same.
@@ -628,7 +639,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_an_answer_ends_the_connection() {
-        let lines: [&[u8]; 7] = [
+        let lines: [&[u8]; 11] = [
             br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
             br#"{"jsonrpc":"2.0","id":3,"result":{"content":["#,
             br#"{"jsonrpc":"2.0","id":3}"#,
@@ -636,6 +647,10 @@ mod tests {
             br#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
             br#"{"id":3,"result":{}}"#,
             br#"{"id":"3","error":{"code":1,"message":"m"}}"#,
+            b"{'jsonrpc': '2.0', 'id': 3, 'result': {'content': []}}",
+            b"{ jsonrpc: '2.0', id: 3, result: { content: [] } }",
+            b"  jsonrpc: '2.0',",
+            br#"DEBUG sending {"jsonrpc": "2.0", "id": 3, "result": {}}"#,
         ];
         for line in lines {
             let read = read_message(line, &mut waiting_for(&[3]));
@@ -783,6 +798,8 @@ mod tests {
         for line in [
             &b"Server listening on stdio\n"[..],
             b"[info] {up}\n",
+            b"[jsonrpc] handler: up\n",
+            b"{'level': 'info'}\n",
             b"{not json\n",
             b"{\"level\":\"info\"}\n",
             b"{\"id\":3,\"level\":\"info\"}\n",

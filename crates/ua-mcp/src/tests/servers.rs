@@ -223,7 +223,7 @@ async fn a_line_that_is_no_message_is_told_and_stalls_nothing() {
         () = heard => {}
     }
     let words: Vec<String> = told.lock().unwrap().iter().map(ToString::to_string).collect();
-    assert_eq!(words, [stray.replacen("it", "its server", 1)]);
+    assert_eq!(words, [format!("{}; {}", stray.replacen("it", "its server", 1), crate::host::WAITS_ON)]);
     assert_eq!(text(call(&connection, "noise", json!({})).await), "done", "another call beside it");
 
     let timeout = Some(Duration::from_secs(1)); // the line comes long before
