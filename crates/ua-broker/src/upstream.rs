@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -360,6 +360,7 @@ impl Upstream {
         let pipe = Arc::new(Pipe {
             stdin: AsyncMutex::new(Some(stdin)),
             pending: Mutex::new(Some(HashMap::new())),
+            is_ended_for_another: AtomicBool::new(false),
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: stderr_log.clone(),

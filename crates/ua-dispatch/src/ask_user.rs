@@ -136,6 +136,10 @@ impl ToolTransport for WithAskUser {
         self.inner.generation_unknown(server)
     }
 
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        if server == self.name.server { Fence::Gone } else { self.inner.renew(server, generation, lost_at).await }
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         if server == self.name.server { Fence::Gone } else { self.inner.fence(server, generation, lost_at).await }
     }

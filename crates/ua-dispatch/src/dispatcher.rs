@@ -582,7 +582,12 @@ impl Dispatcher {
                     self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                 }
                 if let Some(generation) = &generation {
-                    let fence = self.transport.fence(&server, generation, unknown.lost_at()).await;
+                    let lost_at = unknown.lost_at();
+                    let fence = if unknown.call().policy.is_free_read() {
+                        self.transport.renew(&server, generation, lost_at).await
+                    } else {
+                        self.transport.fence(&server, generation, lost_at).await
+                    };
                     if let Fence::Alive { detail } = fence {
                         let detail = format!("({generation}): {detail}");
                         return Err(DispatchError::OrphanAlive { server, detail });

@@ -188,6 +188,14 @@ pub trait ToolTransport: Send + Sync {
         None
     }
 
+    /// Done before a read that got no answer is made again, where it may simply be: as [`fence`](Self::fence), but a process in which a call with an
+    /// effect is under way is left alone, since that call would be in doubt, and only the read is in need of another process.
+    ///
+    /// Whoever wraps a transport hands this on: without it a read ends the process.
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.fence(server, generation, lost_at).await
+    }
+
     /// Retires a generation of `server`, of this process or of an earlier one: kills its group and waits until its lock
     /// is free, or until its [`horizon`](Self::horizon) has passed.
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence;

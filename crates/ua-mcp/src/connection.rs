@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use ua_core::{Env, Outcome};
 
 use crate::dialect::Dialect;
+use crate::effects::EffectUnderWay;
 use crate::exchange::{Sending, Unanswered};
 use crate::host::Host;
 use crate::http::HttpConnection;
@@ -48,6 +49,14 @@ impl Connection {
         match self {
             Self::Pipe(pipe) => pipe.host(),
             Self::Http(http) => http.host(),
+        }
+    }
+
+    /// A call with an effect is under way over it until this is dropped. A server that is not ours is not ended for another call.
+    pub(crate) fn effect(&self) -> Option<EffectUnderWay> {
+        match self {
+            Self::Pipe(pipe) => Some(pipe.effects().one()),
+            Self::Http(_) => None,
         }
     }
 

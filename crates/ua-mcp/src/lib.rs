@@ -33,6 +33,7 @@ mod connection;
 mod definitions;
 mod destination;
 mod dialect;
+mod effects;
 mod error;
 mod exchange;
 #[cfg(feature = "conformance")]
@@ -70,6 +71,7 @@ pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use destination::{Decides, destination_of_login, goes_with_login, own_secret};
 pub use dialect::Protocol;
+pub use effects::{ENDED_FOR_ANOTHER, EffectUnderWay, Effects, LONGEST_FOR_OTHERS};
 pub use error::McpError;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]

@@ -17,6 +17,7 @@ use ua_dispatch::{Permit, TransportError};
 
 use crate::connection::Connection;
 use crate::dialect::Dialect;
+use crate::effects::EffectUnderWay;
 use crate::exchange::{Sending, Unanswered, asked_for, is_not_begun};
 use crate::host::{Ask, Listener};
 use crate::server::Server;
@@ -55,12 +56,21 @@ impl LiveCalls {
 }
 
 impl LiveCall {
-    /// Sends a request for a call.
-    fn begin(connection: &Connection, mut sending: Sending, call_id: &CallId, env: &Env) -> Self {
+    /// Sends a request for a call. `effect` is held until it ended or is given up.
+    fn begin(
+        connection: &Connection,
+        mut sending: Sending,
+        call_id: &CallId,
+        effect: Option<EffectUnderWay>,
+        env: &Env,
+    ) -> Self {
         let (asks, asked) = mpsc::unbounded_channel();
         sending.listener = Some(Listener { call_id: call_id.clone(), asks });
         let (connection, env) = (connection.clone(), env.clone());
-        let request = async move { connection.call(sending, &env).await };
+        let request = async move {
+            let _effect = effect;
+            connection.call(sending, &env).await
+        };
         let ending = Aborting(tokio::spawn(request.in_current_span()));
         Self { ending, asks: asked, reply: None, round: 0 }
     }
@@ -102,8 +112,9 @@ impl McpTransport {
         sending: Sending,
         permit: &Permit,
         task: Option<&Handle>,
+        effect: Option<EffectUnderWay>,
     ) -> Outcome {
-        let call = LiveCall::begin(connection, sending, &permit.call().call_id, self.env());
+        let call = LiveCall::begin(connection, sending, &permit.call().call_id, effect, self.env());
         self.await_call(call, permit, task).await
     }
 
@@ -166,6 +177,7 @@ impl McpTransport {
         if let Err(why) = self.check_login(server, permit.name(), permit.destination(), &connection).await {
             return Err(server.error(|server, why| TransportError::Elsewhere { server, why }, &why));
         }
+        let effect = connection.effect().filter(|_| !permit.call().policy.is_free_read());
         match (&handle.task, &handle.input) {
             (Some(task), Some(input)) if !input.answers.is_empty() => {
                 // Whether what was handed over arrived is not known where its answer was lost: the task knows.
@@ -180,7 +192,7 @@ impl McpTransport {
                 }
             }
             (Some(task), _) => self.poll(server, permit, &connection, handle, task).await,
-            (None, Some(input)) if is_not_begun(handle) => self.begin(server, permit, &connection, input).await,
+            (None, Some(input)) if is_not_begun(handle) => self.begin(server, permit, &connection, input, effect).await,
             (None, Some(input)) => {
                 let sending = self.sending(server, permit, &connection);
                 let mut sending = sending.map_err(|why| not_reached(server, &why))?;
@@ -190,7 +202,7 @@ impl McpTransport {
                 if let Some(state) = &input.state {
                     sending.params.insert("requestState".to_owned(), json!(state));
                 }
-                let outcome = self.follow(&connection, sending, permit, None).await;
+                let outcome = self.follow(&connection, sending, permit, None, effect).await;
                 match Self::placed(&connection, outcome) {
                     Outcome::NotSent { why } => Err(not_reached(server, &why)),
                     // The first round was taken.
@@ -223,6 +235,7 @@ impl McpTransport {
         permit: &Permit,
         connection: &Connection,
         input: &Input,
+        effect: Option<EffectUnderWay>,
     ) -> Result<Outcome, TransportError> {
         let accepted = |answer: &Value| answer.get("action").and_then(Value::as_str) == Some("accept");
         if !input.answers.values().all(accepted) {
@@ -231,7 +244,7 @@ impl McpTransport {
         }
         let sending = self.sending(server, permit, connection);
         let sending = sending.map_err(|why| not_reached(server, &why))?;
-        let outcome = self.follow(connection, sending, permit, None).await;
+        let outcome = self.follow(connection, sending, permit, None, effect).await;
         match Self::placed(connection, outcome) {
             Outcome::NotSent { why } => Err(not_reached(server, &why)),
             Outcome::Continues(next) => Ok(Outcome::Continues(in_round_after(input, next))),
@@ -361,7 +374,7 @@ impl McpTransport {
     async fn result(&self, connection: &Connection, permit: &Permit, handle: &Handle, task: &str) -> Outcome {
         let sending = Sending::request("tasks/result", of_task(task, []), Map::new());
         let behind = Handle { input: None, ..handle.clone() };
-        match self.follow(connection, sending, permit, Some(&behind)).await {
+        match self.follow(connection, sending, permit, Some(&behind), None).await {
             Outcome::Raw(RawReply::RpcError { code, message }) => task_error(code, message),
             outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
                 outcome

@@ -13,6 +13,7 @@ use ua_core::{Env, Outcome};
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Protocol};
+use crate::effects::Effects;
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, refused};
 use crate::host::Host;
 use crate::launch::Pipes;
@@ -26,6 +27,7 @@ pub(crate) struct PipeConnection {
     wire: Arc<WireState>,
     host: Arc<Host>,
     dialect: Arc<Mutex<Arc<Dialect>>>,
+    effects: Effects,
 }
 
 /// The owning part: the connection ends when this is dropped.
@@ -47,7 +49,13 @@ impl Session {
         host.is_behind(Arc::clone(&state));
         let client = Client { host: Arc::clone(&host), info: info.clone() };
         let service = serve_directly(client, wire, None);
-        let connection = PipeConnection { peer: service.peer().clone(), wire: state, host, dialect: Arc::default() };
+        let connection = PipeConnection {
+            peer: service.peer().clone(),
+            wire: state,
+            host,
+            dialect: Arc::default(),
+            effects: Effects::default(),
+        };
         match exchange::open(&connection, protocol, &info, env).await {
             Ok(()) => Ok(Self { service, connection }),
             Err(why) => Err(connection.wire.ended().unwrap_or(why)),
@@ -71,6 +79,16 @@ impl PipeConnection {
     pub(crate) fn ended(&self) -> Option<String> {
         let closed = || self.peer.is_transport_closed().then(|| "the connection is closed".to_owned());
         self.wire.ended().or_else(closed)
+    }
+
+    /// The calls with an effect that are under way over it.
+    pub(crate) fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// It is about to be ended, and this is why: calls that are under way read this.
+    pub(crate) fn ends(&self, why: &str) {
+        self.wire.end(why);
     }
 
     pub(crate) fn dialect(&self) -> Arc<Dialect> {

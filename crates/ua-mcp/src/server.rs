@@ -15,6 +15,7 @@ use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
 use crate::definitions::{LockedServer, as_found, checked, differences, reach_digest};
 use crate::dialect::Dialect;
+use crate::effects::{ENDED_FOR_ANOTHER, EffectUnderWay, Effects, LONGEST_FOR_OTHERS};
 use crate::foretold::{Expected, Foreteller};
 use crate::host::{Host, ProgressWatcher};
 use crate::http::{Address, Hope, Horizon, HttpConnection, ParamHeaders};
@@ -313,8 +314,32 @@ impl Server {
                 let connection = running.connection();
                 connection.ended().map_or(Ok(connection), Err)
             }
-            Some(_) | None => Err(format!("generation {generation} of `{}` is no longer running here", self.spec.name)),
+            Some(_) | None => Err(self.not_running(generation)),
         }
+    }
+
+    /// The same for a call with an effect: the process is not ended for the sake of another call before this one is over, within limits
+    /// ([`Server::fence`]).
+    pub(crate) async fn connection_for_effect(
+        &self,
+        generation: &str,
+    ) -> Result<(Connection, Option<EffectUnderWay>), String> {
+        // Under the same lock by which a process is taken away from new calls.
+        let slot = self.running.lock().await;
+        let running = slot.as_ref().filter(|running| running.generation == generation);
+        let running = running.ok_or_else(|| self.not_running(generation))?;
+        let connection = running.connection();
+        match connection.ended() {
+            Some(why) => Err(why),
+            None => {
+                let effect = connection.effect();
+                Ok((connection, effect))
+            }
+        }
+    }
+
+    fn not_running(&self, generation: &str) -> String {
+        format!("generation {generation} of `{}` is no longer running here", self.spec.name)
     }
 
     /// How the process of a generation ended, if it did, with its last words.
@@ -527,20 +552,57 @@ impl Server {
 
     /// Retires a generation: of this process, when it is the one that runs, else by its lock file alone. A remote one is
     /// waited for and goes on: its session may hold state that later calls need, and ending it would prove nothing.
+    ///
+    /// Other calls with effects that are under way in the process would be in doubt with it, and nothing is wrong with them: they are waited for,
+    /// for so long as a call may keep others waiting.
     pub(crate) async fn fence(&self, generation: &str, lost_at: Option<Timestamp>, shared: &Shared) -> Fence {
         if Horizon::is_remote(generation) {
             return shared.fence_without_server(&self.spec.name, generation, lost_at).await;
         }
+        let until = shared.env.now().plus(LONGEST_FOR_OTHERS);
         let mut slot = self.running.lock().await;
+        while let Some(effects) = self.under_way(slot.as_ref(), generation)
+            && shared.env.now() < until
+        {
+            drop(slot);
+            let _busy = Busy::with(format!("waiting for other calls of tool server `{}`", self.spec.name))
+                .at_most(LONGEST_FOR_OTHERS);
+            effects.over(until, &shared.env).await;
+            slot = self.running.lock().await;
+        }
         match slot.take_if(|running| running.generation == generation) {
             Some(running) => self.retire(running, shared).await,
             None => shared.fence_without_server(&self.spec.name, generation, lost_at).await,
         }
     }
 
+    /// What is done for a read that got no answer, and may simply be made again: a process that hangs is ended, and the next attempt has a new one;
+    /// one in which a call with an effect is under way is left alone.
+    pub(crate) async fn renew(&self, generation: &str, lost_at: Option<Timestamp>, shared: &Shared) -> Fence {
+        if self.under_way(self.running.lock().await.as_ref(), generation).is_some() {
+            return Fence::Gone;
+        }
+        self.fence(generation, lost_at, shared).await
+    }
+
+    /// The calls with effects that are under way in this generation, when there are any and it lives.
+    fn under_way(&self, running: Option<&Running>, generation: &str) -> Option<Effects> {
+        let running = running.filter(|running| running.generation == generation)?;
+        match running.connection() {
+            Connection::Pipe(pipe) if pipe.ended().is_none() => {
+                Some(pipe.effects().clone()).filter(Effects::are_under_way)
+            }
+            Connection::Pipe(_) | Connection::Http(_) => None,
+        }
+    }
+
     async fn retire(&self, running: Running, shared: &Shared) -> Fence {
         match running.link {
             Link::Process(mut child) => {
+                let connection = child.session.connection();
+                if connection.effects().are_under_way() {
+                    connection.ends(ENDED_FOR_ANOTHER);
+                }
                 let fence = shared.locks.fence(&self.spec.name, &running.generation).await;
                 if fence == Fence::Gone {
                     child.process.kill_shim().await; // reaps it

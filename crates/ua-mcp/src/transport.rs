@@ -281,7 +281,12 @@ impl McpTransport {
             Ok(server) => server,
             Err(error) => return Outcome::NotSent { why: error.to_string() },
         };
-        let connection = match server.connection(permit.generation()).await {
+        let connection = if permit.call().policy.is_free_read() {
+            server.connection(permit.generation()).await.map(|connection| (connection, None))
+        } else {
+            server.connection_for_effect(permit.generation()).await
+        };
+        let (connection, effect) = match connection {
             Ok(connection) => connection,
             Err(why) => return Outcome::NotSent { why },
         };
@@ -311,7 +316,7 @@ impl McpTransport {
             return Outcome::NotSent { why };
         }
         let watch = self.shared.horizon.watch(permit.generation()); // for one that is dropped
-        let outcome = self.follow(&connection, sending, permit, None).await;
+        let outcome = self.follow(&connection, sending, permit, None, effect).await;
         watch.over();
         self.ended(server, permit, Self::placed(&connection, outcome)).await
     }
@@ -572,6 +577,13 @@ impl ToolTransport for McpTransport {
     fn generation_unknown(&self, server: &str) -> Option<String> {
         let server = self.server(server).ok()?;
         server.is_remote().then(|| Horizon::generation(UNKNOWN))
+    }
+
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        match self.server(server) {
+            Ok(server) => server.renew(generation, lost_at, &self.shared).await,
+            Err(_) => self.fence(server, generation, lost_at).await,
+        }
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {

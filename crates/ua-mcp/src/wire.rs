@@ -121,7 +121,8 @@ impl WireState {
         }
     }
 
-    fn end(&self, why: &str) {
+    /// The connection ends, and this is why.
+    pub(crate) fn end(&self, why: &str) {
         self.inner().ended.get_or_insert_with(|| why.to_owned());
     }
 }

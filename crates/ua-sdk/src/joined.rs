@@ -114,6 +114,13 @@ impl ToolTransport for Joined {
         self.of(server).and_then(|transport| transport.generation_unknown(server))
     }
 
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        match self.of(server) {
+            Some(transport) => transport.renew(server, generation, lost_at).await,
+            None => Fence::Alive { detail: nobody(server) },
+        }
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         match self.of(server) {
             Some(transport) => transport.fence(server, generation, lost_at).await,

@@ -488,6 +488,10 @@ impl ToolTransport for LostIsFailed {
         self.0.generation_unknown(server)
     }
 
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.0.renew(server, generation, lost_at).await
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         self.0.fence(server, generation, lost_at).await
     }

@@ -116,6 +116,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.inner.generation_unknown(server)
     }
 
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.inner.renew(server, generation, lost_at).await
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         self.inner.fence(server, generation, lost_at).await
     }

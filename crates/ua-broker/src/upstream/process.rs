@@ -13,7 +13,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::Env;
 use ua_mcp::nameless::{Due, Sent};
-use ua_mcp::{Relay, Relayed, as_heard};
+use ua_mcp::{ENDED_FOR_ANOTHER, Effects, Relay, Relayed, as_heard};
 
 use super::lock;
 use crate::ending::{Line, Lines};
@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) era: OnceLock<Era>,
     /// Whether its tools were listed since it started.
     is_looked_at: AtomicBool,
+    /// The calls with an effect that are under way in it.
+    pub(super) effects: Effects,
 }
 
 /// How its messages get there.
@@ -42,6 +44,8 @@ pub(super) struct Pipe {
     pub(super) stdin: AsyncMutex<Option<ChildStdin>>,
     pub(super) pending: Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>,
     pub(super) ended: CancellationToken,
+    /// It is ended for the sake of another call.
+    pub(super) is_ended_for_another: AtomicBool,
     pub(super) child: AsyncMutex<Child>,
     /// What the server writes to its standard error: most often why it ended.
     pub(super) stderr_log: PathBuf,
@@ -87,7 +91,14 @@ impl std::fmt::Display for Unanswered {
 
 impl Process {
     pub(super) fn new(generation: String, link: Link) -> Self {
-        Self { generation, next: AtomicU64::new(1), link, era: OnceLock::new(), is_looked_at: AtomicBool::new(false) }
+        Self {
+            generation,
+            next: AtomicU64::new(1),
+            link,
+            era: OnceLock::new(),
+            is_looked_at: AtomicBool::new(false),
+            effects: Effects::default(),
+        }
     }
 
     pub(super) fn is_looked_at(&self) -> bool {
@@ -118,6 +129,15 @@ impl Process {
 
     pub(super) fn is_remote(&self) -> bool {
         matches!(self.link, Link::Remote { .. })
+    }
+
+    /// It is about to be ended; calls with an effect that are under way in it read why.
+    pub(super) fn ends_for_another(&self) {
+        if let Link::Pipe(pipe) = &self.link
+            && self.effects.are_under_way()
+        {
+            pipe.is_ended_for_another.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -238,6 +258,9 @@ impl Pipe {
         }
         if let Ok(answer) = answer.await {
             return answer.map_err(Unanswered::Unreadable);
+        }
+        if self.is_ended_for_another.load(Ordering::Acquire) {
+            return Err(Unanswered::Lost(ENDED_FOR_ANOTHER.to_owned()));
         }
         let log = self.stderr_log.display();
         tracing::warn!(%log, "a tool server ended before it answered");
@@ -405,6 +428,7 @@ mod tests {
         let pipe = Arc::new(Pipe {
             stdin: AsyncMutex::new(stdin),
             pending: Mutex::new(Some(HashMap::new())),
+            is_ended_for_another: AtomicBool::new(false),
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: PathBuf::new(),

@@ -111,6 +111,9 @@ impl Upstream {
         let Some(task) = &handle.task else {
             return Ok(Outcome::Lost { why: "the tool server named nothing that could be continued".to_owned() });
         };
+        // Between two looks, too, a task is under way.
+        let at_work = self.process.lock().await.clone().filter(|_| !permit.call().policy.is_free_read());
+        let _effect = at_work.map(|process| process.effects.one());
         self.env.clock.sleep(task_wait(&handle.place)).await;
         let process = self.running_process().await.map_err(|why| self.not_reached(why))?;
         self.is_there(&process, permit).await?;

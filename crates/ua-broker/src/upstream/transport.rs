@@ -12,7 +12,7 @@ use ua_core::{
     ToolName, ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{Horizon, LockDir, UNKNOWN, argument_headers, destination_of_login};
+use ua_mcp::{Horizon, LONGEST_FOR_OTHERS, LockDir, UNKNOWN, argument_headers, destination_of_login};
 
 use super::process::{Process, Unanswered};
 use super::{PATIENCE, Reach, Upstream, lock};
@@ -146,6 +146,13 @@ impl ToolTransport for AsListed {
         is_remote.then(|| format!("{}/{}", self.upstream.launch.holder, Horizon::generation(UNKNOWN)))
     }
 
+    async fn renew(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        if self.upstream.is_used(generation).await {
+            return Fence::Gone;
+        }
+        self.fence(server, generation, lost_at).await
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         self.upstream.fence(server, generation, lost_at).await
     }
@@ -193,11 +200,7 @@ impl Upstream {
             && let Ok(holder) = RunId::parse(holder)
         {
             if holder == self.launch.holder {
-                let mut running = self.process.lock().await;
-                if running.as_ref().is_some_and(|process| process.generation == own) {
-                    *running = None;
-                }
-                drop(running);
+                self.take_away(own).await;
                 return self.locks.fence(server, own).await;
             }
             return match LockDir::new(&self.launch.locks, holder, self.env.clone()) {
@@ -206,6 +209,31 @@ impl Upstream {
             };
         }
         Fence::Alive { detail: format!("`{generation}` names no process of the gateway") }
+    }
+
+    /// Takes a process of this connection away from new calls, once no call with an effect is under way in it, or after so long as these are waited
+    /// for.
+    async fn take_away(&self, generation: &str) {
+        let until = self.env.now().plus(LONGEST_FOR_OTHERS);
+        loop {
+            let mut running = self.process.lock().await;
+            let Some(process) = running.clone().filter(|process| process.generation == generation) else { return };
+            if process.has_ended() || !process.effects.are_under_way() || self.env.now() >= until {
+                process.ends_for_another();
+                *running = None;
+                return;
+            }
+            drop(running);
+            process.effects.over(until, &self.env).await;
+        }
+    }
+
+    /// Whether a call with an effect is under way in this generation.
+    async fn is_used(&self, generation: &str) -> bool {
+        let running = self.process.lock().await.clone();
+        let own = generation.rsplit_once('/').map_or(generation, |(_, own)| own);
+        running
+            .is_some_and(|process| process.generation == own && !process.has_ended() && process.effects.are_under_way())
     }
 
     /// One request of our own, which only looks.
@@ -225,12 +253,16 @@ impl Upstream {
     }
 
     async fn send(&self, permit: &Permit) -> Outcome {
-        let process = self.process.lock().await.clone();
-        let process =
-            process.filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
+        let running = self.process.lock().await;
+        let process = running
+            .clone()
+            .filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };
+        // Under the lock by which a process is taken away from new calls.
+        let _effect = (!permit.call().policy.is_free_read()).then(|| process.effects.one());
+        drop(running);
         if let Err(why) = self.check_login(&process, permit.destination()).await {
             return Outcome::NotSent { why };
         }
