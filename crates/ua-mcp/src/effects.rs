@@ -40,6 +40,7 @@ impl Effects {
     pub async fn over(&self, until: Timestamp, env: &Env) {
         let mut count = self.0.subscribe();
         tokio::select! {
+            biased;
             // The sender is held here, so the wait ends with none.
             _none = count.wait_for(|count| *count == 0) => {}
             () = env.clock.sleep(until.since(env.now())) => {}

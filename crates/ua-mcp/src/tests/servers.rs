@@ -180,6 +180,27 @@ async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
     world.server.shut_down(&world.shared).await;
 }
 
+/// A call that got no answer needs its process ended, but for a read; another call with an effect in it would be in doubt for that.
+#[tokio::test]
+async fn a_process_is_not_ended_while_a_call_with_an_effect_is_under_way_in_it() {
+    let world = ServerBed::fake();
+    let (first, connection) = world.ready().await;
+    let (_, effect) = world.server.connection_for_effect(&first).await.unwrap();
+    assert_eq!(world.server.renew(&first, None, &world.shared).await, Fence::Gone);
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done", "a read leaves it alone");
+    let mut fence = Box::pin(world.server.fence(&first, None, &world.shared));
+    assert!(futures_util::poll!(&mut fence).is_pending());
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done", "it is waited for");
+    drop(effect);
+    assert_eq!(fence.await, Fence::Gone);
+    assert!(world.server.connection(&first).await.is_err(), "it was ended");
+    // Without one, a read has it ended, so that one that hangs is replaced.
+    let (second, _) = world.ready().await;
+    assert_eq!(world.server.renew(&second, None, &world.shared).await, Fence::Gone);
+    assert!(world.server.connection(&second).await.is_err());
+    world.server.shut_down(&world.shared).await;
+}
+
 #[tokio::test]
 async fn a_server_that_closes_its_output_and_lives_on_loses_the_call_at_once() {
     let world = ServerBed::fake();

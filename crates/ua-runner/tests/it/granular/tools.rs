@@ -132,11 +132,19 @@ struct Always {
     horizon: Duration,
     /// How often it was.
     waits: Arc<AtomicUsize>,
+    /// How often its process was ended, whatever else is under way in it.
+    ends: Arc<AtomicUsize>,
 }
 
 impl Always {
     fn of(shop: &Shop, outcome: &Outcome, horizon: Duration) -> Self {
-        Self { tools: shop.step.agent.tools.clone(), outcome: outcome.clone(), horizon, waits: Arc::default() }
+        Self {
+            tools: shop.step.agent.tools.clone(),
+            outcome: outcome.clone(),
+            horizon,
+            waits: Arc::default(),
+            ends: Arc::default(),
+        }
     }
 }
 
@@ -170,7 +178,12 @@ impl ToolTransport for Always {
         self.horizon
     }
 
+    async fn renew(&self, _server: &str, _generation: &str, _lost_at: Option<Timestamp>) -> Fence {
+        Fence::Gone
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.ends.fetch_add(1, Ordering::SeqCst);
         if !self.horizon.is_zero() {
             self.waits.fetch_add(1, Ordering::SeqCst);
         }
@@ -248,7 +261,9 @@ async fn a_read_that_is_lost_again_and_again_is_repeated_after_longer_and_longer
         for retries in [0, 1, 2, 5, 8] {
             let mut shop = Shop::new(&script.to_string(), POLICY, done);
             shop.step.budgets.max_retries_per_tool_call = retries;
-            shop.step.agent.tools = Arc::new(Always::of(&shop, &outcome, Duration::ZERO));
+            let always = Always::of(&shop, &outcome, Duration::ZERO);
+            let ends = always.ends.clone();
+            shop.step.agent.tools = Arc::new(always);
             let told = Arc::new(Mutex::new(Vec::new()));
             let kept = told.clone();
             shop.host.watcher = Arc::new(move |event| {
@@ -258,6 +273,7 @@ async fn a_read_that_is_lost_again_and_again_is_repeated_after_longer_and_longer
             });
             let ended = shop.run().await.unwrap();
             assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
+            assert_eq!(ends.load(Ordering::SeqCst), 0, "no process is ended for a read, whatever is under way in it");
             let made = shop.records().await.attempts;
             let waits: Vec<u64> = made
                 .iter()
