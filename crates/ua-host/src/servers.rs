@@ -165,6 +165,9 @@ pub fn what_helps(error: &TransportError) -> &'static str {
         TransportError::NotStarted { why, .. } if why.contains("cannot be reached") => {
             "check that the server is running, and correct its address in the MCP configuration"
         }
+        TransportError::NotStarted { why, .. } if why.contains("ua login") => {
+            "nothing was called; log in to the server, and try again"
+        }
         TransportError::Away { .. } => "the address is right, and nothing was called; try again in a while",
         TransportError::UnknownServer { .. }
         | TransportError::NotStarted { .. }

@@ -167,7 +167,7 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
         }
         Ok(_) => {
             is_foreign = true;
-            format!("invalid JSON: {}", start())
+            format!("JSON of something else: {}", start())
         }
         Err(_) if trimmed.starts_with("data:") || trimmed.starts_with("event:") => {
             return LlmError::Garbled { why: format!("a stream of events is labelled as {named}") };
@@ -520,7 +520,7 @@ mod tests {
         for (content_type, body, says, is_free) in [
             ("text/html; charset=utf-8", page, "an HTML page: <!doctype html> <title>Sign in", true),
             ("", page, "an HTML page", true),
-            ("application/json", "{\"status\": \"ok\"}", "invalid JSON: {\"status\": \"ok\"}", true),
+            ("application/json", "{\"status\": \"ok\"}", "JSON of something else: {\"status\": \"ok\"}", true),
             ("application/json", proxied, "an error in place of one: no upstream", true),
             ("text/plain", "Welcome", "something else (text/plain): Welcome", true),
             ("text/plain", " ", "an empty answer (text/plain)", true),
@@ -531,7 +531,7 @@ mod tests {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!((error.left_us(), error.was_refused()), (true, is_free), "{error}");
             assert_eq!(error.to_string().contains("garbled"), says.starts_with("labelled"), "{error}");
-            let is_foreign = says.starts_with("an HTML page") || says.starts_with("invalid JSON");
+            let is_foreign = says.starts_with("an HTML page") || says.starts_with("JSON of something else");
             assert_eq!(error.is_foreign(), is_foreign, "{error}");
         }
     }
