@@ -17,6 +17,7 @@ mod opening;
 mod planted;
 mod workspaces;
 
+#[cfg(feature = "toolserver")]
 pub(crate) use self::opening::cannot_write;
 pub use self::opening::close;
 use crate::error::HostError;

@@ -632,7 +632,7 @@ mod tests {
         let mut run = story.records.run.clone();
         run.status = RunStatus::Running;
         assert_eq!(working(&run), "is being worked on by another process");
-        assert_eq!(left_as(&run, &Standing::Crashed), "was killed before the first turn was committed");
+        assert_eq!(left_as(&run, &Standing::Crashed), "was killed in turn 1");
         run.cancel_requested_at = Some(Timestamp::from_millis(1));
         assert!(working(&run).starts_with("was cancelled, and its process still works"));
         assert!(left_as(&run, &Standing::Crashed).ends_with(", and was cancelled"));

@@ -4,6 +4,8 @@
 //! server that never looks at it. None is taken for one by its name alone: it has to be valid as what it is, strictly, and nothing that
 //! counts may say its name. A file that a loader finds by itself is none, whatever is in it.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +74,11 @@ pub(super) fn said_by<'f>(code: &Path, files: &[&'f PathBuf]) -> (&'static str, 
     if open(code).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut bytes)).is_err() {
         return ("cannot be read now, and may name", files.to_vec());
     }
-    ("names", files.iter().copied().filter(|file| is_said(&bytes, file)).collect())
+    // Many jobs have the same few names, in folders of their own.
+    let mut by_name: BTreeMap<&OsStr, bool> = BTreeMap::new();
+    let mut is_named = |file: &Path, name| *by_name.entry(name).or_insert_with(|| is_said(&bytes, file));
+    let said = files.iter().copied().filter(|file| is_named(file, file.file_name().unwrap_or_default()));
+    ("names", said.collect())
 }
 
 /// Whether a text says the name of a file: whole, or behind a slash and in quotes without its ending, as Node's `require` takes it.
@@ -81,7 +87,8 @@ pub(super) fn is_said(text: &[u8], file: &Path) -> bool {
     let name = file.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let stem = file.file_stem().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let without_ending = |quote: &u8| has(&[b"/", stem, &[*quote]].concat());
-    has(name) || b"\"'`".iter().any(without_ending)
+    // Either has the stem in it, which most texts have not.
+    has(stem) && (has(name) || b"\"'`".iter().any(without_ending))
 }
 
 #[cfg(test)]
