@@ -131,7 +131,7 @@ fn a_cancel_does_not_make_the_same_command_start_beside_what_it_ended() {
     // At work, still.
     let said = [
         "run first of the same job was cancelled, and its process still works on the current call",
-        "when it has ended, the same command starts the job anew",
+        "when it has ended, the same command starts the job again",
         "--new",
     ];
     env.run(&["job", &file]).refused(75, &said);

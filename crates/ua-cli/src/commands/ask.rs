@@ -117,7 +117,7 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing, is_in_doubt
         offer(
             "resume",
             match left.end_mark() {
-                Some(_) => "end that run, as was asked for; the same command starts the job anew then",
+                Some(_) => "end that run, as was asked for; the same command starts the job again then",
                 None if waits => "finish that run; it asks you first",
                 None => "finish that run",
             },

@@ -365,7 +365,7 @@ fn remove_workspace(home: &Home, run: &ua_core::RunId, folder: &Path) -> Result<
     let Some(inside) = home.inside_root(folder).or_else(|| home.moved_workspace(run, folder)) else {
         let is_gone = folder.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         return Err(if is_gone {
-            format!("is not there any more, and no folder of the run is in {}", root.display())
+            format!("no longer exists, and no folder of the run is in {}", root.display())
         } else {
             left(format!("it is not below {}", root.display()))
         });

@@ -32,7 +32,7 @@ pub(crate) async fn done_before(host: &Host, store: &Database, spec: &RunSpec) -
             let ended = if run.status == RunStatus::Failed { "failed" } else { "was cancelled" };
             return Ok(Some(format!(
                 "an earlier run of this job {ended} {when} ({id}) and had done this outside: {effects}; this one may do it again. \
-                 `ua calls list --run {id}` shows it, and `ua fork {id}` continues behind it instead."
+                 `ua calls list --run {id}` shows it, and `ua fork {id}` continues after it instead."
             )));
         }
     }

@@ -438,7 +438,7 @@ fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &Elsewhere) -> 
 fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
     let mut follow = format!("`ua runs tail {}` follows it", run.run_id);
     if run.end_mark().is_some() {
-        follow.push_str(", and when it has ended, the same command starts the job anew");
+        follow.push_str(", and when it has ended, the same command starts the job again");
     }
     refused(request, run, "run_at_work", working(run), &follow, Another::Beside)
 }
@@ -509,7 +509,7 @@ fn unfinished_run(
     };
     let resume = host.home().commands().complete(&resume).into_owned();
     let finish = if is_to_end {
-        format!("{resume} {does}, and then the same command starts the job anew")
+        format!("{resume} {does}, and then the same command starts the job again")
     } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
         format!("`ua questions --run {id}` shows what it asks; once that is answered, {resume} {does}")
     } else {
