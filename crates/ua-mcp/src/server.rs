@@ -329,13 +329,11 @@ impl Server {
         let running = slot.as_ref().filter(|running| running.generation == generation);
         let running = running.ok_or_else(|| self.not_running(generation))?;
         let connection = running.connection();
-        match connection.ended() {
-            Some(why) => Err(why),
-            None => {
-                let effect = connection.effect();
-                Ok((connection, effect))
-            }
+        if let Some(why) = connection.ended() {
+            return Err(why);
         }
+        let effect = connection.effect();
+        Ok((connection, effect))
     }
 
     fn not_running(&self, generation: &str) -> String {
@@ -427,14 +425,13 @@ impl Server {
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err((why, is_late)) => {
-                let why = match host.said_by_shim() {
-                    Some(said) => format!("{why}; {}", process.not_run(&said)),
-                    None => {
-                        let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
-                        // Its pipes are closed by now, and whatever it does about that is our doing.
-                        let end = if is_late { process.given_up() } else { process.exit_reason(&shared.env).await };
-                        format!("{why}; {end}")
-                    }
+                let why = if let Some(said) = host.said_by_shim() {
+                    format!("{why}; {}", process.not_run(&said))
+                } else {
+                    let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
+                    // Its pipes are closed by now, and whatever it does about that is our doing.
+                    let end = if is_late { process.given_up() } else { process.exit_reason(&shared.env).await };
+                    format!("{why}; {end}")
                 };
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;
@@ -561,7 +558,7 @@ impl Server {
         }
         let until = shared.env.now().plus(LONGEST_FOR_OTHERS);
         let mut slot = self.running.lock().await;
-        while let Some(effects) = self.under_way(slot.as_ref(), generation)
+        while let Some(effects) = Self::under_way(slot.as_ref(), generation)
             && shared.env.now() < until
         {
             drop(slot);
@@ -579,14 +576,14 @@ impl Server {
     /// What is done for a read that got no answer, and may simply be made again: a process that hangs is ended, and the next attempt has a new one;
     /// one in which a call with an effect is under way is left alone.
     pub(crate) async fn renew(&self, generation: &str, lost_at: Option<Timestamp>, shared: &Shared) -> Fence {
-        if self.under_way(self.running.lock().await.as_ref(), generation).is_some() {
+        if Self::under_way(self.running.lock().await.as_ref(), generation).is_some() {
             return Fence::Gone;
         }
         self.fence(generation, lost_at, shared).await
     }
 
     /// The calls with effects that are under way in this generation, when there are any and it lives.
-    fn under_way(&self, running: Option<&Running>, generation: &str) -> Option<Effects> {
+    fn under_way(running: Option<&Running>, generation: &str) -> Option<Effects> {
         let running = running.filter(|running| running.generation == generation)?;
         match running.connection() {
             Connection::Pipe(pipe) if pipe.ended().is_none() => {

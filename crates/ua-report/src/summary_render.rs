@@ -55,8 +55,9 @@ impl CompletionSummary {
     /// Who drove the run, and which of them did not leave it in order.
     fn write_processes(&self, page: &mut Page) {
         let broken = self.processes.iter().filter_map(|life| life.broken_off_after(life.last_seen_at));
-        let broken: String = broken.map(|life| format!("; {life}")).collect();
-        page.item(&format!("driven by: {}{broken}", ua_core::counted(self.drivers, "process")));
+        let drivers = ua_core::counted(self.drivers, "process");
+        let told: Vec<String> = std::iter::once(drivers).chain(broken).collect();
+        page.item(&format!("driven by: {}", told.join("; ")));
     }
 
     /// A run whose job has no phases has one step, of which nothing more is to be said.

@@ -66,7 +66,9 @@ pub(super) fn read(text: &View, forms: &[Form], letters: &Letters) -> Option<Vie
         if is_within {
             let mut before: Vec<usize> = before(&text.bytes, &colors, begin).take(reach / 2).collect();
             before.reverse();
-            before.into_iter().for_each(|at| view.push(text.bytes[at], text.spans[at]));
+            for at in before {
+                view.push(text.bytes[at], text.spans[at]);
+            }
         }
         let behind = (letters..end).chain(behind(&text.bytes, end));
         behind.take(reach).for_each(|at| view.push(text.bytes[at], text.spans[at]));

@@ -632,7 +632,8 @@ mod tests {
         let mut run = story.records.run.clone();
         run.status = RunStatus::Running;
         assert_eq!(working(&run), "is being worked on by another process");
-        assert_eq!(left_as(&run, &Standing::Crashed), "was killed in turn 1");
+        let killed = format!("was killed {}", ua_resume::after_turn(run.turn_index));
+        assert_eq!(left_as(&run, &Standing::Crashed), killed);
         run.cancel_requested_at = Some(Timestamp::from_millis(1));
         assert!(working(&run).starts_with("was cancelled, and its process still works"));
         assert!(left_as(&run, &Standing::Crashed).ends_with(", and was cancelled"));

@@ -137,7 +137,7 @@ impl Site {
 
     /// Logs in as a person with a browser does.
     async fn log_in(&self, logins: &Logins, request: LoginRequest) -> Result<LoginFacts, LoginError> {
-        let pending = logins.begin(request).await?;
+        let pending = Box::pin(logins.begin(request)).await?;
         let browser = ua_http::client(ua_http::Versions::One).build();
         let sent = browser.unwrap().get(pending.address()).send().await.unwrap();
         let back = sent.headers()["location"].to_str().unwrap().to_owned();

@@ -65,7 +65,7 @@ impl GranularStep {
             return Err(StepError::WorkspaceTaken { run: run.run_id, path: folder.to_path_buf(), owner });
         }
         let taking = Taking { run, owner, past, workspace, also };
-        noting_errors(lock.as_ref(), self.driven(host, taking, lock.as_ref())).await
+        Box::pin(noting_errors(lock.as_ref(), self.driven(host, taking, lock.as_ref()))).await
     }
 
     /// Takes the run and drives it.
@@ -336,7 +336,7 @@ impl StepHost {
             None => &NoLateReplies,
         };
         let ending = end_as_said(&*self.store, late, &lease, &workspace, &self.env);
-        noting_errors(lock.as_ref(), async { Ok(ending.await.map(drop)?) }).await
+        Box::pin(noting_errors(lock.as_ref(), async { Ok(ending.await.map(drop)?) })).await
     }
 
     /// The outcome of a run that has ended for good.
