@@ -184,11 +184,6 @@ impl Workspace {
         }
     }
 
-    /// Whether it is marked as the folder of this run, wherever it is.
-    pub fn is_of(&self, run: &RunId) -> bool {
-        self.owner().is_ok_and(|owner| owner.as_deref() == Some(run.as_str()))
-    }
-
     /// The folder.
     pub fn root(&self) -> &Path {
         self.folder.path()

@@ -20,18 +20,23 @@ use crate::text::plain;
 /// The most characters of an id that somebody chose in the name of a folder.
 const LONGEST_CHOSEN: usize = 40;
 
+/// What of the name of a run stands in that of its folder. Of an id that was drawn, the end is enough; one that a person chose is recognised by the
+/// whole of it.
+fn in_name(run: &RunId) -> String {
+    let is_drawn = run
+        .as_str()
+        .strip_prefix("run_")
+        .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let shown = if is_drawn { 8 } else { LONGEST_CHOSEN };
+    let tail: String = run.as_str().chars().rev().take(shown).collect::<Vec<_>>().into_iter().rev().collect();
+    tail.trim_start_matches(['_', '.', '-']).to_owned()
+}
+
 impl Home {
     /// The folder of a new run: what the job says, inside the root, or a fresh name. A name that we made up gives way to a folder
     /// that is there already; a name that the job gives is refused.
     pub fn workspace_for(&self, run: &RunId, wanted: Option<&str>, now: Timestamp) -> Result<PathBuf, HostError> {
-        // Of an id that was drawn, the end is enough; one that a person chose is recognised by the whole of it.
-        let is_drawn = run
-            .as_str()
-            .strip_prefix("run_")
-            .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let shown = if is_drawn { 8 } else { LONGEST_CHOSEN };
-        let tail: String = run.as_str().chars().rev().take(shown).collect::<Vec<_>>().into_iter().rev().collect();
-        let id = format!("{}_{}", now.compact(), tail.trim_start_matches(['_', '.', '-']));
+        let id = format!("{}_{}", now.compact(), in_name(run));
         let pattern = wanted.unwrap_or("session_<id>").trim_end_matches('/');
         let pattern = pattern.strip_prefix("AGENT_RUN_WORKSPACES/").unwrap_or(pattern);
         let folder = self.inside(&pattern.replace("<id>", &id))?;
@@ -152,13 +157,16 @@ impl Home {
         Ok(opened?.with_commands(self.commands_from_anywhere()))
     }
 
-    /// Where below the root the folder of a run is that was stored at `stored`, when the folder of all runs was moved since: by the mark in it.
+    /// Where below the root the folder of a run is that was stored at `stored`, when the folder of all runs was moved since: by its name, which has
+    /// that of the run in it. A name that a job gives may be another run's by now.
     pub fn moved_workspace(&self, run: &RunId, stored: &Path) -> Option<PathBuf> {
         let root = Folder::open(&self.root).ok()?;
         let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
         let parts: Vec<Component<'_>> = stored.components().filter(is_name).collect();
+        let (name, own) = (stored.file_name()?.to_str()?, in_name(run));
         let mut ends = (0..parts.len()).rev().map(|from| parts[from..].iter().collect::<PathBuf>());
-        ends.find(|below| Workspace::open_in(&root, below).is_ok_and(|workspace| workspace.is_of(run)))
+        let is_there = |below: &PathBuf| self.own_name(below).is_none() && root.folder(below).is_ok();
+        ends.find(is_there).filter(|_| !own.is_empty() && name.contains(&format!("_{own}")))
     }
 
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
