@@ -87,7 +87,7 @@ pub async fn check(
     host.home().could_open()?;
     let tools = selectors::listed(host, people, &launch, &spec).await?.map_err(|error| {
         // A run of it would be stored, and stop for this.
-        HostError::waiting(chain(&error)).hint(format!("{}", servers::what_helps(&error))).not_begun()
+        HostError::waiting(chain(&error)).hint(servers::what_helps(&error).to_string()).not_begun()
     })?;
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();

@@ -94,7 +94,12 @@ impl Fork {
         drop(port);
         let fork = made.map_err(|error| match error {
             ForkError::Store { source: StoreError::Exists { .. }, .. } => refused(&error).of_run(&name, false),
-            error => refused(&error),
+            error @ (ForkError::NotCommitted { .. }
+            | ForkError::OfAnotherTurn { .. }
+            | ForkError::Locked(_)
+            | ForkError::Past(_)
+            | ForkError::Workspace(_)
+            | ForkError::Store { .. }) => refused(&error),
         })?;
         let Some(store) = Arc::into_inner(store) else {
             return Err(HostError::storage("the runtime database is still in use"));

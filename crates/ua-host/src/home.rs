@@ -90,7 +90,9 @@ impl Home {
     pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
         // A flag says more than a variable.
         let said_by = ["UA_RUNTIME_DB_PATH", "UA_DATABASE_URL"].into_iter().chain(root.is_none().then_some("UA_ROOT"));
-        said_by.map(|variable| settings.not_empty(variable)).collect::<Result<(), _>>()?;
+        for variable in said_by {
+            settings.not_empty(variable)?;
+        }
         let is_said = root.is_none() && settings.var("UA_ROOT").is_some();
         let root_is_said_in = is_said.then(|| settings.said_as("UA_ROOT"));
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");

@@ -303,10 +303,13 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
     // Whoever names the run, or asks for a new one, knows that it is another one.
-    if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
-        if let Some(before) = done_before(host, &store, &run.spec).await? {
-            people.tell(&before);
-        }
+    if earlier.is_none()
+        && key.is_none()
+        && request.run_id.is_none()
+        && !request.new
+        && let Some(before) = done_before(host, &store, &run.spec).await?
+    {
+        people.tell(&before);
     }
     let beginning = Beginning::take(host, &store, &run.spec).await?;
     // Whoever wants a run of its own begins it beside any other, and a key is looked at where it is stored.

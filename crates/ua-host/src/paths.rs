@@ -24,7 +24,7 @@ pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
 /// this, so that no hint asks for a file that is there.
 pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
     HostError::usage(format!("cannot read {what} {}: {error}", file.display()))
-        .hint(format!("{}", what_helps(error, "name a file that is there")))
+        .hint(what_helps(error, "name a file that is there").to_string())
         .not_begun()
 }
 
@@ -76,7 +76,7 @@ fn no_temporary_folder(error: &io::Error) -> HostError {
         (io::Error::from(kind).to_string(), "set TMPDIR to a folder that you can write to")
     };
     HostError::storage(format!("cannot create a temporary folder in {}: {why}", folder.display()))
-        .hint(format!("{helps}"))
+        .hint(helps.to_string())
         .not_begun()
 }
 

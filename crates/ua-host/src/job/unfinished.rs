@@ -248,12 +248,11 @@ pub(crate) async fn in_another_place(
         let told = found.as_ref().and_then(|found| Some((found.run()?, found.how())));
         if let Some((run, how)) = told {
             let (id, root) = (&run.run_id, there.home().root());
-            let (first, kind) = match found.as_ref().map(|found| &found.fate) {
-                Some(Fate::InDoubt(_, call)) => (look_at(id, call), IN_DOUBT),
-                Some(_) | None => {
-                    let next = NextStep::of(run);
-                    (format!("{} {}, and `ua runs show {id}` shows it", next.who(), next.does()), "unfinished_run")
-                }
+            let (first, kind) = if let Some(Fate::InDoubt(_, call)) = found.as_ref().map(|found| &found.fate) {
+                (look_at(id, call), IN_DOUBT)
+            } else {
+                let next = NextStep::of(run);
+                (format!("{} {}, and `ua runs show {id}` shows it", next.who(), next.does()), "unfinished_run")
             };
             let first = there.home().commands().complete(&first).into_owned();
             let how = format!("{how}, in another place: {}", root.display());
@@ -606,14 +605,15 @@ mod tests {
                     };
                     let is_theirs = matches!(status, RunStatus::WaitingForHuman | RunStatus::Stopped);
                     let expected = match status {
-                        RunStatus::Succeeded => "nothing",
                         RunStatus::Failed | RunStatus::Cancelled if in_doubt => "in doubt",
-                        RunStatus::Failed | RunStatus::Cancelled => "nothing",
+                        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => "nothing",
                         _ if is_driven => "at work",
                         _ if is_theirs && got_nowhere => "nothing",
                         _ if queued && (elsewhere || !is_theirs) => "queued",
                         _ if elsewhere => "elsewhere",
-                        _ => "left",
+                        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
+                            "left"
+                        }
                     };
                     let fate = met(run, around.clone());
                     assert_eq!(named(fate.as_ref()), expected, "{status}, {mark:?}, {around:?}");
