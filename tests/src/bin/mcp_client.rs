@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         if login == MOST_LOGINS {
             break;
         }
-        log_in(&logins, request(&url, scopes)).await?;
+        Box::pin(log_in(&logins, request(&url, scopes))).await?;
     }
     Err("it wants a login again and again".into())
 }
