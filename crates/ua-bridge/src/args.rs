@@ -301,8 +301,12 @@ mod tests {
     #[test]
     fn a_tool_server_is_given_what_its_entry_names_and_no_key_of_the_client() {
         let args = parse("--socket /s --name mail --env SMTP_PASSWORD -- mail").unwrap();
-        let variables =
-            [("PATH", "/bin"), ("SMTP_PASSWORD", "a\"b"), ("ANTHROPIC_API_KEY", "sk"), ("CLAUDE_PROJECT_DIR", "/p")];
+        let variables = [
+            ("PATH", "/bin"),
+            ("SMTP_PASSWORD", "a\"b"),
+            ("ANTHROPIC_API_KEY", "sk-key"),
+            ("CLAUDE_PROJECT_DIR", "/p"),
+        ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let hello =
             args.hello("01", &Environment { variables, cwd: "/p".to_owned(), parent: 7 }, "{}", Some("{\"id\":1}"));
@@ -310,6 +314,6 @@ mod tests {
         assert!(
             hello.contains("\"hints\":{\"CLAUDE_PROJECT_DIR\":\"/p\"}") && hello.ends_with("\"handshake\":{\"id\":1}}")
         );
-        assert!(!hello.contains("sk") && !hello.contains('\n'), "{hello}");
+        assert!(!hello.contains("sk-key") && !hello.contains('\n'), "{hello}");
     }
 }
