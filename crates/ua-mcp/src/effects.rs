@@ -38,6 +38,9 @@ impl Effects {
 
     /// Waits until none is, or until `until`.
     pub async fn over(&self, until: Timestamp, env: &Env) {
+        if !self.are_under_way() {
+            return;
+        }
         let mut count = self.0.subscribe();
         tokio::select! {
             biased;
