@@ -131,7 +131,7 @@ pub(crate) type Refusal = (i32, &'static str);
 
 /// What becomes of a call during which such a line came.
 pub(crate) const WAITS_ON: &str =
-    "if that was meant as the answer, no other will come: `timeout` in a policy ends such a wait";
+    "if that line was meant as its answer, no other will come; `timeout` in a policy ends such a wait";
 
 impl Host {
     pub(crate) fn new(server: &str, watcher: Option<ProgressWatcher>, redactor: Redactor) -> Arc<Self> {
@@ -188,8 +188,9 @@ impl Host {
             self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
         for call in calls {
             if self.told_of_stray.lock().unwrap_or_else(PoisonError::into_inner).insert(call.clone()) {
-                let message = Some(format!("{}; {WAITS_ON}", self.written_by("its server", line)));
-                watcher(Progress { message, ..Progress::in_words(call, "") });
+                // Two words: one that quotes a long line is cut where it is shown.
+                watcher(Progress::in_words(call.clone(), &self.written_by("its server", line)));
+                watcher(Progress::in_words(call, WAITS_ON));
             }
         }
     }
