@@ -325,7 +325,8 @@ impl WireUsage {
         // A count of nothing takes back none: servers that count only at the start write it at the end.
         let newer = |later: Option<u64>, earlier: Option<u64>| later.filter(|count| *count > 0).or(earlier).or(later);
         self.input_tokens = newer(later.input_tokens, self.input_tokens);
-        self.output_tokens = newer(later.output_tokens, self.output_tokens);
+        // At the start it is a placeholder.
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
         self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
     }
