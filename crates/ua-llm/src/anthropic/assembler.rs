@@ -323,8 +323,8 @@ impl WireUsage {
     fn update(&mut self, later: Option<Self>) {
         let Some(later) = later else { return };
         // A count of nothing takes back none: servers that count only at the start write it at the end.
-        let newer = |later: Option<u64>, earlier: Option<u64>| later.filter(|count| *count > 0).or(earlier).or(later);
-        self.input_tokens = newer(later.input_tokens, self.input_tokens);
+        let counted = later.input_tokens.filter(|count| *count > 0);
+        self.input_tokens = counted.or(self.input_tokens).or(later.input_tokens);
         // At the start it is a placeholder.
         self.output_tokens = later.output_tokens.or(self.output_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
