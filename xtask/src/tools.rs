@@ -59,13 +59,11 @@ impl Labelled {
         // That a toolkit's name begins the name of its actions is known of Composio alone.
         let is_router = server == "composio" && !without_packs;
         let namespace = if is_router { ToolNamespace::Composio } else { ToolNamespace::Mcp };
-        let keys = line["input_keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let properties: serde_json::Map<String, Value> = keys.map(|key| (key.to_owned(), json!({}))).collect();
         Ok(Self {
             spec: ToolSpec {
                 name: ToolName::qualified(namespace, server, name),
                 description: String::new(),
-                input_schema: json!({"type": "object", "properties": properties}),
+                input_schema: schema(&line["input_keys"]),
                 annotations: ToolAnnotations {
                     read_only: hint("readOnlyHint"),
                     destructive: hint("destructiveHint"),
@@ -87,6 +85,17 @@ impl Labelled {
     fn makes_outside(&self) -> bool {
         self.class == SideEffectClass::External && self.creates
     }
+}
+
+/// A schema with these arguments. None are those of a tool whose schema was not at hand: it says nothing of its arguments, and not that there are
+/// none.
+fn schema(keys: &Value) -> Value {
+    let keys = keys.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let properties: serde_json::Map<String, Value> = keys.map(|key| (key.to_owned(), json!({}))).collect();
+    if properties.is_empty() {
+        return json!({"type": "object"});
+    }
+    json!({"type": "object", "properties": properties})
 }
 
 /// One number, and the tools behind it.
@@ -181,4 +190,27 @@ fn classifier(tools: &[Labelled], options: &Options) -> anyhow::Result<Classifie
         Annotations::Trusted => classifier.trusting_annotations_of(servers()),
         Annotations::Untrusted => classifier,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comment of Linear has a mark in its `body`. Where nobody knows the arguments, the rule stands; where they are known, it needs that one.
+    #[test]
+    fn arguments_that_nobody_knows_are_not_missing() {
+        for (keys, settles) in [(json!([]), true), (json!(["issueId", "body"]), true), (json!(["issueId"]), false)] {
+            let line = json!({"server": "linear-remote", "name": "create_comment", "annotations": {}, "input_keys": keys,
+                              "class": "external", "creates": true});
+            let tools = [Labelled::read(&line.to_string(), false).unwrap()];
+            let options = Options {
+                data: PathBuf::new(),
+                without_packs: false,
+                annotations: Annotations::Untrusted,
+                names: false,
+            };
+            let policy = classifier(&tools, &options).unwrap().classify(&tools[0].spec, None);
+            assert_eq!(policy.on_unknown == OnUnknown::Probe, settles, "{line}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! answer is stored. So it is there once, whatever dies: no receipt, no charge; and a receipt is never written twice.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Money, PriceTable, RawReply, ToolName, Usage};
 
@@ -14,12 +15,23 @@ pub struct ToolCharge {
     pub provider: String,
     /// The model that answered.
     pub model: String,
-    /// The tokens that it counted.
+    /// The tokens that it counted; what it did not count, as estimated.
     pub usage: Usage,
     /// What they cost by the price table of that time; `None` when nobody knew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
 }
+
+/// Bytes of text that are estimated as one token, as for requests of runs.
+const BYTES_PER_TOKEN: u64 = 4;
+/// What an image is estimated as that a model looks at, as in requests of runs.
+const IMAGE_TOKENS: u64 = 1_600;
+/// Pixels of a drawn image that are estimated as one token: what the drawing models with the most of them write at their best quality.
+const PIXELS_PER_TOKEN: u64 = 256;
+/// What a drawn image of unknown size is estimated as.
+const DRAWN_TOKENS: u64 = 4_096;
+/// A count of more tokens than this is none.
+const MOST_COUNTED: u64 = 1_000_000_000_000;
 
 impl ToolCharge {
     /// The tools of our own server that ask a model.
@@ -30,23 +42,26 @@ impl ToolCharge {
         name.is_of_own_server() && Self::TOOLS.contains(&name.tool.as_str())
     }
 
-    /// Reads what an answer of `name` says it took; `None` when it says nothing. An answer from the tool's own record of an earlier
-    /// attempt says it, too: that attempt brought no receipt.
-    pub fn of(name: &ToolName, raw: &RawReply, prices: &PriceTable) -> Option<Self> {
+    /// Reads what an answer of `name` to these `arguments` says it took; `None` when it says nothing. An answer from the tool's own record of
+    /// an earlier attempt says it, too: that attempt brought no receipt.
+    ///
+    /// Each half that it did not count is estimated, as that of a model's reply is: servers write 0 for what they do not count, and no request
+    /// is without input, no answer without output.
+    pub fn of(name: &ToolName, arguments: &Value, raw: &RawReply, prices: &PriceTable) -> Option<Self> {
         let RawReply::ToolResult { result } = raw else { return None };
         let told = result.get("structuredContent").filter(|_| Self::may_come_from(name))?;
         let usage = told.get("usage")?;
-        let count = |field: &str| usage.get(field).and_then(serde_json::Value::as_u64);
-        let (input, output) = (count("input_tokens"), count("output_tokens"));
-        if input.is_none() && output.is_none() {
+        let said = |field: &str| usage.get(field).filter(|count| !count.is_null());
+        if said("input_tokens").is_none() && said("output_tokens").is_none() {
             return None;
         }
+        let counted = |field: &str| said(field)?.as_u64().filter(|count| (1..=MOST_COUNTED).contains(count));
         let usage = Usage {
-            input_tokens: input.unwrap_or_default(),
-            output_tokens: output.unwrap_or_default(),
+            input_tokens: counted("input_tokens").unwrap_or_else(|| input_of(name, arguments)),
+            output_tokens: counted("output_tokens").unwrap_or_else(|| output_of(name, told)),
             ..Usage::default()
         };
-        let text = |field: &str| told.get(field).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let text = |field: &str| told.get(field).and_then(Value::as_str).map(str::to_owned);
         let provider = text("provider").unwrap_or_else(|| "image-api".to_owned());
         let model = text("model").unwrap_or_else(|| "unknown".to_owned());
         let cost = prices.price(&provider, &model).map(|price| price.cost(usage));
@@ -54,9 +69,31 @@ impl ToolCharge {
     }
 }
 
+/// What a request that these arguments make is estimated to say.
+fn input_of(name: &ToolName, arguments: &Value) -> u64 {
+    let words = (arguments.to_string().len() as u64).div_ceil(BYTES_PER_TOKEN);
+    if draws(name) { words } else { words.saturating_add(IMAGE_TOKENS) }
+}
+
+/// What an answer is estimated to have taken.
+fn output_of(name: &ToolName, told: &Value) -> u64 {
+    if draws(name) {
+        let side = |field: &str| told.get(field).and_then(Value::as_u64).filter(|side| *side > 0);
+        let pixels = side("width").and_then(|width| width.checked_mul(side("height")?));
+        return pixels.map_or(DRAWN_TOKENS, |pixels| pixels.div_ceil(PIXELS_PER_TOKEN));
+    }
+    let written = told.get("description").and_then(Value::as_str).unwrap_or_default();
+    (written.len() as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Whether the tool has a model draw an image, and not look at one.
+fn draws(name: &ToolName) -> bool {
+    name.tool == "generate_image"
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::ToolNamespace;
@@ -65,7 +102,36 @@ mod tests {
         let name = ToolName::qualified(ToolNamespace::Local, server, tool);
         let table = PriceTable::parse("f", "[providers.openai.painter]\ninput = 5\noutput = 40\n").unwrap();
         let raw = RawReply::ToolResult { result: json!({"content": [], "structuredContent": told}) };
-        ToolCharge::of(&name, &raw, &table)
+        ToolCharge::of(&name, &json!({"prompt": "a green bear"}), &raw, &table)
+    }
+
+    /// Both tools × how a half is not counted × which half.
+    #[test]
+    fn a_half_that_nobody_counted_is_charged_by_the_estimate() {
+        // 25 bytes of arguments; an image that is looked at beside them.
+        let described = json!({"model": "painter", "description": "a green bear, asleep"});
+        let drawn = json!({"model": "painter", "width": 1024, "height": 1536});
+        for (tool, told, input, output) in
+            [("describe_image", described, 1_607, 5), ("generate_image", drawn, 7, 6_144)]
+        {
+            let charged = |usage: Value| {
+                let mut told = told.clone();
+                told["usage"] = usage;
+                of("ua", tool, &told).map(|charge| (charge.usage.input_tokens, charge.usage.output_tokens))
+            };
+            assert_eq!(charged(json!({"input_tokens": 3, "output_tokens": 4})), Some((3, 4)), "{tool}");
+            for none in [json!(0), json!(null), json!(-1), json!(2_000_000_000_000_u64), json!("many")] {
+                let what = format!("{tool} {none}");
+                assert_eq!(charged(json!({"input_tokens": none, "output_tokens": 4})), Some((input, 4)), "{what}");
+                assert_eq!(charged(json!({"input_tokens": 3, "output_tokens": none})), Some((3, output)), "{what}");
+            }
+            assert_eq!(charged(json!({"output_tokens": 4})), Some((input, 4)), "{tool}");
+            assert_eq!(charged(json!({"input_tokens": 3})), Some((3, output)), "{tool}");
+            assert_eq!(charged(json!({"input_tokens": 0, "output_tokens": 0})), Some((input, output)), "{tool}");
+        }
+        // An image whose size nobody says.
+        let unknown = of("ua", "generate_image", &json!({"usage": {"input_tokens": 1}})).unwrap();
+        assert_eq!(unknown.usage.output_tokens, DRAWN_TOKENS);
     }
 
     #[test]
@@ -85,7 +151,13 @@ mod tests {
         assert!(of("ua", "describe_image", &usage).is_some());
         assert_eq!(of("ua", "read_local_file", &usage), None);
         assert_eq!(of("forum", "describe_image", &usage), None);
-        for told in [json!({"model": "painter"}), json!({"usage": {}}), json!({"usage": "much"}), json!(null)] {
+        for told in [
+            json!({"model": "painter"}),
+            json!({"usage": {}}),
+            json!({"usage": {"input_tokens": null}}),
+            json!({"usage": "much"}),
+            json!(null),
+        ] {
             assert_eq!(of("ua", "describe_image", &told), None, "{told}");
         }
     }

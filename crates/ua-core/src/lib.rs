@@ -55,6 +55,7 @@ pub mod system;
 mod tool;
 mod trace_context;
 mod unseen;
+mod wait_budgets;
 mod withheld;
 mod words;
 
@@ -117,5 +118,6 @@ pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
 pub use unseen::{in_a_sentence, is_hidden, is_unseen};
+pub use wait_budgets::WaitBudgets;
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
 pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, slips, span_in_words};

@@ -489,17 +489,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
 
 /// When the model is asked again, for how long, and what it may cost; what ends that first is the run's time, if it is over before.
 fn next_try_in_words(wait: Duration, left: Duration, may_be_billed: bool, ends_in: Option<Duration>) -> String {
-    const TIME: &str = "when `max_wallclock_minutes` is used up";
     const TILL: &str = "until `max_wallclock_minutes` is used up";
     let again = format!("trying again in {}", span_in_words(wait));
     let next = match ends_in {
-        Some(ends_in) if ends_in <= wait => {
-            return format!(
-                "a wait of {} would follow, and the run stops in {}, {TIME}",
-                span_in_words(wait),
-                span_in_words(ends_in)
-            );
-        }
         Some(ends_in) => {
             format!("{again}, then for up to {} more, {TILL}", span_in_words(ends_in.saturating_sub(wait)))
         }
@@ -556,10 +548,6 @@ mod tests {
         };
         assert_eq!(told(100, 1_680, false, None), "trying again in 100 s, then for up to 28 min more");
         let time = "`max_wallclock_minutes` is used up";
-        assert_eq!(
-            told(100, 1_680, false, Some(57)),
-            format!("a wait of 100 s would follow, and the run stops in 57 s, when {time}")
-        );
         assert_eq!(
             told(10, 1_680, false, Some(57)),
             format!("trying again in 10 s, then for up to 47 s more, until {time}")

@@ -19,7 +19,7 @@ impl Ledger {
 
     /// Says what `raw`, the answer to the newest attempt of `call`, means for it, and what was paid for it.
     pub(crate) async fn read(&self, raw: &RawReply, call: &CallRecord) -> Settlement {
-        let charge = ToolCharge::of(&call.name, raw, &self.prices).map(Box::new);
+        let charge = ToolCharge::of(&call.name, &call.arguments, raw, &self.prices).map(Box::new);
         let earlier = if raw.turns_away() { self.answered_before(call).await } else { 0 };
         Settlement { charge, ..interpret_again(raw, &call.policy, earlier) }
     }

@@ -1,7 +1,7 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::{BudgetStop, Currency, Money, RunStop};
+use ua_core::{BudgetStop, Currency, Money, RunStop, WaitBudgets};
 use ua_store::{RunRecord, RunRecords};
 
 use crate::usage::UsageSummary;
@@ -114,12 +114,16 @@ pub fn lines_after(records: &RunRecords, held_millis: u64) -> Vec<BudgetLine> {
     lines
 }
 
-/// The flags with which a run that a budget or a changed setup stopped resumes; `None` when no flag lifts what stopped it.
+/// The flags with which a run that a budget, a changed setup or a wait that was too long for it stopped resumes; `None` when no flag lifts what
+/// stopped it.
 pub fn raise_flags(run: &RunRecord) -> Option<String> {
     if run.stop_reason == Some(RunStop::Fingerprint) {
         let (_, rest) = run.status_detail.as_deref()?.rsplit_once(" --accept ")?;
         let components: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "-,".contains(*c)).collect();
         return Some(format!("--accept {components}")).filter(|_| !components.is_empty());
+    }
+    if let Some(RunStop::Provider | RunStop::ToolServer) = run.stop_reason {
+        return WaitBudgets::read(run.status_detail.as_deref()?).map(|budgets| budgets.flags());
     }
     let stop = BudgetStop::read(run.status_detail.as_deref()?).filter(|_| run.stop_reason == Some(RunStop::Budget))?;
     // As much again, within what a budget of this kind usually needs: who allowed three calls is not told to allow a hundred.

@@ -57,7 +57,9 @@ impl NextStep {
         let needs = if run.end_mark().is_some() { Needs::End } else { needs };
         let (id, audience) = (&run.run_id, Audience::of(&run.entrypoint));
         let flags = raise_flags(run).filter(|_| !matches!(needs, Needs::AnotherModel | Needs::End));
-        let lifts = flags.is_some();
+        // A wait is over some day, and then the run resumes without any.
+        let may_pass = matches!(run.stop_reason, Some(RunStop::Provider | RunStop::ToolServer));
+        let lifts = flags.is_some() && !may_pass;
         let command = match needs {
             Needs::AnotherModel => format!("ua fork {id} --model MODEL"),
             Needs::Nothing | Needs::Correction | Needs::End => {
@@ -156,6 +158,20 @@ mod tests {
         let step = NextStep::of(&run);
         assert_eq!((step.command(), step.by(), step.who().as_str()), (None, THE_CLIENT, THE_CLIENT));
         assert_eq!(NextStep::who_resumes(&run.run_id, &run.run_mode), THE_CLIENT);
+    }
+
+    /// Whoever waited in vain for a provider or a server is shown the flags that have it waited for, and may also come back later without them.
+    #[test]
+    fn a_wait_that_was_too_long_is_resumed_with_what_allows_it_or_later() {
+        for reason in [RunStop::Provider, RunStop::ToolServer] {
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            let detail = "busy. It asks for a wait of 2 h. Have it wait: `--max-wallclock-minutes +121`.";
+            story.ends(RunStatus::Stopped, Some(reason), detail);
+            let run = &story.records.run;
+            let step = NextStep::of(run);
+            let command = format!("ua resume {} --max-wallclock-minutes +121", run.run_id);
+            assert_eq!((step.command(), step.is_to_be_tried_again()), (Some(command.as_str()), true), "{reason}");
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Limits {
     pub ask_on_auth_failure: bool,
     /// Whom what is said of them speaks to.
     pub audience: Audience,
+    /// Whether they are a sub-agent's, which were carved from its parent's when it was made: nobody raises them.
+    pub are_carved: bool,
 }
 
 impl Limits {
@@ -50,6 +52,7 @@ impl Limits {
             ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
             ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
             audience: Audience::default(),
+            are_carved: false,
         }
     }
 }

@@ -98,6 +98,7 @@ async fn drive_to_conclusion(
     let limits = Limits {
         shared_turns: records.run.shared_turns(),
         audience: Audience::of(&records.run.entrypoint),
+        are_carved: is_task(&records.run),
         ..Limits::of(&records.run.spec, &records.budgets())
     };
     let patience = Duration::from_mins(records.budgets().max_provider_wait_minutes.into());
@@ -368,6 +369,12 @@ impl<'a> Driver<'a> {
             return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
         }
         raise_run_question(store, lease, env, kind, text).await
+    }
+
+    /// What is left of the run's time, this process's included; `None` where that has no limit.
+    fn time_left(&self) -> Option<Duration> {
+        let most = self.machine.limits().max_held_millis?;
+        Some(Duration::from_millis(most.saturating_sub(self.run.held_millis + self.held_for())))
     }
 
     async fn ask_about_orphan(&self, detail: &str) -> Result<ua_store::QuestionRecord, RunError> {

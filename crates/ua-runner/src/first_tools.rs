@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::Timestamp;
+use ua_core::{Audience, Timestamp};
 use ua_dispatch::TransportError;
 use ua_ledger::Outbox;
-use ua_store::{RunStore as _, budgets_with};
+use ua_store::{RunStore as _, budgets_with, is_task};
 
+use crate::budget::Limits;
 use crate::desk::{Desk, DeskError, Opened};
 use crate::error::RunError;
 use crate::ports::RunSettings;
@@ -39,14 +40,22 @@ pub(crate) async fn open_patiently(
         let held = Duration::from_millis(run.held_millis) + env.now().since(acquired_at);
         let to_the_end = Duration::from_secs(budgets.max_wallclock_minutes.saturating_mul(60)).saturating_sub(held);
         let (took, random) = (env.now().since(began), env.entropy.next_u64());
-        let Some(pause) = away.again(took, &retry, random, Some(to_the_end)) else {
-            let why = away.in_words(&why);
-            return Ok(Opened::Unreachable(TransportError::Away { server, why }));
+        let pause = match away.again(took, &retry, random, Some(to_the_end)) {
+            Ok(pause) => pause,
+            Err(too_long) => {
+                let limits = Limits {
+                    audience: Audience::of(&run.entrypoint),
+                    are_carved: is_task(run),
+                    ..Limits::of(&run.spec, &budgets)
+                };
+                let why = away.in_words(&why, too_long, &limits);
+                return Ok(Opened::Unreachable(TransportError::Away { server, why }));
+            }
         };
         let error = TransportError::Away { server, why };
         let is_last = to_the_end <= pause.wait.saturating_add(pause.left);
         away.tell(&desk.watcher, &error, pause, is_last.then(|| in_millis(to_the_end)));
-        // Its time is a limit of the wait itself.
+        // It was begun because it is over before the run's time is.
         match lookout.sit_out(pause.wait, || None).await? {
             None => {}
             Some(Cut::Interrupted) => return Ok(Opened::Interrupted),

@@ -6,7 +6,8 @@ mod replies;
 use std::time::Duration;
 
 use ua_core::{
-    Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
+    Audience, Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse,
+    Usage,
 };
 use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus, RequestEnd};
@@ -120,6 +121,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         is_too_long: false,
         may_be_too_long: false,
         took: Duration::ZERO,
+        time_left: None,
         asks_for_less: false,
         without: None,
         without_images: false,
@@ -485,7 +487,43 @@ fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
         assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
         assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
         if let Command::Stop(Conclusion::Stopped { detail, .. }) = &command {
-            assert!(detail.contains("resume it with `--max-provider-wait-minutes 32`"), "{detail}");
+            let told = "It asks for a wait of 30 min, and the run would wait for 30 min more. Resume it later, or have it wait: \
+                        `--max-provider-wait-minutes 32`.";
+            assert_eq!(*detail, format!("busy (resume later). {told}"));
+        }
+    }
+}
+
+/// A wait that the run's time does not allow is not begun, whoever asks for it: nobody would be asked after it.
+#[test]
+fn a_wait_beyond_the_runs_time_is_a_stop_at_once_that_says_what_lifts_it() {
+    let resumes = |flags: &str| format!("Resume it later, or have it wait: `{flags}`.");
+    for (asked, left, limits, told) in [
+        (Some(1_200), 1_200, Limits::default(), resumes("--max-wallclock-minutes +21")),
+        (Some(1_200), 1_201, Limits::default(), String::new()),
+        (Some(7_200), 600, Limits::default(), resumes("--max-provider-wait-minutes 121 --max-wallclock-minutes +121")),
+        (Some(1_200), 600, Limits { are_carved: true, ..Limits::default() }, "Resume it later.".to_owned()),
+        (
+            Some(1_200),
+            600,
+            Limits { audience: Audience::Program, ..Limits::default() },
+            "or have it wait: `Runs::set_budget`, \"max_wallclock_minutes\" 21 more than now.".to_owned(),
+        ),
+        // What nobody asks for, too.
+        (None, 0, Limits::default(), resumes("--max-wallclock-minutes +2")),
+    ] {
+        let mut machine = RunMachine::new(limits, Start::fresh());
+        let failure = ThinkFailure {
+            retry_after: asked.map(Duration::from_secs),
+            time_left: Some(Duration::from_secs(left)),
+            ..failure(true, true)
+        };
+        feed(&mut machine, [reserved(), Event::Thought(Err(failure))]);
+        let command = machine.command();
+        assert_eq!(matches!(command, Command::Wait { .. }), told.is_empty(), "{command:?}");
+        if let Command::Stop(Conclusion::Stopped { reason, detail }) = command {
+            assert_eq!(reason, RunStop::Provider);
+            assert!(detail.ends_with(&told), "{detail}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use ua_core::{Audience, WaitBudgets, span_in_words};
 use ua_llm::LlmError;
 use ua_store::RequestEnd;
 
@@ -44,6 +45,8 @@ pub struct ThinkFailure {
     pub until_reset: Option<Duration>,
     /// How long it took to fail.
     pub took: Duration,
+    /// What is left of the run's time; `None` where that has no limit.
+    pub time_left: Option<Duration>,
     /// Random bits for the wait before the next request.
     pub random: u64,
 }
@@ -134,6 +137,73 @@ impl Default for RetryPolicy {
     }
 }
 
+/// What follows a try that came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTry {
+    /// Another one, after so long a wait.
+    After(Duration),
+    /// None: it would not help, or the patience is over.
+    Never,
+    /// None: the wait before it is longer than the run may wait.
+    TooLong(TooLong),
+}
+
+/// A wait that is longer than the run may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    /// How long it would be.
+    pub wait: Duration,
+    /// Whether the provider asks for it.
+    pub is_asked: bool,
+    /// What is left of the patience, where that is too little for it.
+    pub patience_left: Option<Duration>,
+    /// Whether all of the patience, which the next process has again, is too little as well.
+    pub is_beyond_patience: bool,
+    /// What is left of the run's time, where that is too little for it.
+    pub time_left: Option<Duration>,
+}
+
+impl TooLong {
+    /// The budgets that have the run wait so long, and work for as long afterwards as it could now.
+    pub fn raised(&self) -> WaitBudgets {
+        // A minute for what is rounded away, and for what a request takes.
+        let minutes = self.wait.as_secs().div_ceil(60).saturating_add(1);
+        WaitBudgets {
+            max_provider_wait_minutes: self.is_beyond_patience.then_some(minutes),
+            more_wallclock_minutes: self.time_left.is_some().then_some(minutes),
+        }
+    }
+
+    /// That it is too long, by which bound, and what lifts that; the latter where somebody `can_raise` the run's budgets.
+    pub fn in_words(&self, can_raise: bool, audience: Audience) -> String {
+        let wait = span_in_words(self.wait);
+        let begin = if self.is_asked {
+            format!("It asks for a wait of {wait}")
+        } else {
+            format!("The next try would come after a wait of {wait}")
+        };
+        let patience = self.patience_left.map(|left| match left {
+            Duration::ZERO => "waits no longer".to_owned(),
+            left => format!("would wait for {} more", span_in_words(left)),
+        });
+        let time = self.time_left.map(|left| match left {
+            Duration::ZERO => "has no time left".to_owned(),
+            left => format!("has {} of its time left", span_in_words(left)),
+        });
+        let bounds: Vec<String> = patience.into_iter().chain(time).collect();
+        let raised = Some(self.raised()).filter(|raised| can_raise && !raised.is_empty());
+        let then = match (raised, audience) {
+            (None, Audience::Terminal) => "Resume it later.".to_owned(),
+            (None, Audience::Program) => "Run it again later.".to_owned(),
+            (Some(raised), Audience::Terminal) => format!("Resume it later, or have it wait: {raised}"),
+            (Some(raised), Audience::Program) => {
+                format!("Run it again later, or have it wait: {}", raised.for_program())
+            }
+        };
+        format!("{begin}, and the run {}. {then}", bounds.join(" and "))
+    }
+}
+
 impl RetryPolicy {
     /// The same, but no more patient than `budget` where it does not say how patient it is.
     #[must_use]
@@ -146,35 +216,60 @@ impl RetryPolicy {
         self.max_wait.unwrap_or(PATIENCE).saturating_sub(tries.waited)
     }
 
-    /// The wait before the request that follows so many, the failed one included, or `None` when there is to be no other.
+    /// Whether, and after which wait, another request follows so many, the failed one included.
     ///
     /// The failure's random bits decide where in the upper half of the backoff the wait lies, so that many runs do not
     /// return at once.
-    pub fn wait_after(&self, tries: &Tries, failure: &ThinkFailure) -> Option<Duration> {
+    pub fn after(&self, tries: &Tries, failure: &ThinkFailure) -> NextTry {
         if !failure.may_retry {
-            return None;
+            return NextTry::Never;
         }
-        let wait = self.wait(tries, failure.retry_after.unwrap_or_default(), failure.random)?;
-        // What nobody asked for is waited as far as the patience lasts, and then the provider is asked.
-        Some(wait.max(failure.until_reset.unwrap_or_default().min(self.left(tries))))
+        match self.next(tries, failure.retry_after.unwrap_or_default(), failure.random, failure.time_left) {
+            NextTry::After(wait) => {
+                // What nobody asked for is waited as far as the patience lasts, and then the provider is asked; and where the run's time is over
+                // before, the provider is asked sooner.
+                let reset = failure.until_reset.unwrap_or_default().min(self.left(tries));
+                let fits = failure.time_left.is_none_or(|left| reset < left);
+                NextTry::After(if fits { wait.max(reset) } else { wait })
+            }
+            other @ (NextTry::Never | NextTry::TooLong(_)) => other,
+        }
     }
 
-    /// The wait before a tool server that is away is tried again, which costs nobody anything; `None` when it was away for too long.
-    pub fn wait_for_server(&self, tries: &Tries, random: u64) -> Option<Duration> {
-        self.wait(tries, Duration::ZERO, random)
+    /// Whether, and after which wait, a tool server that is away is tried again, which costs nobody anything.
+    pub fn after_server(&self, tries: &Tries, random: u64, time_left: Option<Duration>) -> NextTry {
+        self.next(tries, Duration::ZERO, random, time_left)
     }
 
-    fn wait(&self, tries: &Tries, asked: Duration, random: u64) -> Option<Duration> {
+    /// The one place that decides about a wait: one is begun only if it is over before both the patience and the run's time are.
+    fn next(&self, tries: &Tries, asked: Duration, random: u64, time_left: Option<Duration>) -> NextTry {
         let left = self.left(tries);
-        if tries.attempts == 0 || left.is_zero() || asked > left {
-            return None;
+        if tries.attempts == 0 || (left.is_zero() && asked.is_zero()) {
+            return NextTry::Never;
         }
+        let wait = self.backoff(tries, random).min(left).max(asked);
+        let too_long = TooLong {
+            wait,
+            is_asked: !asked.is_zero() && wait == asked,
+            patience_left: Some(left).filter(|left| wait > *left),
+            is_beyond_patience: wait > self.max_wait.unwrap_or(PATIENCE),
+            // Whoever waits until the time is over asks nobody any more.
+            time_left: time_left.filter(|left| wait >= *left),
+        };
+        if too_long.patience_left.is_some() || too_long.time_left.is_some() {
+            return NextTry::TooLong(too_long);
+        }
+        NextTry::After(wait)
+    }
+
+    /// How long to wait where nobody asks for anything.
+    fn backoff(&self, tries: &Tries, random: u64) -> Duration {
         let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(tries.attempts - 1).unwrap_or(u32::MAX));
         // An outage is outlived whatever it looks like; one that may cost a reply each time is asked about rarely.
         let backoff = if tries.broken >= self.slow_after { self.max_delay } else { doubled.min(self.max_delay) };
         let half = u64::try_from(backoff.as_millis() / 2).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(random % half.saturating_add(1));
-        Some((backoff / 2 + jitter).max(asked).min(left))
+        backoff / 2 + jitter
     }
 }
 
@@ -192,6 +287,7 @@ mod tests {
             is_too_long: false,
             may_be_too_long: false,
             took: Duration::ZERO,
+            time_left: None,
             asks_for_less: false,
             without: None,
             without_images: false,
@@ -204,6 +300,14 @@ mod tests {
         }
     }
 
+    /// The wait before the next request, if there is one.
+    fn wait_after(policy: &RetryPolicy, tries: &Tries, failure: &ThinkFailure) -> Option<Duration> {
+        match policy.after(tries, failure) {
+            NextTry::After(wait) => Some(wait),
+            NextTry::Never | NextTry::TooLong(_) => None,
+        }
+    }
+
     fn after(attempts: u32, waited: u64) -> Tries {
         Tries { attempts, waited: Duration::from_secs(waited), ..Tries::default() }
     }
@@ -211,12 +315,12 @@ mod tests {
     #[test]
     fn only_failures_that_may_pass_are_repeated_for_as_long_as_the_patience_lasts() {
         let policy = RetryPolicy::default();
-        assert_eq!(policy.wait_after(&after(1, 0), &failure(false, None, 0)), None);
-        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, None, 0)), Some(Duration::from_millis(500)));
-        assert_eq!(policy.wait_after(&after(20, 1_799), &failure(true, None, 0)), Some(Duration::from_secs(1)));
-        assert_eq!(policy.wait_after(&after(20, 1_800), &failure(true, None, 0)), None);
+        assert_eq!(wait_after(&policy, &after(1, 0), &failure(false, None, 0)), None);
+        assert_eq!(wait_after(&policy, &after(1, 0), &failure(true, None, 0)), Some(Duration::from_millis(500)));
+        assert_eq!(wait_after(&policy, &after(20, 1_799), &failure(true, None, 0)), Some(Duration::from_secs(1)));
+        assert_eq!(wait_after(&policy, &after(20, 1_800), &failure(true, None, 0)), None);
         let hasty = policy.within(Duration::ZERO);
-        assert_eq!(hasty.wait_after(&after(1, 0), &failure(true, None, 0)), None);
+        assert_eq!(wait_after(&hasty, &after(1, 0), &failure(true, None, 0)), None);
         let own = RetryPolicy { max_wait: Some(Duration::from_secs(5)), ..policy }.within(Duration::from_hours(1));
         assert_eq!(own.left(&after(1, 0)), Duration::from_secs(5));
     }
@@ -237,7 +341,7 @@ mod tests {
                 loop {
                     passed += if tries.attempts > 0 { took } else { Duration::ZERO };
                     tries = tries.and(&failed);
-                    let Some(wait) = policy.wait_after(&tries, &failed) else { break };
+                    let Some(wait) = wait_after(&policy, &tries, &failed) else { break };
                     assert!(
                         tries.broken < 5 || wait >= Duration::from_mins(1) || policy.left(&tries) <= wait,
                         "{wait:?}"
@@ -254,9 +358,9 @@ mod tests {
     #[test]
     fn a_wait_beyond_the_patience_is_not_waited() {
         let policy = RetryPolicy::default();
-        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_800), 0)), Some(Duration::from_mins(30)));
-        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_801), 0)), None);
-        assert_eq!(policy.wait_after(&after(2, 1_000), &failure(true, Some(801), 0)), None);
+        assert_eq!(wait_after(&policy, &after(1, 0), &failure(true, Some(1_800), 0)), Some(Duration::from_mins(30)));
+        assert_eq!(wait_after(&policy, &after(1, 0), &failure(true, Some(1_801), 0)), None);
+        assert_eq!(wait_after(&policy, &after(2, 1_000), &failure(true, Some(801), 0)), None);
     }
 
     /// When a limit is whole again is no demand, and is waited for with what is left of the patience.
@@ -264,10 +368,76 @@ mod tests {
     fn a_limit_that_is_whole_again_later_than_the_patience_lasts_ends_no_run() {
         let minute = RetryPolicy::default().within(Duration::from_mins(1));
         let limited = |span| ThinkFailure { until_reset: Some(Duration::from_secs(span)), ..failure(true, None, 0) };
-        let wait = |waited, span| minute.wait_after(&after(1, waited), &limited(span)).map(|wait| wait.as_secs());
+        let wait = |waited, span| wait_after(&minute, &after(1, waited), &limited(span)).map(|wait| wait.as_secs());
         assert_eq!((wait(0, 20), wait(0, 120), wait(50, 120)), (Some(20), Some(60), Some(10)));
         assert_eq!(wait(60, 120), None, "the patience is over");
-        assert_eq!(minute.wait_after(&after(1, 0), &failure(true, Some(120), 0)), None, "a demand is none to be cut");
+        assert_eq!(wait_after(&minute, &after(1, 0), &failure(true, Some(120), 0)), None, "a demand is none to be cut");
+    }
+
+    /// Patience × time × what the provider asks for: a wait is begun only where it is over before both, and what is said to lift the bound does.
+    #[test]
+    fn a_wait_that_does_not_fit_is_not_begun_and_its_budgets_are_named() {
+        for (asked, patience, time) in [
+            (Some(3_600), 30, 90),
+            (Some(3_600), 120, 30),
+            (Some(3_600), 30, 30),
+            (Some(3_600), 60, 60),
+            (Some(1_800), 30, 31),
+            (Some(59), 1, 1),
+            (Some(60), 1, 1),
+            (None, 30, 0),
+            (None, 30, 1),
+        ] {
+            let policy = RetryPolicy::default().within(Duration::from_mins(patience));
+            let failed = |time_left| ThinkFailure { time_left: Some(time_left), ..failure(true, asked, 0) };
+            let time_left = Duration::from_mins(time);
+            let next = policy.after(&after(1, 0), &failed(time_left));
+            let fits = asked.unwrap_or(1) <= patience * 60 && asked.unwrap_or(1) < time * 60;
+            let what = format!("{asked:?} {patience} {time}: {next:?}");
+            let NextTry::TooLong(too_long) = next else {
+                assert!(fits && matches!(next, NextTry::After(wait) if wait < time_left), "{what}");
+                continue;
+            };
+            assert!(!fits, "{what}");
+            let raised = too_long.raised();
+            let words = too_long.in_words(true, Audience::Terminal);
+            assert_eq!(WaitBudgets::read(&words), Some(raised), "{words}");
+            assert_eq!(WaitBudgets::read(&too_long.in_words(false, Audience::Terminal)), None);
+            assert_eq!(raised.max_provider_wait_minutes.is_some(), asked.is_some_and(|asked| asked > patience * 60));
+            assert_eq!(raised.more_wallclock_minutes.is_some(), asked.unwrap_or(1) >= time * 60, "{what}");
+            let patience = raised.max_provider_wait_minutes.unwrap_or(patience);
+            let policy = RetryPolicy::default().within(Duration::from_mins(patience));
+            let time_left = time_left + Duration::from_mins(raised.more_wallclock_minutes.unwrap_or(0));
+            let again = policy.after(&after(1, 0), &failed(time_left));
+            assert!(matches!(again, NextTry::After(_)), "{what}: with {raised:?}, {again:?}");
+        }
+    }
+
+    /// What was waited already is no reason to allow more: the next process is as patient as this one was.
+    #[test]
+    fn what_the_next_process_waits_anyway_needs_no_other_budget() {
+        let policy = RetryPolicy::default();
+        let NextTry::TooLong(too_long) = policy.after(&after(3, 1_000), &failure(true, Some(900), 0)) else {
+            panic!("800 s are left")
+        };
+        assert!(too_long.raised().is_empty(), "{too_long:?}");
+        assert_eq!(
+            too_long.in_words(true, Audience::Terminal),
+            "It asks for a wait of 15 min, and the run would wait for 13 min more. Resume it later."
+        );
+    }
+
+    /// When a limit is whole again is no demand: with less time than that, the provider is asked sooner.
+    #[test]
+    fn a_limit_that_is_whole_after_the_runs_time_is_asked_about_before() {
+        let policy = RetryPolicy::default();
+        let limited = |left| ThinkFailure {
+            until_reset: Some(Duration::from_secs(100)),
+            time_left: Some(Duration::from_secs(left)),
+            ..failure(true, None, 0)
+        };
+        let wait = |left| wait_after(&policy, &after(1, 0), &limited(left));
+        assert_eq!((wait(101), wait(100)), (Some(Duration::from_secs(100)), Some(Duration::from_millis(500))));
     }
 
     #[test]
@@ -276,7 +446,7 @@ mod tests {
         for attempt in 1_u32..40 {
             for random in [0, 1, 249, 499, 500, 14_999, 123_456_789, u64::MAX] {
                 let backoff = Duration::from_secs(1 << (attempt - 1).min(7)).min(Duration::from_mins(2));
-                let wait = policy.wait_after(&after(attempt, 0), &failure(true, None, random)).unwrap();
+                let wait = wait_after(&policy, &after(attempt, 0), &failure(true, None, random)).unwrap();
                 assert!(wait >= backoff / 2 && wait <= backoff, "attempt {attempt}: {wait:?} of {backoff:?}");
             }
         }

@@ -10,8 +10,9 @@ use ua_core::{Env, chain, span_in_words};
 use ua_dispatch::{StopSignal, TransportError};
 use ua_store::{EndMark, RunLease, RunStore as _, Store};
 
+use crate::budget::Limits;
 use crate::error::RunError;
-use crate::retry::{RetryPolicy, Tries};
+use crate::retry::{NextTry, RetryPolicy, TooLong, Tries};
 use crate::watch::{RunEvent, Watcher};
 
 /// How often a wait looks whether somebody asked to end the run.
@@ -84,19 +85,21 @@ pub(crate) struct Pause {
 }
 
 impl Away {
-    /// One more try found it away, and took so long to find out. The wait before the next one, of `most` at most; `None` when it was away for
-    /// too long.
+    /// One more try found it away, and took so long to find out. The wait before the next one, or why there is none: it was away for too long,
+    /// or would be for longer than what is left of the run's time.
     pub(crate) fn again(
         &mut self,
         took: Duration,
         retry: &RetryPolicy,
         random: u64,
-        most: Option<Duration>,
-    ) -> Option<Pause> {
+        time_left: Option<Duration>,
+    ) -> Result<Pause, Option<TooLong>> {
         self.tries = self.tries.and_away(took);
-        let wait = retry.wait_for_server(&self.tries, random).filter(|_| most != Some(Duration::ZERO))?;
-        let wait = most.map_or(wait, |most| wait.min(most));
-        Some(Pause { wait, left: retry.left(&self.tries).saturating_sub(wait) })
+        match retry.after_server(&self.tries, random, time_left) {
+            NextTry::After(wait) => Ok(Pause { wait, left: retry.left(&self.tries).saturating_sub(wait) }),
+            NextTry::Never => Err(None),
+            NextTry::TooLong(too_long) => Err(Some(too_long)),
+        }
     }
 
     /// Tells that it is waited for, and counts the wait as one that passes.
@@ -120,13 +123,19 @@ impl Away {
         self.tries.waited = self.tries.waited.saturating_add(pause.wait);
     }
 
-    /// Why it is given up: with how long it was waited for.
-    pub(crate) fn in_words(&self, why: &str) -> String {
+    /// Why it is given up: with how long it was waited for, and what would have it waited for longer.
+    pub(crate) fn in_words(&self, why: &str, too_long: Option<TooLong>, limits: &Limits) -> String {
         let waited = self.tries.waited;
-        if waited.is_zero() {
+        let why = if waited.is_zero() {
             why.to_owned()
         } else {
             format!("{why}; it was waited for, for {}", span_in_words(waited))
+        };
+        match too_long {
+            Some(too_long) => limits.wait_is_too_long(&why, &too_long),
+            // Whoever had waited for all of it knows now what it was that ended.
+            None if !waited.is_zero() => format!("{why}, as long as `max_provider_wait_minutes` allows"),
+            None => why,
         }
     }
 }
@@ -143,19 +152,30 @@ mod tests {
     #[test]
     fn a_server_is_waited_for_as_long_as_the_patience_and_the_time_last() {
         let retry = RetryPolicy::default().within(Duration::from_secs(10));
+        let limits = Limits::default();
         let mut away = Away::default();
-        assert_eq!(away.in_words("gone"), "gone");
+        assert_eq!(away.in_words("gone", None, &limits), "gone");
         let first = away.again(Duration::ZERO, &retry, 0, None).unwrap();
         assert_eq!(first, Pause { wait: Duration::from_millis(500), left: Duration::from_millis(9_500) });
         let watcher: Watcher = std::sync::Arc::new(|_| {});
         let error = TransportError::Away { server: "mail".to_owned(), why: "HTTP 503".to_owned() };
         away.tell(&watcher, &error, first, None);
-        assert!(away.in_words("gone").starts_with("gone; it was waited for, for "));
-        // The next one is longer, but for what is left of the run's time.
+        assert_eq!(
+            away.in_words("gone", None, &limits),
+            "gone; it was waited for, for 1 s, as long as `max_provider_wait_minutes` allows"
+        );
+        // The next one is longer, and begun only where it is over before the run's time is.
         assert_eq!(away.again(Duration::ZERO, &retry, 0, None).unwrap().wait, Duration::from_secs(1));
-        let most = Some(Duration::from_millis(30));
-        assert_eq!(away.again(Duration::ZERO, &retry, 0, most).unwrap().wait, Duration::from_millis(30));
-        assert_eq!(away.again(Duration::ZERO, &retry, 0, Some(Duration::ZERO)), None);
-        assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), None);
+        let left = Some(Duration::from_millis(2_001));
+        assert_eq!(away.again(Duration::ZERO, &retry, 0, left).unwrap().wait, Duration::from_secs(2));
+        for left in [Duration::ZERO, Duration::from_secs(4)] {
+            let too_long = away.again(Duration::ZERO, &retry, 0, Some(left)).unwrap_err().unwrap();
+            let words = away.in_words("gone", Some(too_long), &limits);
+            assert!(words.ends_with("or have it wait: `--max-wallclock-minutes +2`."), "{words}");
+            let of_a_task = Limits { are_carved: true, ..Limits::default() };
+            let words = away.in_words("gone", Some(too_long), &of_a_task);
+            assert!(words.ends_with("Resume it later."), "{words}");
+        }
+        assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), Err(None));
     }
 }

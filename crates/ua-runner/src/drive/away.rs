@@ -23,9 +23,17 @@ impl Driver<'_> {
         away: &mut Away,
     ) -> Result<Option<Event>, RunError> {
         let random = self.ports.env.entropy.next_u64();
-        let pause = away.again(took, &self.machine.retry(), random, None).filter(|_| error.may_pass());
-        let Some(pause) = pause else {
-            return Ok(Some(Event::ToolServerDown { detail: away.in_words(&chain(error)) }));
+        let again = if error.may_pass() {
+            away.again(took, &self.machine.retry(), random, self.time_left())
+        } else {
+            Err(None)
+        };
+        let pause = match again {
+            Ok(pause) => pause,
+            Err(too_long) => {
+                let detail = away.in_words(&chain(error), too_long, self.machine.limits());
+                return Ok(Some(Event::ToolServerDown { detail }));
+            }
         };
         away.tell(&self.ports.watcher, error, pause, self.ends_within(pause.wait, pause.left));
         let event = self.sit_out(pause.wait).await?;

@@ -137,6 +137,7 @@ impl Driver<'_> {
                         may_be_too_long,
                         without_images: !images.is_empty(),
                         took,
+                        time_left: self.time_left(),
                         ..failure(
                             &error,
                             (self.ports.llm.name(), Audience::of(&self.run.entrypoint)),
@@ -192,7 +193,8 @@ impl Driver<'_> {
     ) -> Result<Event, RunError> {
         let random = self.ports.env.entropy.next_u64();
         let failure = failure(error, (self.ports.llm.name(), Audience::of(&self.run.entrypoint)), heard, random);
-        let failure = ThinkFailure { asks_for_less: true, is_too_long: false, took, ..failure };
+        let failure =
+            ThinkFailure { asks_for_less: true, is_too_long: false, took, time_left: self.time_left(), ..failure };
         self.close_request(turn, failure.end).await?;
         Ok(Event::Thought(Err(failure)))
     }
@@ -331,8 +333,7 @@ impl Driver<'_> {
 
     /// Milliseconds until the run's time is used up, where that is before a wait and what may be waited after it are over.
     pub(super) fn ends_within(&self, wait: Duration, left: Duration) -> Option<u64> {
-        let most = self.machine.limits().max_held_millis;
-        let to_the_end = most.map(|most| most.saturating_sub(self.run.held_millis + self.held_for()));
+        let to_the_end = self.time_left().map(in_millis);
         to_the_end.filter(|end| *end <= in_millis(wait.saturating_add(left)))
     }
 
@@ -395,6 +396,7 @@ fn failure(
         retry_after: error.retry_after(),
         until_reset: error.until_reset(),
         took: Duration::ZERO,
+        time_left: None,
         random,
     }
 }

@@ -1,14 +1,12 @@
 //! The events of one request to the model: reserved, answered or not, and the wait before the next one.
 
-use std::time::Duration;
-
-use ua_core::{Audience, ModelTurn, RunStop, span_in_words};
+use ua_core::{Audience, ModelTurn, RunStop};
 use ua_store::{QuestionKind, RequestEnd};
 
 use super::{Next, RunMachine, State, stopped};
-use crate::budget::{Estimate, Use};
+use crate::budget::{Estimate, Limits, Use};
 use crate::iteration::IterationEnd;
-use crate::retry::{Refusal, ThinkFailure, Tries};
+use crate::retry::{NextTry, Refusal, ThinkFailure, TooLong, Tries};
 
 /// How often a history is cut harder before the job counts as too long for its model.
 const MAX_CUTS: u32 = 12;
@@ -92,10 +90,14 @@ impl RunMachine {
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }
         let is_elsewhere = failure.is_foreign && tries.foreign >= MAX_FOREIGN && self.committed() == 0;
-        if let Some(wait) = self.retry.wait_after(&tries, &failure).filter(|_| !is_elsewhere) {
-            // What broke off was paid for: a budget that it used up is not waited for.
-            return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
-        }
+        let too_long = match self.retry.after(&tries, &failure) {
+            NextTry::After(wait) if !is_elsewhere => {
+                // What broke off was paid for: a budget that it used up is not waited for.
+                return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
+            }
+            NextTry::TooLong(too_long) if !is_elsewhere => Some(too_long),
+            NextTry::After(_) | NextTry::Never | NextTry::TooLong(_) => None,
+        };
         if failure.credentials_refused && self.limits.ask_on_auth_failure {
             // What was refused, and no hint: whoever shows the question knows whose credentials they are.
             let text = format!("{} Correct them before you answer.", capitalized(&sentence(&failure.why)));
@@ -122,34 +124,18 @@ impl RunMachine {
                 format!("{attempts} requests brought no reply; the last one: {}", failure.message)
             }
         };
-        let detail = match failure.retry_after {
-            Some(asked) if failure.may_retry && asked > self.retry.left(&tries) => {
-                format!(
-                    "{} {}",
-                    sentence(&detail),
-                    too_long_a_wait(asked, self.retry.left(&tries), self.limits.audience)
-                )
-            }
-            Some(_) | None => detail,
-        };
-        stopped(reason, &detail)
+        match too_long {
+            Some(too_long) => stopped(reason, &self.limits.wait_is_too_long(&detail, &too_long)),
+            None => stopped(reason, &detail),
+        }
     }
 }
 
-/// What a provider asks to wait that is longer than the run waits, with what to do.
-fn too_long_a_wait(asked: Duration, left: Duration, audience: Audience) -> String {
-    let minutes = asked.as_secs().div_ceil(60).saturating_add(1);
-    let (resume, wait) = match audience {
-        Audience::Terminal => ("Resume it then", format!("resume it with `--max-provider-wait-minutes {minutes}`")),
-        Audience::Program => {
-            ("Run it again then", format!("`Runs::set_budget` with \"max_provider_wait_minutes\" and {minutes}"))
-        }
-    };
-    format!(
-        "It asks to be left alone for {}, and the run would have waited {} more. {resume}, or let it wait: {wait}.",
-        span_in_words(asked),
-        span_in_words(left),
-    )
+impl Limits {
+    /// Why there is no reply, or no server, and that the next try would come too late for this run, with what to do.
+    pub(crate) fn wait_is_too_long(&self, why: &str, too_long: &TooLong) -> String {
+        format!("{} {}", sentence(why), too_long.in_words(!self.are_carved, self.audience))
+    }
 }
 
 fn capitalized(text: &str) -> String {
