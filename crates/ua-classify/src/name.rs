@@ -51,8 +51,10 @@ pub(crate) fn vocabulary() -> String {
 /// What a name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameSays {
-    /// It contains this side-effect word.
+    /// It contains this side-effect word: of several, the one that tells a person most.
     Effect(String),
+    /// By this word it joins actions, of which none is known.
+    Joins(String),
     /// It looks, by this word.
     Read(String),
     /// It may well look, by this word, but a name like that is no proof.
@@ -66,12 +68,28 @@ pub(crate) fn read_name(tool: &ToolName) -> NameSays {
     let (all, server) = (words(&tool.tool), words(&tool.server));
     let rest = after_toolkit(without_prefix(&all, &server), &all, &server, tool.namespace);
     if let Some(join) = rest.iter().find(|word| has(JOINS, word)) {
-        return NameSays::Effect(join.clone());
+        return told_by(rest).map_or_else(|| NameSays::Joins(join.clone()), |word| NameSays::Effect(word.clone()));
     }
-    match looking_verb(rest) {
+    let says = match looking_verb(rest) {
         Some(at) => read_around(rest, at, &all),
         None => read_without_verb(rest, &all),
+    };
+    match says {
+        NameSays::Effect(word) if has(THINGS, &word) => NameSays::Effect(told_by(rest).cloned().unwrap_or(word)),
+        other @ (NameSays::Effect(_)
+        | NameSays::Joins(_)
+        | NameSays::Read(_)
+        | NameSays::MayRead(_)
+        | NameSays::Nothing) => other,
     }
+}
+
+/// The side-effect word of a name that tells most: one that is plainly a verb, before one that is mostly a thing (`text`, `type`). A word that only
+/// joins tells nothing. `None` where there is no other.
+fn told_by(words: &[String]) -> Option<&String> {
+    let is_known = |at: usize, word: &str| changes(word) && !has(JOINS, word) && !is_pull_request(words, at);
+    let known = || words.iter().enumerate().filter(|(at, word)| is_known(*at, word)).map(|(_, word)| word);
+    known().find(|word| !has(THINGS, word)).or_else(|| known().next())
 }
 
 /// Whether the name of a tool can say that it makes something with this verb.
@@ -398,6 +416,28 @@ mod tests {
         assert_eq!(says(ToolNamespace::Composio, "composio", "COMPOSIO_APPROVAL_LIST"), may);
         assert_eq!(says(ToolNamespace::Mcp, "search", "search"), read("search"));
         assert_eq!(says(ToolNamespace::Mcp, "list", "list_send"), NameSays::Effect("send".to_owned()));
+    }
+
+    /// What a person reads of the reason is the word that says something.
+    #[test]
+    fn the_word_that_tells_most_is_named() {
+        let says = |tool: &str| read_name(&ToolName::qualified(ToolNamespace::Mcp, "other", tool));
+        for (tool, word) in [
+            ("search_and_replace", "replace"),
+            ("get_type_then_delete", "delete"),
+            ("list_items_and_create", "create"),
+            ("read_text_and_move", "move"),
+            ("find_and_update_document", "update"),
+            ("preview_then_publish", "publish"),
+            ("sendAndArchive", "send"),
+            ("type_text", "type"),
+            ("create_message_text", "create"),
+        ] {
+            assert_eq!(says(tool), NameSays::Effect(word.to_owned()), "{tool}");
+        }
+        for (tool, join) in [("rinse_and_repeat", "and"), ("look_then_leap", "then")] {
+            assert_eq!(says(tool), NameSays::Joins(join.to_owned()), "{tool}");
+        }
     }
 
     #[test]

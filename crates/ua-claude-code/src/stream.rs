@@ -226,7 +226,8 @@ fn errors(event: &Value) -> String {
 fn error_of(status: Option<u64>, message: String) -> LlmError {
     let retry_after: Option<Duration> = None;
     match status.and_then(|status| u16::try_from(status).ok()) {
-        Some(status @ (401..=403)) => LlmError::Unauthorized { status, message },
+        Some(status @ 402) => LlmError::Unpaid { status, message },
+        Some(status @ (401 | 403)) => LlmError::Unauthorized { status, message },
         Some(404) => LlmError::NotFound { model: String::new(), message },
         Some(429) => LlmError::RateLimited { retry_after, until_reset: None, message },
         Some(503 | 529) => LlmError::Overloaded { retry_after, message },

@@ -11,7 +11,10 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, digest_in_plain_words, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, PolicyPin, Resolution, RunStop, Scope};
+use ua_core::{
+    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, PolicyPin, Resolution, RunStop, Scope,
+    span_in_words,
+};
 use ua_ledger::{
     Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, RecoveredBy, SincePlanned,
 };
@@ -30,6 +33,7 @@ use crate::stop::StopSignal;
 use crate::task::{SubAgents, TASKS_AT_ONCE};
 use crate::through::Through;
 use crate::transport::{Fence, ToolTransport, TransportError};
+use crate::within::{RunTime, Within};
 
 /// How many reads of a turn run at the same time.
 const READS_AT_ONCE: usize = 8;
@@ -60,6 +64,8 @@ pub struct Handed<'a> {
     pub is_last: bool,
     /// That a read was begun may wait for the next write, too: whoever wants it asks again when it is not known of.
     pub reads_wait: bool,
+    /// The time of their run, where that has a limit: no wait is begun that is not over before.
+    pub time: Option<RunTime>,
 }
 
 /// How a dispatch ended.
@@ -69,7 +75,8 @@ pub enum Dispatched {
     Settled(Box<CallRecord>),
     /// A person has to decide first.
     Held(Box<QuestionRecord>),
-    /// It is a task whose child run stopped for a reason that a resume may lift; both go on then.
+    /// It is a task whose child run stopped for a reason that a resume may lift, and both go on then; or it would have to wait for longer than what
+    /// is left of the run's time.
     Parked {
         /// The reason.
         reason: RunStop,
@@ -294,7 +301,8 @@ impl Dispatcher {
         handed: Handed<'_>,
         stop: &StopSignal,
     ) -> Result<Dispatched, DispatchError> {
-        let Handed { is_last, reads_wait, planned: _ } = handed;
+        let Handed { is_last, reads_wait, time, planned: _ } = handed;
+        let within = Within::until(stop).and_time(time, &self.waits);
         let id = &call.call_id.clone();
         let mut planned = is_planned.then(|| call.clone());
         let mut read = Some(call);
@@ -312,7 +320,7 @@ impl Dispatcher {
             let at_once = planned.take().and_then(|call| self.ledger.admit_planned(&call, &facts));
             let admission = match at_once {
                 Some(admission) => admission,
-                None => Box::pin(self.admit(id, facts, stop)).await?,
+                None => Box::pin(self.admit(id, facts, &within)).await?,
             };
             let went_on = match admission {
                 Admission::Settled(call) => {
@@ -329,8 +337,14 @@ impl Dispatcher {
                     }
                     continue;
                 }
-                // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
-                Admission::Unknown(_) => return Ok(Dispatched::Stopped),
+                // `admit` recovers what is unknown; it stays unknown only when a stop came in between, or the time is too short for it.
+                Admission::Unknown(unknown) => {
+                    let what = format!(
+                        "what became of `{}` can be looked up only after a longer wait",
+                        unknown.call().name.tool
+                    );
+                    return Ok(within.ended(&what, self.ledger.env().now()));
+                }
                 Admission::Continues(continued) if stop.is_stopping() => {
                     drop(continued); // it keeps its handle
                     return Ok(Dispatched::Stopped);
@@ -455,6 +469,9 @@ impl Dispatcher {
                 {
                     let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
                     let wait = wait.max(asked_for.unwrap_or_default());
+                    if let Some(ended) = self.does_not_fit(&within, wait, &call) {
+                        return Ok(ended);
+                    }
                     self.tell(CallProgress::Retrying { call: Box::new(call), wait });
                     tokio::select! {
                         () = self.ledger.env().clock.sleep(wait) => {}
@@ -467,6 +484,9 @@ impl Dispatcher {
                 CallStatus::Unknown => {
                     let wait = self.pause_in_doubt(&call, asked_for);
                     if !wait.is_zero() {
+                        if let Some(ended) = self.does_not_fit(&within, wait, &call) {
+                            return Ok(ended);
+                        }
                         self.tell(CallProgress::Waiting { call: Box::new(call), wait });
                         tokio::select! {
                             () = self.ledger.env().clock.sleep(wait) => {}
@@ -485,6 +505,16 @@ impl Dispatcher {
                 }
             }
         }
+    }
+
+    /// How the dispatch of a call ends whose next attempt would come too late for its run.
+    fn does_not_fit(&self, within: &Within<'_>, wait: Duration, call: &CallRecord) -> Option<Dispatched> {
+        let now = self.ledger.env().now();
+        if within.fits(wait, now) {
+            return None;
+        }
+        let what = format!("`{}` would be tried again after {}", call.name.tool, span_in_words(wait));
+        Some(within.ended(&what, now))
     }
 
     /// How long nothing is asked of the server of a call in doubt: it wants to be left alone, or an earlier repeat did nothing. Nothing is waited for
@@ -556,7 +586,12 @@ impl Dispatcher {
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy. Where its server cannot be ended, what is only asked is asked
     /// before.
-    pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
+    pub(crate) async fn admit(
+        &self,
+        id: &CallId,
+        facts: Facts,
+        within: &Within<'_>,
+    ) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts)).await? {
             Admission::Unknown(mut unknown) => {
                 let server = unknown.call().name.server.clone();
@@ -569,7 +604,7 @@ impl Dispatcher {
                 if !wait.is_zero() {
                     // Time alone keeps a second effect away; a read that may simply be run again has none, and is.
                     if unknown.call().policy.is_free_read() {
-                        return Box::pin(self.recover(unknown, stop)).await;
+                        return Box::pin(self.recover(unknown, within)).await;
                     }
                     // A question sends nothing.
                     let (facts, until) = (self.facts(unknown.call())?, self.ledger.env().now().plus(wait));
@@ -578,6 +613,9 @@ impl Dispatcher {
                         unknown = to_fence;
                     } else {
                         return Ok(asked);
+                    }
+                    if !within.fits(wait, self.ledger.env().now()) {
+                        return Ok(Admission::Unknown(unknown));
                     }
                     self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                 }
@@ -593,7 +631,7 @@ impl Dispatcher {
                         return Err(DispatchError::OrphanAlive { server, detail });
                     }
                 }
-                Box::pin(self.recover(unknown, stop)).await
+                Box::pin(self.recover(unknown, within)).await
             }
             admission @ (Admission::Settled(_)
             | Admission::Held(_)

@@ -56,6 +56,7 @@ mod task;
 mod texts;
 mod through;
 mod transport;
+mod within;
 
 pub use ask_user::WithAskUser;
 pub use catalog::{Catalog, Offer};
@@ -74,3 +75,4 @@ pub use task::{Carried, SubAgents, is_task_under_way, task_tool};
 pub use through::Through;
 pub use transport::{Fence, ToolTransport, TransportError};
 pub use ua_ledger::{Asked, Enquiry, Finding, MayAct, Outside, Permit, answer_for, answer_together};
+pub use within::RunTime;

@@ -17,6 +17,7 @@ use crate::dispatcher::{CallProgress, Dispatcher, backoff};
 use crate::error::DispatchError;
 use crate::stop::StopSignal;
 use crate::transport::TransportError;
+use crate::within::Within;
 
 /// The longest a process waits before it decides about a call: one in doubt, or one whose server asks to be left alone.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_mins(5);
@@ -90,8 +91,10 @@ impl Catalog {
 }
 
 impl Dispatcher {
-    /// Decides about a call whose server is fenced. `Unknown` comes back when a stop was asked for first.
-    pub(crate) async fn recover(&self, unknown: UnknownCall, stop: &StopSignal) -> Result<Admission, DispatchError> {
+    /// Decides about a call whose server is fenced. `Unknown` comes back when a stop was asked for first, or where it would have to wait for
+    /// longer than it may.
+    pub(crate) async fn recover(&self, unknown: UnknownCall, within: &Within<'_>) -> Result<Admission, DispatchError> {
+        let stop = within.stop;
         loop {
             // Files are looked at anew behind each wait.
             let mut next = self.ledger.recover(&unknown, &self.facts(unknown.call())?).await?;
@@ -121,6 +124,9 @@ impl Dispatcher {
                              then to look it up again"
                         );
                         return Ok(self.ledger.hold(&unknown, &because).await?);
+                    }
+                    if !within.fits(wait, self.ledger.env().now()) {
+                        return Ok(Admission::Unknown(unknown));
                     }
                     self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                     tokio::select! {

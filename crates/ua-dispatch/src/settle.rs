@@ -10,6 +10,7 @@ use ua_ledger::{Admission, LedgerError};
 use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
 use crate::error::DispatchError;
 use crate::stop::StopSignal;
+use crate::within::Within;
 use ua_store::LedgerStore;
 
 impl Dispatcher {
@@ -29,7 +30,7 @@ impl Dispatcher {
         // Under a stop no probe is asked and nothing is waited for: the tools may not be those the policy speaks of.
         let stop = StopSignal::default();
         stop.stop_at_once();
-        Ok(match Box::pin(self.admit(id, facts, &stop)).await? {
+        Ok(match Box::pin(self.admit(id, facts, &Within::until(&stop))).await? {
             Admission::Settled(call) => {
                 self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                 Some(Dispatched::Settled(Box::new(call)))

@@ -9,7 +9,7 @@ use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, span_in_w
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
-use ua_store::{CallRecord, QuestionsOf, RunRecord, RunStore as _, Store};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionsOf, RunRecord, RunStore as _, Store};
 
 use crate::error::HostError;
 use crate::people::{ObservedEvent, People};
@@ -276,7 +276,7 @@ impl Progress {
             CallProgress::Asking { question, patience } => format!(
                 "a tool asks, waiting up to {} for your answer · {} · `ua answer {}`",
                 span_in_words(*patience),
-                line(&question.text, 300),
+                asked(question, 300),
                 question.question_id
             ),
             CallProgress::Declined { call, waited } if waited.is_zero() => {
@@ -292,7 +292,7 @@ impl Progress {
                 call.name.tool,
                 span_in_words(*waited)
             ),
-            CallProgress::Held { question } => format!("a question · {}", line(&question.text, 200)),
+            CallProgress::Held { question } => format!("a question · {}", asked(question, 200)),
         }
     }
 }
@@ -511,6 +511,12 @@ pub fn seconds(span: Duration) -> String {
     format!("{}.{} s", span.as_secs(), span.subsec_millis() / 100)
 }
 
+/// A question in a line of so many characters; what a tool wants to know is cut later, for behind its words stands what may be chosen.
+fn asked(question: &QuestionRecord, most: usize) -> String {
+    const FORM: usize = 1_200;
+    line(&question.text, if question.kind == QuestionKind::Elicitation { FORM } else { most })
+}
+
 /// Which tools are counted for an effect of the job, and which only may have it.
 fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String {
     const SHOWN: usize = 6;
@@ -558,6 +564,26 @@ mod tests {
         );
         assert!(told(10, 1_680, true, Some(57)).ends_with("; each such request may be billed"));
         assert_eq!(told(10, 0, false, None), "trying again in 10 s, for the last time");
+    }
+
+    /// What may be chosen stands behind what the tool says, and is told with it.
+    #[test]
+    fn a_form_is_told_with_its_choices() {
+        let of = |kind| QuestionRecord {
+            question_id: ua_core::QuestionId::parse("q_1").unwrap(),
+            run_id: RunId::parse("run_1").unwrap(),
+            call_id: None,
+            kind,
+            text: format!("The tool asks: {}\n  - \"size\": one of small, large", "which size? ".repeat(50)),
+            detail: json!({}),
+            choices: Vec::new(),
+            created_at: ua_core::Env::simulated(1).now(),
+            status: ua_store::QuestionStatus::Open,
+            answer: None,
+            closed_because: None,
+        };
+        assert!(asked(&of(QuestionKind::Elicitation), 200).ends_with("one of small, large"));
+        assert!(!asked(&of(QuestionKind::MissingEvidence), 200).contains("one of small"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
 use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
+use ua_store::rules::UNPAID;
 use ua_store::{
     Answer, AnswerRecord, Choice, FleetStore as _, LedgerStore as _, QuestionKind, QuestionRecord, QuestionStatus,
     RunRecord, RunStore, Store, Turns,
@@ -92,11 +93,22 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     Ok(Beside { known, reach, resume, drives: false })
 }
 
-/// What helps where the model provider refused the credentials: a process has them from its environment or its configuration, as they were when
+/// What helps where the model provider refused the credentials, or their account cannot pay: a process has them from its environment or its configuration, as they were when
 /// it was started, so no answer that it is given changes them.
 pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFact> {
     if question.kind != QuestionKind::AuthFailure || question.call_id.is_some() {
         return None;
+    }
+    let audience = Audience::of(&run.entrypoint);
+    if question.detail.get(UNPAID).is_some() {
+        let again = audience.pick(
+            format!("then answer `retry` and `ua resume {}`", run.run_id),
+            "then answer `retry`, and start the program again".to_owned(),
+        );
+        let text = format!(
+            "add credit to the account at the provider, or raise its limit there, {again}; its key stays as it is"
+        );
+        return Some(KnownFact { name: WHAT_HELPS, text });
     }
     let provider = Launch::from_stored(&run.launch).ok()?.provider_name().to_owned();
     let correct = match providers::key_names(&provider) {
@@ -105,14 +117,11 @@ pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFac
         }
         None => format!("correct the credentials of the provider `{provider}`"),
     };
-    let again = Audience::of(&run.entrypoint).pick(
+    let again = audience.pick(
         format!("then `ua resume {}`, and answer `retry` there", run.run_id),
         "then answer `retry`, and start the program again".to_owned(),
     );
-    let text = format!(
-        "{correct}, {again}: a process keeps the key that it was started with; where it is the account that cannot pay, the key stays: answer \
-         `retry` once it can"
-    );
+    let text = format!("{correct}, {again}: a process keeps the key that it was started with");
     Some(KnownFact { name: WHAT_HELPS, text })
 }
 
@@ -537,4 +546,39 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
     } else {
         format!("answered; then resume: {}", restart::how_to_resume(store, &top).await?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use ua_evidence::testing::Story;
+    use ua_store::{Choice, QuestionKind};
+
+    use super::*;
+
+    /// Whoever cannot pay is not sent to look for another key.
+    #[test]
+    fn an_account_that_cannot_pay_needs_no_other_key() {
+        let mut run = Story::new(r#"{"objective": "x"}"#).records.run;
+        run.launch = json!({"provider": {"kind": "anthropic"}});
+        let helps = |detail: Value| {
+            let question = QuestionRecord {
+                question_id: QuestionId::parse("q_1").unwrap(),
+                run_id: run.run_id.clone(),
+                call_id: None,
+                kind: QuestionKind::AuthFailure,
+                text: "t".into(),
+                detail,
+                choices: vec![Choice::Continue, Choice::Abort],
+                created_at: run.created_at,
+                status: QuestionStatus::Open,
+                answer: None,
+                closed_because: None,
+            };
+            what_helps(&run, &question).map(|fact| fact.text)
+        };
+        let unpaid = helps(json!({ UNPAID: true })).unwrap();
+        assert!(unpaid.starts_with("add credit to the account") && unpaid.contains("answer `retry`"), "{unpaid}");
+        assert!(!unpaid.contains("ANTHROPIC_API_KEY"), "{unpaid}");
+    }
 }

@@ -392,6 +392,8 @@ fn sent_and_lost(call: &CallRecord, attempt: Option<&AttemptRecord>) -> String {
 
 /// The most fields of a form that are listed in words; the whole form is in the question's detail.
 const MAX_FIELDS: usize = 20;
+/// As much of a field is shown: its name, what it takes with all that may be chosen, and whether it may be left out.
+const MAX_FIELD: usize = 1000;
 
 /// What a tool wants to know. Its words are foreign, so they are quoted, and what they ask for is called what it is.
 fn elicitation_text(call: &CallRecord, calls_of: CallsOf, params: &Value, is_live: bool) -> QuestionText {
@@ -416,9 +418,10 @@ fn elicitation_text(call: &CallRecord, calls_of: CallsOf, params: &Value, is_liv
                 None => ", may be left out".to_owned(),
             };
             let takes = FieldKind::of(schema).takes();
-            // The name is as foreign as the rest, and stands in front.
-            let field = format!("  - {name:?}: {takes}{left_out}{what}");
-            text = text.line(cut(&field, 400));
+            // The name is as foreign as the rest, and stands in front; what may be chosen is not cut for what is said about it.
+            let what = cut(&what, 300);
+            let field = format!("  - {name:?}: {takes}{left_out}");
+            text = text.line(format!("{}{what}", cut(&field, MAX_FIELD)));
         }
     }
     if is_live {
@@ -872,5 +875,18 @@ mod tests {
             }
         }
         assert!(seen > 400, "{seen}");
+    }
+
+    /// What may be chosen is whole, however much is said about it.
+    #[test]
+    fn a_form_shows_all_that_may_be_chosen() {
+        let sizes: Vec<String> = (0..60).map(|n| format!("size-{n}")).collect();
+        let size = json!({"type": "string", "enum": sizes, "description": "word ".repeat(200)});
+        let params = json!({"message": "Which?", "requestedSchema": {"type": "object", "properties": {"size": size}}});
+        let why = Why::Elicitation { name: "n", params: &params, round: 1, is_live: false, others: Vec::new() };
+        let order = call(ToolName::qualified(ToolNamespace::Mcp, "shop", "order"), json!({}));
+        let text = String::from(question(&Env::simulated(1), (&order, CallsOf::Job), &why, |_| Value::Null).text);
+        assert!(sizes.iter().all(|size| text.contains(size.as_str())) && text.contains("word word"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() < 1_400), "{text}");
     }
 }

@@ -16,9 +16,17 @@ pub enum LlmError {
         /// What is wrong with the configuration.
         why: String,
     },
-    /// The key was refused, lacks a permission, or the account cannot pay (HTTP 401, 402, 403).
+    /// The key was refused, or lacks a permission (HTTP 401, 403).
     #[error("the model provider refused the credentials (HTTP {status}): {message}")]
     Unauthorized {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
+    /// The account cannot pay: nothing is wrong with its key (HTTP 402; 400, 403 and 429 as well).
+    #[error("the model provider's account cannot pay for the request (HTTP {status}): {message}")]
+    Unpaid {
         /// The HTTP status.
         status: u16,
         /// The provider's words.
@@ -213,6 +221,7 @@ impl LlmError {
             | Self::Protocol { .. } => FailureClass::Permanent,
             Self::Setup { .. }
             | Self::Unauthorized { .. }
+            | Self::Unpaid { .. }
             | Self::NotFound { .. }
             | Self::NoEndpoint { .. }
             | Self::NotRecorded { .. } => FailureClass::Operator,
@@ -223,6 +232,7 @@ impl LlmError {
     pub(crate) fn words_mut(&mut self) -> Option<&mut String> {
         match self {
             Self::Unauthorized { message, .. }
+            | Self::Unpaid { message, .. }
             | Self::InvalidRequest { message, .. }
             | Self::BadTool { message, .. }
             | Self::NotFound { message, .. }
@@ -256,6 +266,7 @@ impl LlmError {
         match self {
             Self::Setup { .. } | Self::NotRecorded { .. } | Self::Unreachable { .. } => false,
             Self::Unauthorized { .. }
+            | Self::Unpaid { .. }
             | Self::InvalidRequest { .. }
             | Self::BadTool { .. }
             | Self::NotFound { .. }
@@ -282,6 +293,7 @@ impl LlmError {
     pub fn was_refused(&self) -> bool {
         match self {
             Self::Unauthorized { .. }
+            | Self::Unpaid { .. }
             | Self::InvalidRequest { .. }
             | Self::BadTool { .. }
             | Self::NotFound { .. }
@@ -390,6 +402,7 @@ impl LlmError {
             | Self::Server { retry_after, .. } => *retry_after,
             Self::Setup { .. }
             | Self::Unauthorized { .. }
+            | Self::Unpaid { .. }
             | Self::InvalidRequest { .. }
             | Self::BadTool { .. }
             | Self::NotFound { .. }
@@ -432,7 +445,12 @@ impl LlmError {
         }
         let words = match self {
             Self::Unauthorized { .. } => {
-                return Some(format!("check that the provider's key{key} is valid and its account in good standing"));
+                return Some(format!("check that the provider's key{key} is valid and may use the model"));
+            }
+            Self::Unpaid { .. } => {
+                return Some(format!(
+                    "add credit to the account at the provider, or raise its limit there, then {resume}"
+                ));
             }
             Self::NoEndpoint { .. } => {
                 return Some(format!(
@@ -499,6 +517,7 @@ impl LlmError {
                 | Self::NotFound { .. }
                 | Self::NoEndpoint { .. }
                 | Self::Unauthorized { .. }
+                | Self::Unpaid { .. }
                 | Self::NotRecorded { .. }
         )
     }
@@ -544,6 +563,22 @@ mod tests {
     fn a_secret_that_a_server_echoed_is_not_repeated() {
         let error = LlmError::Unauthorized { status: 401, message: "no such key: sk-1!".into() }.without("sk-1");
         assert_eq!(error.to_string(), "the model provider refused the credentials (HTTP 401): no such key: [key]!");
+    }
+
+    /// Whoever cannot pay has a key that is right.
+    #[test]
+    fn an_account_that_cannot_pay_is_not_told_of_its_key() {
+        let error = LlmError::Unpaid { status: 400, message: "your credit balance is too low".into() };
+        assert_eq!(
+            error.to_string(),
+            "the model provider's account cannot pay for the request (HTTP 400): your credit balance is too low"
+        );
+        let hint = error.hint("anthropic").unwrap();
+        assert_eq!(hint, "add credit to the account at the provider, or raise its limit there, then resume the run");
+        assert_eq!(error.class(), FailureClass::Operator);
+        assert!(error.is_final() && error.was_refused() && error.left_us() && !error.may_retry());
+        let secret = LlmError::Unpaid { status: 402, message: "pay for sk-1".into() }.without("sk-1");
+        assert!(secret.to_string().ends_with("pay for [key]"), "{secret}");
     }
 
     #[test]

@@ -21,10 +21,11 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
+use ua_dispatch::RunTime;
 use ua_evidence::Undeclared;
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
-use ua_store::rules::{IN_DOUBT, TOLD_OF, UNDECLARED};
+use ua_store::rules::{IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID};
 use ua_store::{
     CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task,
 };
@@ -47,6 +48,7 @@ use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
 use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question, raise_run_question_with};
 use crate::recover::{InFlight, Recovered, recover, start_of};
+use crate::retry::Correction;
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
 use crate::standing::{history_of, load_standing};
@@ -195,6 +197,8 @@ struct Driver<'a> {
     unread: UnreadWords,
     /// The longest reply that is asked for, since the provider refused a longer one. Another process finds that out anew.
     reply_limit: Option<u32>,
+    /// What a person has to correct at the provider, by the last request that it refused for it.
+    correction: Option<Correction>,
     /// Whether somebody was told that the history does not fit.
     told_over_limit: bool,
     /// The turn whose request was too long for the model, so that its history is cut.
@@ -257,6 +261,7 @@ impl<'a> Driver<'a> {
             correction_note: None,
             unread: UnreadWords::default(),
             reply_limit: None,
+            correction: None,
             told_over_limit: false,
             cut_for: None,
             is_shortened: false,
@@ -368,6 +373,10 @@ impl<'a> Driver<'a> {
             let detail = serde_json::json!({ UNDECLARED: undeclared, IN_DOUBT: in_doubt, TOLD_OF: told_of });
             return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
         }
+        if kind == QuestionKind::AuthFailure && self.correction == Some(Correction::Account) {
+            let (detail, choices) = (serde_json::json!({ UNPAID: true }), vec![Choice::Continue, Choice::Abort]);
+            return raise_run_question_with(store, lease, env, (kind, detail, choices), text).await;
+        }
         raise_run_question(store, lease, env, kind, text).await
     }
 
@@ -375,6 +384,12 @@ impl<'a> Driver<'a> {
     fn time_left(&self) -> Option<Duration> {
         let most = self.machine.limits().max_held_millis?;
         Some(Duration::from_millis(most.saturating_sub(self.run.held_millis + self.held_for())))
+    }
+
+    /// The same for whoever waits on behalf of the run.
+    fn run_time(&self) -> Option<RunTime> {
+        let max_minutes = self.machine.limits().max_held_millis? / 60_000;
+        Some(RunTime { ends_at: self.ports.env.now().plus(self.time_left()?), max_minutes })
     }
 
     async fn ask_about_orphan(&self, detail: &str) -> Result<ua_store::QuestionRecord, RunError> {

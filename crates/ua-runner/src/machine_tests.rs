@@ -127,7 +127,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         without_images: false,
         refused: None,
         is_foreign: false,
-        credentials_refused: false,
+        correction: None,
         retry_after: None,
         until_reset: None,
         random: 0,

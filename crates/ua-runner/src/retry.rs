@@ -37,8 +37,8 @@ pub struct ThinkFailure {
     pub refused: Option<Refusal>,
     /// Whether what answered is no API of models: a page, or JSON of something else.
     pub is_foreign: bool,
-    /// Whether the provider refused the credentials, or says that their account cannot pay.
-    pub credentials_refused: bool,
+    /// What only a person can correct, if that is why.
+    pub correction: Option<Correction>,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,
     /// Within which time a limit of the provider is whole again, where it asks for nothing. It may be sooner: no run ends for it.
@@ -58,6 +58,32 @@ pub enum Refusal {
     UnknownModel,
     /// Something else about the request, or about who asks.
     Request,
+}
+
+/// What a person has to correct at the provider before the same request may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Correction {
+    /// It refused the credentials.
+    Credentials,
+    /// Their account cannot pay.
+    Account,
+}
+
+impl Correction {
+    /// What an error of the provider says about it.
+    pub fn of(error: &LlmError) -> Option<Self> {
+        let is_unpaid = matches!(error, LlmError::Unpaid { .. });
+        let is_refused = matches!(error, LlmError::Unauthorized { .. });
+        is_unpaid.then_some(Self::Account).or(is_refused.then_some(Self::Credentials))
+    }
+
+    /// What is asked of whoever answers, as a sentence.
+    pub(crate) fn before_an_answer(self) -> &'static str {
+        match self {
+            Self::Credentials => "Correct them before you answer.",
+            Self::Account => "Add credit there, or raise its limit, before you answer.",
+        }
+    }
 }
 
 impl Refusal {
@@ -293,7 +319,7 @@ mod tests {
             without_images: false,
             refused: None,
             is_foreign: false,
-            credentials_refused: false,
+            correction: None,
             retry_after: retry_after.map(Duration::from_secs),
             until_reset: None,
             random,

@@ -41,8 +41,9 @@ pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
-    IN_DOUBT, TOLD_OF, UNDECLARED, abort_in, is_allowed, is_done_by_another, is_same_question, question_answered,
-    question_closed, question_for_call, question_raised, said_by_happened, said_to_have_happened, skipped_by, told_of,
+    IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID, abort_in, is_allowed, is_done_by_another, is_same_question,
+    question_answered, question_closed, question_for_call, question_raised, said_by_happened, said_to_have_happened,
+    skipped_by, told_of,
 };
 pub use recall::{RECALLED, Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
 pub use run::{

@@ -140,6 +140,10 @@ pub(super) fn name_opinion(says: &NameSays) -> Opinion<'static> {
             let note = format!("its name contains the side-effect word {word:?}");
             (word.as_str(), Some(SideEffectClass::External), note)
         }
+        NameSays::Joins(word) => {
+            let note = format!("its name joins actions ({word:?}), and any of them may change something");
+            (word.as_str(), Some(SideEffectClass::External), note)
+        }
         NameSays::Read(word) => {
             let note = format!("its name suggests a read ({word:?})");
             (word.as_str(), Some(SideEffectClass::ReadOnly), note)

@@ -360,7 +360,7 @@ fn reported(event: &Map<String, Value>) -> Fault {
 fn by_type(kind: &str, message: String, model: &str) -> LlmError {
     match kind {
         "authentication_error" => LlmError::Unauthorized { status: 401, message },
-        "billing_error" => LlmError::Unauthorized { status: 402, message },
+        "billing_error" => LlmError::Unpaid { status: 402, message },
         "permission_error" => LlmError::Unauthorized { status: 403, message },
         "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
         "invalid_request_error" if says_too_long(&message) => LlmError::TooLong { status: 400, message },

@@ -490,7 +490,7 @@ impl Assemble for Assembler {
         }
         match kind {
             "authentication_error" | "invalid_api_key" => LlmError::Unauthorized { status: 401, message },
-            "insufficient_quota" => LlmError::Unauthorized { status: 402, message },
+            "insufficient_quota" => LlmError::Unpaid { status: 402, message },
             "permission_error" => LlmError::Unauthorized { status: 403, message },
             "model_not_found" | "not_found_error" | "NotFoundError" => {
                 LlmError::NotFound { model: model.to_owned(), message }

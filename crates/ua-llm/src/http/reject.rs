@@ -50,9 +50,9 @@ pub(crate) fn withheld(status: u16, body: &str) -> Option<Vec<String>> {
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
     let body = &*alone(body);
     let message = message_in(body);
-    if matches!(status, 400 | 429) && says_unpaid(body, &message) {
+    if matches!(status, 400..=403 | 429) && says_unpaid(body, &message) {
         // Not a matter of time: nothing is answered until somebody pays.
-        return LlmError::Unauthorized { status, message };
+        return LlmError::Unpaid { status, message };
     }
     if status == 413 || too_long::says_so(status, body, &message) || (status == 429 && too_long::never_fits(&message)) {
         return LlmError::TooLong { status, message };
@@ -229,7 +229,8 @@ pub(crate) fn in_stream(status: u16, message: String, model: &str) -> LlmError {
 /// The same as [`by_status`] for a status whose message has been read already.
 fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: String, model: &str) -> LlmError {
     match status {
-        401..=403 => LlmError::Unauthorized { status, message },
+        402 => LlmError::Unpaid { status, message },
+        401 | 403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },
         429 => LlmError::RateLimited { retry_after, until_reset: None, message },
         // Too early: it was not begun.
@@ -383,6 +384,7 @@ mod tests {
     fn every_status_has_its_error() {
         let name = |status| match by_status(status, None, "", "m") {
             LlmError::Unauthorized { .. } => "unauthorized",
+            LlmError::Unpaid { .. } => "unpaid",
             LlmError::NotFound { .. } => "not found",
             LlmError::RateLimited { .. } => "rate limited",
             LlmError::Overloaded { .. } => "overloaded",
@@ -569,7 +571,7 @@ mod tests {
     #[test]
     fn an_account_without_credit_is_not_a_rate_limit() {
         let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
-        assert!(matches!(by_status(429, None, body, "m"), LlmError::Unauthorized { status: 429, .. }));
+        assert!(matches!(by_status(429, None, body, "m"), LlmError::Unpaid { status: 429, .. }));
         let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
         assert!(matches!(by_status(429, None, body, "m"), LlmError::RateLimited { .. }));
     }
@@ -588,12 +590,15 @@ mod tests {
             ),
             (400, "billing_not_active", "Your account is not active"),
             (402, "unknown", "Insufficient credits"),
+            (402, "unknown", "whatever"),
             (402, "billing_error", "pay"),
+            (403, "permission_error", "Your credit balance is too low to access the API."),
+            (401, "insufficient_quota", "no"),
             (429, "unknown", "Insufficient balance"),
             (429, "insufficient_quota", "You exceeded your current quota"),
         ] {
             let error = by_status(status, None, &said(kind, message), "m");
-            assert!(matches!(error, LlmError::Unauthorized { status: its, .. } if its == status), "{message}: {error}");
+            assert!(matches!(error, LlmError::Unpaid { status: its, .. } if its == status), "{message}: {error}");
         }
         // Words of a limit per minute, and a page.
         let other =

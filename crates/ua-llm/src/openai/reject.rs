@@ -32,7 +32,7 @@ pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&Kn
             Some(known) => forgotten(known, detail.message),
             None => error,
         },
-        429 if code == "insufficient_quota" => LlmError::Unauthorized { status, message: detail.message },
+        429 if code == "insufficient_quota" => LlmError::Unpaid { status, message: detail.message },
         _ => error,
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) 
     match (code, known) {
         (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),
         ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, until_reset: None, message },
-        ("insufficient_quota", _) => LlmError::Unauthorized { status: 429, message },
+        ("insufficient_quota", _) => LlmError::Unpaid { status: 429, message },
         ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
             LlmError::Overloaded { retry_after: None, message }
         }

@@ -22,6 +22,10 @@ impl Driver<'_> {
         took: Duration,
         away: &mut Away,
     ) -> Result<Option<Event>, RunError> {
+        if self.time_left().is_some_and(|left| left.is_zero()) {
+            // Whatever is away, this is what ends the run.
+            return Ok(Some(Event::OutOfTime { held_millis: self.run.held_millis + self.held_for() }));
+        }
         let random = self.ports.env.entropy.next_u64();
         let again = if error.may_pass() {
             away.again(took, &self.machine.retry(), random, self.time_left())

@@ -17,7 +17,7 @@ use super::{Driver, Reserved};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::Event;
-use crate::retry::{Refusal, ThinkFailure};
+use crate::retry::{Correction, Refusal, ThinkFailure};
 use crate::spans;
 use crate::waiting::{Cut, Lookout, in_millis};
 use crate::watch::RunEvent;
@@ -164,6 +164,7 @@ impl Driver<'_> {
                             (self.ports.watcher)(RunEvent::ToolLeftOut { turn, tool, why });
                         }
                     }
+                    self.correction = failure.correction;
                     self.close_request(turn, failure.end).await?;
                     return Ok(Event::Thought(Err(failure)));
                 }
@@ -392,7 +393,7 @@ fn failure(
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         refused: Refusal::of(error),
         is_foreign: error.is_foreign(),
-        credentials_refused: matches!(error, LlmError::Unauthorized { .. }),
+        correction: Correction::of(error),
         retry_after: error.retry_after(),
         until_reset: error.until_reset(),
         took: Duration::ZERO,
@@ -408,12 +409,15 @@ mod tests {
     /// With whatever status a provider says that a key is no good or its account cannot pay, a person can mend it and nobody else.
     #[test]
     fn every_refusal_of_the_credentials_is_a_persons_matter() {
+        let correction = |error: &LlmError| failure(error, ("openai", Audience::Terminal), None, 0).correction;
         for status in [400, 401, 402, 403, 429] {
-            let refused = LlmError::Unauthorized { status, message: "no".to_owned() };
-            assert!(failure(&refused, ("openai", Audience::Terminal), None, 0).credentials_refused, "HTTP {status}");
+            let message = || "no".to_owned();
+            let refused = LlmError::Unauthorized { status, message: message() };
+            assert_eq!(correction(&refused), Some(Correction::Credentials), "HTTP {status}");
+            let unpaid = LlmError::Unpaid { status, message: message() };
+            assert_eq!(correction(&unpaid), Some(Correction::Account), "HTTP {status}");
         }
-        let other = LlmError::InvalidRequest { status: 400, message: "no".to_owned() };
-        assert!(!failure(&other, ("openai", Audience::Terminal), None, 0).credentials_refused);
+        assert_eq!(correction(&LlmError::InvalidRequest { status: 400, message: "no".to_owned() }), None);
     }
 
     /// Sizes of images × what else there is × what the request was refused for.

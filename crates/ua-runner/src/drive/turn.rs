@@ -249,6 +249,7 @@ impl Driver<'_> {
             planned: self.open_calls.as_deref().filter(|_| self.replay.is_empty()).unwrap_or_default(),
             is_last: self.machine.hands_out_the_last(),
             reads_wait: false,
+            time: self.run_time(),
         };
         let mut ended = self.ports.dispatcher.dispatch_group(calls, handed, &self.ports.stop).await?;
         for _ in 0..MAX_ANSWERED_MEANWHILE {
@@ -266,7 +267,11 @@ impl Driver<'_> {
                 break;
             }
             let group: Vec<CallId> = again.iter().filter_map(|index| calls.get(*index)).cloned().collect();
-            let results = self.ports.dispatcher.dispatch_group(&group, Handed::default(), &self.ports.stop).await?;
+            let results = self
+                .ports
+                .dispatcher
+                .dispatch_group(&group, Handed { time: self.run_time(), ..Handed::default() }, &self.ports.stop)
+                .await?;
             for (index, result) in again.into_iter().zip(results) {
                 ended[index] = result;
             }

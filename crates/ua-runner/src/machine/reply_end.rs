@@ -15,6 +15,8 @@ use ua_llm::CALL_IN_TEXT;
 const MAX_CUTS: u32 = 8;
 /// How often in a row a reply may be no answer before a person is asked.
 const MAX_VAIN: u32 = 1;
+/// The words of providers for a reply that ended by itself, whatever it says.
+const ENDS_BY_ITSELF: [&str; 6] = ["completed", "stop", "end_turn", "stop_sequence", "eos", "STOP"];
 /// As much of a refusal as is quoted.
 const MAX_QUOTED: usize = 600;
 
@@ -78,6 +80,8 @@ impl ReplyEnd {
 
     /// Why the run does not go on by itself. `ended` is how the provider says that the reply ended.
     pub(super) fn question(self, in_a_row: u32, text: &str, ended: &str) -> String {
+        // That a reply ended by itself is no reason why it is no answer, and beside a refusal it reads as if the job were done.
+        let ended = if self == Self::Refused && ENDS_BY_ITSELF.contains(&ended) { "" } else { ended };
         let ended = if ended.is_empty() { String::new() } else { format!(" (in its provider's words: {ended})") };
         let said = match text.trim() {
             "" if ended.is_empty() => "It gave no reason.".to_owned(),
@@ -227,6 +231,22 @@ fn times(count: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A refusal that its provider sends as a whole reply (`completed`) is not said to be one; what it says of refusals is.
+    #[test]
+    fn a_refusal_is_not_said_to_be_completed() {
+        for word in ENDS_BY_ITSELF {
+            let told = ReplyEnd::Refused.question(2, "I cannot.", word);
+            assert_eq!(
+                told,
+                "The model refused, or a filter of its provider withheld the reply, twice in a row. It said: I cannot."
+            );
+            assert!(ReplyEnd::Refused.question(2, "", word).ends_with("It gave no reason."), "{word}");
+        }
+        let told = ReplyEnd::Refused.question(2, "", "refusal (category cyber)");
+        assert!(told.contains("(in its provider's words: refusal (category cyber)). It said nothing."), "{told}");
+        assert!(ReplyEnd::Empty.question(2, "", "stop").contains("in its provider's words: stop"));
+    }
 
     #[test]
     fn only_something_said_that_ended_by_itself_is_a_last_word() {

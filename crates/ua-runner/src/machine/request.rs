@@ -98,9 +98,9 @@ impl RunMachine {
             NextTry::TooLong(too_long) if !is_elsewhere => Some(too_long),
             NextTry::After(_) | NextTry::Never | NextTry::TooLong(_) => None,
         };
-        if failure.credentials_refused && self.limits.ask_on_auth_failure {
+        if let Some(correction) = failure.correction.filter(|_| self.limits.ask_on_auth_failure) {
             // What was refused, and no hint: whoever shows the question knows whose credentials they are.
-            let text = format!("{} Correct them before you answer.", capitalized(&sentence(&failure.why)));
+            let text = format!("{} {}", capitalized(&sentence(&failure.why)), correction.before_an_answer());
             return State::Asking { kind: QuestionKind::AuthFailure, text };
         }
         let reason = match failure.refused {

@@ -3,7 +3,7 @@
 use ua_core::Audience;
 
 use super::*;
-use crate::retry::{Refusal, RetryPolicy};
+use crate::retry::{Correction, Refusal, RetryPolicy};
 
 #[test]
 fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
@@ -150,16 +150,25 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
 
 #[test]
 fn a_question_about_credentials_names_no_answer() {
-    let mut machine = RunMachine::new(Limits { ask_on_auth_failure: true, ..Limits::default() }, Start::fresh());
-    let why = ua_llm::LlmError::Unauthorized { status: 401, message: "invalid key".to_owned() }.to_string();
-    let refused = ThinkFailure { credentials_refused: true, why, ..failure(true, false) };
-    feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
-    let Command::Ask { text, .. } = machine.command() else { panic!("{:?}", machine.command()) };
-    // `retry` at a terminal, `Choice::Continue` in a program: whoever shows the question says it.
-    assert_eq!(
-        text,
-        "The model provider refused the credentials (HTTP 401): invalid key. Correct them before you answer."
-    );
+    for (error, asked) in [
+        (
+            ua_llm::LlmError::Unauthorized { status: 401, message: "invalid key".to_owned() },
+            "The model provider refused the credentials (HTTP 401): invalid key. Correct them before you answer.",
+        ),
+        (
+            ua_llm::LlmError::Unpaid { status: 400, message: "no credit".to_owned() },
+            "The model provider's account cannot pay for the request (HTTP 400): no credit. Add credit there, or raise its limit, before you \
+             answer.",
+        ),
+    ] {
+        let mut machine = RunMachine::new(Limits { ask_on_auth_failure: true, ..Limits::default() }, Start::fresh());
+        let (correction, why) = (Correction::of(&error), error.to_string());
+        let refused = ThinkFailure { correction, why, ..failure(true, false) };
+        feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
+        let Command::Ask { text, .. } = machine.command() else { panic!("{:?}", machine.command()) };
+        // `retry` at a terminal, `Choice::Continue` in a program: whoever shows the question says it.
+        assert_eq!(text, asked);
+    }
 }
 
 #[test]

@@ -87,6 +87,9 @@ pub const IN_DOUBT: &str = "in_doubt";
 /// Where it has all calls that it tells of as ones that may have happened, also those of which nobody can say so here.
 pub const TOLD_OF: &str = "told_of";
 
+/// Where a question about the credentials of the model's provider says that nothing is wrong with them: their account cannot pay.
+pub const UNPAID: &str = "unpaid";
+
 /// The calls of which a person said that they happened, who was asked what is missing, and that no record says so of yet.
 pub fn said_to_have_happened(asked: &QuestionRecord) -> Vec<CallId> {
     let is_said = asked.kind == QuestionKind::MissingEvidence

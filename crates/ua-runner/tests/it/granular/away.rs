@@ -125,6 +125,20 @@ async fn after_half_an_hour_the_run_stops_and_a_resume_finds_the_server() {
     assert!(shop.orders().len() <= 1);
 }
 
+/// What is left of the run's time is a bound as well, and what lifts it is in the command that resumes the run.
+#[tokio::test]
+async fn a_server_is_not_waited_for_beyond_the_runs_time() {
+    let (mut shop, told) = shop(1, 200, not_started(true));
+    shop.step.budgets.max_wallclock_minutes = 10;
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::ToolServer, detail } = &outcome else { panic!("{outcome:?}") };
+    let waited = Duration::from_millis(told.lock().unwrap().iter().sum());
+    assert!(waited > Duration::from_mins(7) && waited < Duration::from_mins(10), "{waited:?}");
+    let run = shop.records().await.run;
+    assert!(run.held_millis < 600_000, "{} ms", run.held_millis);
+    assert!(detail.contains("or have it wait: `Runs::set_budget`, \"max_wallclock_minutes\" "), "{detail}");
+}
+
 /// A server that says when a run is taken that it cannot serve yet is waited for; one that cannot be reached then is mostly one whose address is
 /// to be corrected.
 #[tokio::test]

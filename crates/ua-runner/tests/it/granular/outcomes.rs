@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -285,4 +286,49 @@ async fn what_a_step_costs_is_counted_by_its_agents_prices() {
     let outcome = shop.run().await.unwrap();
     let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else { panic!("{outcome:?}") };
     assert!(detail.contains("cost"), "{detail}");
+}
+
+/// Another attempt that would come when the run's time is used up is not waited for: the run stops at once, with what lifts it, and a resume makes
+/// the attempt.
+#[tokio::test]
+async fn another_attempt_that_does_not_fit_the_runs_time_is_not_waited_for() {
+    let script = r#"{"turns": [
+      {"tools": [{"name": "mcp__shop__order_slowly", "input": {"article": "pen"}}]},
+      {"text": "Ordered."}]}"#;
+    let clock = Arc::new(OnceLock::<Env>::new());
+    let (of_tool, tries) = (clock.clone(), Arc::new(AtomicU32::new(0)));
+    // The first try takes all but a third of a second of the minute that is allowed, and the second would come after half a second.
+    let mut shop = Shop::with_tools(script, POLICY, done, move |tools, orders| {
+        tools.with(spec("order_slowly", &json!({"article": {"type": "string"}})), move |call: LocalCall| {
+            let (orders, clock, tries) = (orders.clone(), of_tool.clone(), tries.clone());
+            async move {
+                if tries.fetch_add(1, Ordering::SeqCst) == 0 {
+                    clock.get().unwrap().clock.sleep(Duration::from_millis(59_700)).await;
+                    return Err(LocalFailure::NotDone("the shop opens soon".into()));
+                }
+                orders.lock().unwrap().push(call);
+                Ok(json!({"ok": true}))
+            }
+        })
+    });
+    clock.set(shop.host.env.clone()).unwrap();
+    shop.step.budgets.max_wallclock_minutes = 1;
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else { panic!("{outcome:?}") };
+    let left = "1 s of the run's time are left, and `order_slowly` would be tried again after 1 s";
+    assert_eq!(*detail, format!("the budget max_wallclock_minutes (1) is reached: {left}"));
+    let run = shop.records().await.run;
+    assert!(run.held_millis < 60_000, "{} ms", run.held_millis);
+    assert_eq!(ua_runner::raise_flags(&run).as_deref(), Some("--max-wallclock-minutes +10"));
+    let change = NewOverride {
+        run_id: run_id(),
+        kind: OverrideKind::Budget,
+        component: "max_wallclock_minutes".to_owned(),
+        value: json!(11),
+        made_by: "a tester".to_owned(),
+        at: shop.host.env.now(),
+    };
+    shop.store.insert_override(change).await.unwrap();
+    assert!(matches!(shop.run().await.unwrap(), StepOutcome::Complete { .. }));
+    assert_eq!(shop.orders().len(), 1);
 }

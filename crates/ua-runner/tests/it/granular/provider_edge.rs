@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use ua_core::RunStop;
 use ua_dispatch::LocalCall;
 use ua_runner::{RunEvent, StepOutcome};
 use ua_store::{Answer, Choice, RequestStatus};
@@ -247,6 +248,19 @@ async fn an_outage_of_many_minutes_is_waited_for() {
     assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{outcome:?}");
     assert!(*waited.lock().unwrap() > 5 * 60_000, "{waited:?} ms");
     assert_eq!((shop.requests(), shop.orders().len()), (15, 1));
+}
+
+/// An outage that lasts longer than the run's time ends it before that is used up, with what would have it waited for longer.
+#[tokio::test]
+async fn an_outage_is_not_waited_for_beyond_the_runs_time() {
+    let mut shop = Shop::new(SCRIPT, POLICY, done);
+    shop.model.outage.store(200, Ordering::SeqCst);
+    shop.step.budgets.max_wallclock_minutes = 5;
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::Provider, detail } = &outcome else { panic!("{outcome:?}") };
+    let run = shop.records().await.run;
+    assert!(run.held_millis > 150_000 && run.held_millis < 300_000, "{} ms", run.held_millis);
+    assert!(detail.contains("or have it wait: `Runs::set_budget`, \"max_wallclock_minutes\" "), "{detail}");
 }
 
 #[tokio::test]
