@@ -74,6 +74,39 @@ fn a_key_that_is_refused_is_named_as_the_reason() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A provider that asks for a longer wait than the run may wait: nothing is waited for, and the command that is shown has what allows the wait.
+#[test]
+fn a_wait_that_is_too_long_stops_the_run_at_once_and_its_command_allows_it() {
+    let asks = |seconds: u32| FaultKind::RateLimited { retry_after: Some(seconds.to_string()) };
+    let model = Model::start(&comment(), vec![Fault::at(1, asks(7_200)), Fault::at(2, asks(1_200))]);
+    let env = env().with_forum().with_model(&model);
+    let output = env.run(&["job", &job(&env), "--run-id", "r"]).code(69);
+    let flags = "--max-provider-wait-minutes 121 --max-wallclock-minutes +121";
+    output.shows(&["stopped (provider)", "It asks for a wait of 2 h", &format!("ua resume r {flags}")]);
+    // With less time than the patience, it is the time that is named, and alone.
+    let time = ["resume", "r", "--max-wallclock-minutes", "10"];
+    env.run(&time).code(69).shows(&["of its time left", "ua resume r --max-wallclock-minutes +21"]);
+    assert_eq!(model.requests(), 2);
+    let mut with_flags = vec!["resume", "r"];
+    with_flags.extend(flags.split(' '));
+    env.run(&with_flags).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// The key of an account that cannot pay is right: nobody is sent to look for another.
+#[test]
+fn an_account_that_cannot_pay_is_asked_about_as_that() {
+    let model = Model::start(&comment(), vec![Fault::at(1, FaultKind::Status { status: 402 })]);
+    let env = env().with_forum().with_model(&model);
+    let output = env.run(&["job", &job(&env), "--run-id", "r"]).code(75);
+    assert!(!output.shown().contains("valid key"), "{}", output.shown());
+    output.shows(&["waiting for you", "account cannot pay for the request (HTTP 402)", "add credit"]);
+    let question = env.value("SELECT question_id FROM questions WHERE kind = 'auth_failure'");
+    env.run(&["answer", &question, "retry"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 #[test]
 fn a_job_that_asks_nobody_about_credentials_stops_when_its_key_is_refused() {
     let model = Model::with(&json!({"turns": comment()}).to_string(), |config| {
