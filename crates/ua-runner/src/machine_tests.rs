@@ -510,7 +510,7 @@ fn a_wait_beyond_the_runs_time_is_a_stop_at_once_that_says_what_lifts_it() {
             "or have it wait: `Runs::set_budget`, \"max_wallclock_minutes\" 21 more than now.".to_owned(),
         ),
         // What nobody asks for, too.
-        (None, 0, Limits::default(), resumes("--max-wallclock-minutes +2")),
+        (None, 0, Limits::default(), resumes("--max-wallclock-minutes +1")),
     ] {
         let mut machine = RunMachine::new(limits, Start::fresh());
         let failure = ThinkFailure {
