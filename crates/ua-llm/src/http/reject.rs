@@ -416,7 +416,7 @@ mod tests {
             (308, "protocol"),
             (400, "invalid"),
             (401, "unauthorized"),
-            (402, "unauthorized"),
+            (402, "unpaid"),
             (403, "unauthorized"),
             (404, "no endpoint"),
             (408, "server"),
