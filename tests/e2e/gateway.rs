@@ -558,6 +558,64 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }
 
+/// A broker that finds another one before it says so in the log.
+#[test]
+fn of_many_that_start_a_broker_one_does() {
+    let env = env();
+    with_servers(&env, "");
+    let starting: Vec<_> = (0..8).map(|_| env.start(&["gateway", "start"])).collect();
+    for one in starting {
+        one.wait().code(0).shows(&["broker"]);
+    }
+    let log = std::fs::read_to_string(env.root().join("gateway.log")).unwrap();
+    assert!(!log.contains("already running"), "{log}");
+    env.run(&["gateway", "stop"]).code(0);
+}
+
+/// What a user's clients have, with a home of its own.
+const HOME: &str = r#"
+export HOME="$PWD/home" XDG_STATE_HOME= XDG_CONFIG_HOME= CODEX_HOME=
+unset UA_ROOT
+"#;
+
+/// Entries that start a `ua` which is gone, or of another version, are found, and the command that is named corrects them.
+#[test]
+fn an_entry_whose_program_was_moved_is_found_with_what_helps() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{HOME}{}",
+        r#"
+mkdir -p "$HOME/.cursor" old
+printf '#!/bin/sh\necho ua 0.0.1\n' > old/ua
+chmod +x old/ua
+entry() { printf '"%s": {"command": "%s", "args": ["gateway", "--name", "%s", "--", "cat"]}' "$1" "$2" "$1"; }
+echo "{\"mcpServers\": {$(entry mail "$PWD/gone/ua"), $(entry crm "$PWD/gone/ua")}}" > "$HOME/.claude.json"
+echo "{\"mcpServers\": {$(entry notes "$PWD/old/ua"), $(entry files "$1")}}" > "$HOME/.cursor/mcp.json"
+"$1" doctor --json
+"$1" gateway status --json
+"#
+    ));
+    let said: Vec<Value> =
+        serde_json::Deserializer::from_str(&said.code(0).stdout).into_iter().collect::<Result<_, _>>().unwrap();
+    let findings = said[0]["findings"].as_array().unwrap().iter();
+    let found: Vec<&Value> = findings.filter(|finding| finding["detail"].to_string().contains("through /")).collect();
+    let texts = |field: &str| found.iter().map(|finding| finding[field].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(texts("level"), ["fail", "warn"], "{found:?}");
+    let details = texts("detail");
+    assert!(
+        details[0].starts_with("tool servers mail, crm of ") && details[0].contains("gone/ua, which does not exist")
+    );
+    assert!(details[1].starts_with("tool server notes of ") && details[1].contains("old/ua, which is ua 0.0.1; this"));
+    let warnings = said[1]["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 2 && warnings[0].as_str().unwrap().starts_with(details[0]), "{warnings:?}");
+
+    let fixes: String =
+        texts("fix").iter().map(|fix| fix.trim_matches('`').replacen("ua ", "\"$1\" ", 1) + "\n").collect();
+    let mended = env.run_by_bash(&format!("{HOME}{fixes}\"$1\" gateway status\ncat \"$HOME/.claude.json\""));
+    let mended = mended.code(0).shows(&["goes through the gateway by this program now"]).stdout;
+    assert!(!mended.contains("warning:") && !mended.contains("gone/ua"), "{mended}");
+}
+
 /// Names of entries are a project's to choose: none of them writes a line of its own.
 #[test]
 fn s16_a_name_of_an_entry_forges_no_line() {

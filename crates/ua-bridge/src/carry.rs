@@ -18,6 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::args::{Args, Environment, WIRE};
+use crate::claim::{Claim, Claims};
 use crate::line::{Line, next, quoted};
 use crate::name::Names;
 use crate::scan::{begun, is_batch, parts};
@@ -32,7 +33,7 @@ const LAST_WORD: Duration = Duration::from_millis(200);
 const HEARD: Duration = Duration::from_secs(1);
 /// Within what time a client that was killed has lost all that it had open, not its end of the input alone.
 const DYING: Duration = Duration::from_millis(200);
-/// How often it is looked whether the client asks for something, while no broker can be started.
+/// How often it is looked whether the client asks for something, while no broker can be started, and whether there is one that another bridge starts.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// With what a program ends that will not start a broker however often it is asked: somebody has to change something first.
 const REFUSED: [i32; 2] = [2, 64];
@@ -252,6 +253,8 @@ impl Bridge {
         let mut wait = WAITS.0;
         let mut said = String::new();
         let mut failing: Option<Instant> = None;
+        let mut claims = Claims::beside(&self.args.socket);
+        let mut claim: Option<Claim> = None;
         loop {
             let looked = silent(&self.args.socket).and_then(|silent| match silent {
                 Some(why) => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
@@ -263,6 +266,7 @@ impl Bridge {
             };
             let is_silent = refused.kind() == io::ErrorKind::TimedOut;
             if is_silent {
+                claim = None;
                 // It has the lock, so that no other one can start. What it was not told yet is told to nobody.
                 let why = refused.to_string();
                 if why != said {
@@ -283,8 +287,16 @@ impl Bridge {
                 return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {why}")));
             }
             if let Some((program, args)) = self.args.start.split_first().filter(|_| !is_silent) {
+                let Some(own) = claim.take() else {
+                    claim = claims.take();
+                    // With the claim it is looked once more: whoever had it may have started one. Without it, another bridge is about to.
+                    if claim.is_none() {
+                        thread::sleep(LOOK_EVERY);
+                    }
+                    continue;
+                };
                 let mut start = Command::new(program);
-                start.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+                start.args(args).stdin(own.handed_down()).stdout(Stdio::null());
                 // It returns when somebody listens, or when nobody will; then it is looked again.
                 let tried = now();
                 let failed = match start.stderr(Stdio::piped()).output() {
@@ -303,6 +315,7 @@ impl Bridge {
                         Some((why, Some(STORAGE)))
                     }
                 };
+                drop(own);
                 if let Some((why, code)) = failed {
                     if why != said {
                         let _unread = writeln!(io::stderr(), "ua gateway: {why}");
@@ -437,7 +450,7 @@ impl Bridge {
         drop(state);
         for open in late {
             let told = if open.is_said {
-                "a broker had this request, and what came of it is not known yet: make the same call again later, for that answer"
+                "a broker had this request, and what came of it is not known yet: the same call, made again later, has its answer or what is known of it"
             } else {
                 NOT_SENT
             };
@@ -654,7 +667,7 @@ fn connect_to(socket: &Path) -> io::Result<UnixStream> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long ago something was; this program has no environment of ours")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

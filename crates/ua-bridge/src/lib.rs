@@ -5,8 +5,8 @@
 //! starting the broker when it has to, and sends what is not answered once more under the same name. A client sees a pause.
 //!
 //! Invariants: a line reaches the broker as it came; an answer is written once; what was answered is said to the broker when it has been written,
-//! not before; nothing is said to a broker of another user. No store, no lock, no runtime, and no reading of a message beyond its id and its method, by which
-//! nothing is decided but which lines are kept: what a line is, the broker judges.
+//! not before; nothing is said to a broker of another user; of many that find no broker one starts it. No store, no runtime, and no reading of a
+//! message beyond its id and its method, by which nothing is decided but which lines are kept: what a line is, the broker judges.
 //!
 //! ```text
 //! hello                         one line of JSON, first of all
@@ -26,6 +26,7 @@
 
 mod args;
 mod carry;
+mod claim;
 mod line;
 mod name;
 mod scan;
@@ -35,6 +36,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 pub use args::{Args, WIRE};
+pub use claim::{Claim, Claims};
 pub use scan::{Parts, parts};
 
 /// The arguments are not understood; the code that `ua` has for it.

@@ -24,7 +24,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is known about tools: one makes one effect under one key, of one it is said what its effect is, whatever the words, and about one a
-/// person is asked first, one only looks, though it asks for something, and one works on this machine alone.
+/// person is asked first, one only looks, though it asks for something, one is not waited for long, and one works on this machine alone.
 const POLICY: &str = r#"
 [[rule]]
 id = "keyed"
@@ -48,6 +48,12 @@ approval = "ask"
 id = "looks"
 name = "look_up"
 side_effect_class = "read_only"
+
+[[rule]]
+id = "quick"
+name = "peek_page"
+side_effect_class = "read_only"
+timeout = "300ms"
 
 [[rule]]
 id = "shell"
@@ -84,10 +90,15 @@ fn client(rest: &[OsString]) -> ExitCode {
     if copied.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts the broker beside the caller and waits until somebody listens.
+/// Starts the broker beside the caller and waits until somebody listens. `starts` has a line for each, itself and who started it; with `hold_start`
+/// it waits before that.
 fn start(rest: &[OsString]) -> ExitCode {
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
     let root = PathBuf::from(&rest[0]);
+    append(&root.join("stub/starts"), &format!("{} {}", std::process::id(), std::os::unix::process::parent_id()));
+    while root.join("stub/hold_start").exists() {
+        thread::sleep(POLL);
+    }
     let log = OpenOptions::new().create(true).append(true).open(root.join("broker.log"));
     let Ok(log) = log else { return ExitCode::FAILURE };
     // A file that must not grow is an error for it then, as on a full disk, and not its end.
@@ -111,7 +122,9 @@ fn start(rest: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The broker; `brokers` has a line for each that was started, also one that finds another.
 fn broker(root: &Path, hold_millis: u64) -> ExitCode {
+    append(&root.join("stub/brokers"), &std::process::id().to_string());
     let Ok(Some(lock)) = BrokerLock::take(&root.join("locks")) else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let store = SqliteStore::open(SqliteConfig::new(root.join("runtime_state.db"))).unwrap();
@@ -181,7 +194,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
 }
 
 /// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect, and before it asks for something, until the file is gone, `die` ends it there,
-/// `die_before` in front of it, `end` ends it behind the next answer, `torn` ends it in the answer, of whose line it has how many bytes are not written, `mute` leaves the call unanswered, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
+/// `die_before` in front of it, `end` ends it behind the next answer, `torn` ends it in the answer, of whose line it has how many bytes are not written, `mute` leaves the call unanswered until there is a file `speak`, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
 fn server(folder: &Path) -> ExitCode {
     append(&folder.join("servers"), &std::process::id().to_string());
     let mut out = std::io::stdout();
@@ -198,6 +211,13 @@ fn server(folder: &Path) -> ExitCode {
         let Some(answer) = answer(folder, &message, &mut out, &mut messages) else { return ExitCode::from(9) };
         let is_call = message["method"] == "tools/call" && message["params"]["name"] != "read_page";
         if is_call && folder.join("mute").exists() {
+            let folder = folder.to_path_buf();
+            thread::spawn(move || {
+                while !folder.join("speak").exists() {
+                    thread::sleep(POLL);
+                }
+                writeln!(io::stdout(), "{answer}")
+            });
             continue;
         }
         let answer = written(folder, &message, &answer);
@@ -594,6 +614,7 @@ fn tools(folder: &Path) -> Value {
         tool("look_up", json!({}), json!({})),
         tool("read_page", json!({"page": text}), reads),
         tool("run_command", json!({"text": text}), json!({})),
+        tool("peek_page", json!({}), json!({})),
     ]);
     if folder.join("tasks").exists() && !folder.join("newer").exists() {
         for tool in tools.as_array_mut().unwrap() {
@@ -609,6 +630,9 @@ fn tools(folder: &Path) -> Value {
 /// Makes an effect, or has made it under this key; `None` when the process is to end.
 fn call(folder: &Path, params: &Value, out: &mut impl std::io::Write) -> Option<Value> {
     let name = params["name"].as_str().unwrap_or_default();
+    if name == "peek_page" {
+        return Some(said("peeked"));
+    }
     if name == "read_page" {
         append(&folder.join("reads"), "read");
         let content = json!({"page": params["arguments"]["page"]});

@@ -13,6 +13,9 @@ use crate::broker::{Broken, Broker};
 use crate::session::InUse;
 use crate::upstream::{AsListed, Upstream};
 
+/// How often a read whose answer is lost is made again: its client waits, hears nothing meanwhile, and can ask again.
+const READ_RETRIES: u32 = 2;
+
 /// A dispatcher with the tool server at its end.
 pub(crate) struct Road {
     pub(crate) dispatcher: Dispatcher,
@@ -49,6 +52,7 @@ impl Broker {
         .with_people(PeopleRules::default())
         // A client waits for what came back: it is told, and stored behind that.
         .with_patience(Arc::new(NoWaiting::new(self.env.clone())))
+        .with_read_retries(READ_RETRIES)
         // A client is told that tools changed, and nobody is asked to accept that for the calls of before.
         .held_to_definitions();
         let road = desk.road(&session.outbox).await;

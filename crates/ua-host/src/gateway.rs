@@ -20,6 +20,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ua_bridge::Claims;
 use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
@@ -43,7 +44,7 @@ pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use fault::{Fault, last_fault, trouble, unmatched};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use lately::{CallsLately, calls_beside};
-pub use look::{Looked, look};
+pub use look::{Looked, Moved, look, moved};
 pub use ua_broker::Served;
 
 pub use agent::only_people;
@@ -274,6 +275,9 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
     Folder::make(&root).map_err(|error| cannot_use(&root, named, &error))?;
+    let mut claims = Claims::beside(&socket);
+    // Kept until one listens, or it is said why none does.
+    let mut claim = None;
     let mut broker = None;
     let begun = host.env().now();
     let mut ends = begun.plus(START);
@@ -282,6 +286,13 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
             (Stands::Listens, _) => return Ok(Started::Now),
             // It has the lock until the calls that it has under way are over; there is no use in starting one before.
             (Stands::Ends, _) => ends = host.env().now().plus(START),
+            // Of many that want one at once, as bridges do whose broker was killed, one starts it, and looks before whether another one did.
+            (Stands::Nowhere, None) if claim.is_none() => {
+                claim = claims.take();
+                if claim.is_some() {
+                    continue;
+                }
+            }
             (Stands::Nowhere, None) => broker = Some(spawn(host, &root)?),
             (Stands::Nowhere, Some((child, from))) => match child.try_wait() {
                 // Another one has the lock: it is about to listen, or ends just now, and then the next one is started.

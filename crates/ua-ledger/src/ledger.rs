@@ -44,10 +44,20 @@ pub struct LedgerConfig {
     pub no_duplicate_external_actions: bool,
     /// Attempts after the first (`max_retries_per_tool_call`).
     pub max_retries: u32,
+    /// The same of a call that only reads and had no answer, where that is fewer: whoever waits for it may ask again.
+    pub max_read_retries: Option<u32>,
     /// The most effects of a kind that the lineage may have.
     pub max_effects: BTreeMap<String, u32>,
     /// What of an answer is over so many bytes is kept as a blob; 0 keeps all of it so.
     pub blob_threshold: u64,
+}
+
+impl LedgerConfig {
+    /// How many attempts a call may have, behind the first, that are made because nobody knows what came of those before.
+    pub(crate) fn retries_in_doubt(&self, call: &CallRecord) -> u32 {
+        let of_reads = self.max_read_retries.filter(|_| call.policy.is_free_read());
+        of_reads.map_or(self.max_retries, |most| most.min(self.max_retries))
+    }
 }
 
 /// Whose effects are told apart: those of a first run and of all that began from it. Two databases may have runs of one name, and so may two
@@ -648,7 +658,7 @@ impl Ledger {
 
     /// Whether a call was tried less often than the job allows, whatever came of it.
     pub fn has_attempts_left(&self, call: &CallRecord) -> bool {
-        call.attempt <= self.config.max_retries
+        call.attempt <= self.config.retries_in_doubt(call)
     }
 
     /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.

@@ -145,9 +145,9 @@ impl Rules<'_> {
     }
 
     /// Whether a call was sent as often as the job allows. An attempt that never left us does not count.
-    pub(crate) fn is_exhausted(&self, attempts: &[AttemptRecord]) -> bool {
+    pub(crate) fn is_exhausted(&self, call: &CallRecord, attempts: &[AttemptRecord]) -> bool {
         let sent = attempts.iter().filter(|attempt| !never_left(attempt)).count();
-        sent > self.config.max_retries as usize
+        sent > self.config.retries_in_doubt(call) as usize
     }
 
     /// Whether this process has found often enough that the call's server cannot be reached.

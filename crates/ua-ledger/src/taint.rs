@@ -174,6 +174,7 @@ mod tests {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
             max_retries: 2,
+            max_read_retries: None,
             max_effects: BTreeMap::new(),
         };
         let people = PeopleRules { taint: Some(taint.clone()), ..PeopleRules::default() };

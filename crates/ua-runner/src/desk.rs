@@ -61,6 +61,7 @@ pub struct Desk {
     prices: PriceTable,
     people: Option<PeopleRules>,
     budgets: Option<Budgets>,
+    max_read_retries: Option<u32>,
     grants: SecretGrants,
     elicitations: Elicitations,
     children: Option<Arc<dyn ChildDriver>>,
@@ -104,6 +105,7 @@ impl Desk {
             prices: PriceTable::default(),
             people: None,
             budgets: None,
+            max_read_retries: None,
             grants: SecretGrants::default(),
             elicitations: Elicitations::default(),
             children: None,
@@ -169,6 +171,13 @@ impl Desk {
     #[must_use]
     pub fn with_budgets(mut self, budgets: Budgets) -> Self {
         self.budgets = Some(budgets);
+        self
+    }
+
+    /// How often a read whose answer is lost is made again, where somebody waits for it who may ask again.
+    #[must_use]
+    pub fn with_read_retries(mut self, most: u32) -> Self {
+        self.max_read_retries = Some(most);
         self
     }
 
@@ -312,6 +321,7 @@ impl Desk {
         let config = LedgerConfig {
             no_duplicate_external_actions: run.spec.constraints.no_duplicate_external_actions,
             max_retries: budgets.max_retries_per_tool_call,
+            max_read_retries: self.max_read_retries,
             max_effects: effect_limits(&job),
             blob_threshold: run.spec.settings.blob_threshold_bytes,
         };

@@ -314,7 +314,10 @@ impl Upstream {
         let answer = async {
             tokio::select! {
                 answer = self.rounds(&process, call, params, &headers) => answer,
-                () = self.env.sleep_or_never(deadline) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
+                () = self.env.sleep_or_never(deadline) => {
+                    tracing::warn!(%call, server = self.launch.name, attempt = sent.attempt, "a read was not answered in time");
+                    Err(Unanswered::Lost("it did not answer in time".to_owned()))
+                }
             }
         };
         let answer = answer.await.and_then(|mut answer| {

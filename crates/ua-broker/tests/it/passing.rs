@@ -33,7 +33,8 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
             "ask_size",
             "look_up",
             "read_page",
-            "run_command"
+            "run_command",
+            "peek_page"
         ]
     );
     assert_eq!(tools[0]["x-unknown"], json!([1]));

@@ -382,6 +382,8 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Wrapped if dry_run => "would go through the gateway",
             What::Wrapped => "goes through the gateway now",
             What::Already => "goes through the gateway already",
+            What::Moved if dry_run => "would go through the gateway by this program, and not by the one that it names",
+            What::Moved => "goes through the gateway by this program now, and not by the one that it named",
             What::Unwrapped if dry_run => "would be restored",
             What::Unwrapped => "is restored",
             What::MayLogIn => "skipped: it may require a login by its client; name it if it does not",
@@ -424,7 +426,8 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
     let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
     let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));
     print(lines.collect::<String>())?;
-    let is_changed = edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Unwrapped));
+    let is_changed =
+        edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
     if !is_changed || dry_run {
         return Ok(());
     }
@@ -555,7 +558,11 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     });
     // One that serves has said all that was wrong before it.
     let fault = if broker.is_none() { gateway::last_fault(&folder) } else { None };
-    let warnings = gateway::unmatched(host, &folder).await.unwrap_or_default();
+    let mut warnings = gateway::unmatched(host, &folder).await.unwrap_or_default();
+    for moved in gateway::moved(host, root).await.unwrap_or_default() {
+        let mends = crate::output::command(moved.mended_by());
+        warnings.push(format!("{} ({mends} corrects that)", moved.in_words()));
+    }
     if json {
         let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
         let trouble = trouble.map(|trouble| trouble.to_string());

@@ -21,7 +21,8 @@ pub(crate) struct GatewayStatus {
     pub(crate) trouble: Option<String>,
     /// What the last broker said before it ended by an error; none once another one serves.
     pub(crate) last_error: Option<GatewayFault>,
-    /// Names in `gateway.toml` that stand for no client, tool server or effect so far.
+    /// What to look at: names in `gateway.toml` that stand for no client, tool server or effect so far, and entries of clients that start a
+    /// program which does not exist or has another version.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -119,8 +120,8 @@ pub(crate) struct GatewayChanged {
 pub(crate) struct GatewayEntry {
     /// Its name.
     pub(crate) server: String,
-    /// What was done about it: `wrapped`, `already`, `elsewhere`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `shared`, `twice`,
-    /// `not_wrapped`, `all` or `not_restored`.
+    /// What was done about it: `wrapped`, `already`, `moved`, `elsewhere`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `shared`,
+    /// `twice`, `not_wrapped`, `all` or `not_restored`.
     pub(crate) what: String,
 }
 

@@ -21,8 +21,8 @@ use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
 
-pub(super) use self::entry::plain_name;
 pub use self::entry::{Front, What};
+pub(super) use self::entry::{Program, plain_name};
 
 mod entry;
 mod json;
@@ -43,6 +43,8 @@ pub struct Change {
     pub project: Option<String>,
     /// What was done, or why nothing was.
     pub what: What,
+    /// What it started before, if it started a program.
+    pub program: Option<String>,
 }
 
 /// A file as it is after a change.
@@ -101,15 +103,26 @@ impl Format {
     fn wrapped(self, path: &Path, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
         let names_in = |file: &str| names_in(path, file);
         self.edited(path, text, servers, |_, server, entry| {
-            let is_moved =
-                entry.command.as_deref().map(Path::new).is_some_and(|old| old.is_absolute() && !old.exists());
-            entry.wrapped(server, front, !servers.is_empty(), is_moved, &names_in)
+            entry.wrapped(server, front, !servers.is_empty(), program_of(entry.command.as_deref(), front), &names_in)
         })
     }
 
     /// The text with the old commands of these tool servers, or of all; `typed` is what a record says of them.
     fn unwrapped(self, path: &Path, text: &str, typed: &Typed, servers: &[String]) -> Result<Edited, HostError> {
         self.edited(path, text, servers, |project, server, entry| entry.unwrapped(typed.of(project, server)))
+    }
+}
+
+/// What the program of an entry is to the one that would be put in front of it. Links and names of one file are that file.
+pub(super) fn program_of(command: Option<&str>, front: &Front) -> Program {
+    let Some(path) = command.map(Path::new).filter(|path| path.is_absolute()) else {
+        return Program::Here;
+    };
+    let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    match (file(path), file(Path::new(&front.program))) {
+        (Some(there), Some(here)) if there != here => Program::Another,
+        (None, _) if !path.exists() => Program::Gone,
+        (Some(_) | None, _) => Program::Here,
     }
 }
 
@@ -706,12 +719,26 @@ mod tests {
         let config = r#"{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}"#;
         let made = Format::Json.wrapped(here(), config, &front(&old), &[]).unwrap().text;
         let moved = Format::Json.wrapped(here(), &made, &front(&new), &[]).unwrap();
-        assert_eq!(moved.changes[0].what, What::Wrapped);
+        assert_eq!(moved.changes[0].what, What::Moved);
+        assert_eq!(moved.changes[0].program.as_deref(), old.to_str());
         assert_eq!(moved.text, Format::Json.wrapped(here(), config, &front(&new), &[]).unwrap().text);
         let again = Format::Json.wrapped(here(), &moved.text, &front(&old), &[]).unwrap();
-        assert_eq!((again.changes[0].what, again.text), (What::Already, moved.text));
+        assert_eq!((again.changes[0].what, &again.text), (What::Already, &moved.text));
         let by_hand = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap().text;
         assert_eq!(Format::Json.wrapped(here(), &by_hand, &front(&new), &[]).unwrap().text, by_hand);
+        // Another one that is there may be meant, until a person names the entry; another name of the same one is the same.
+        let (other, link) = (folder.path().join("other"), folder.path().join("link"));
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&new, &link).unwrap();
+        for (program, servers, what) in [
+            (&other, &[][..], What::Already),
+            (&other, &["mail".to_owned()][..], What::Moved),
+            (&link, &["mail".to_owned()][..], What::Already),
+        ] {
+            let made = Format::Json.wrapped(here(), &moved.text, &front(program), servers).unwrap();
+            assert_eq!(made.changes[0].what, what, "{program:?} {servers:?}");
+            assert_eq!(made.text == moved.text, what == What::Already, "{}", made.text);
+        }
     }
 
     #[test]

@@ -1,12 +1,141 @@
 //! How the gateway stands, for `ua doctor`: its file, its broker, its socket, and the configurations of clients.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use ua_resume::shell_word;
 
 use super::fault::{Fault, last_fault, trouble, unmatched};
-use super::{Client, Front, SOCKET, What, asked, configuration, install};
+use super::install::{Program, program_of};
+use super::{Change, Client, Front, SOCKET, What, asked, configuration, install};
 use crate::error::HostError;
 use crate::host::Host;
+
+/// This version.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+/// How long another `ua` may take to say its version, which takes it no time.
+const ANSWERS: Duration = Duration::from_secs(5);
+
+/// Entries of one configuration that go through the gateway by a program that is not this one, as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The configuration.
+    pub file: PathBuf,
+    /// Their tool servers, each once.
+    pub servers: Vec<String>,
+    /// The program.
+    pub program: String,
+    /// What it says that it is; `None` where there is none.
+    pub version: Option<String>,
+    root: Option<PathBuf>,
+}
+
+impl Moved {
+    /// What is so, as the beginning of a sentence.
+    pub fn in_words(&self) -> String {
+        let (noun, goes, them) =
+            if self.servers.len() == 1 { ("tool server", "goes", "it") } else { ("tool servers", "go", "them") };
+        let (names, file, program) = (self.servers.join(", "), self.file.display(), &self.program);
+        let these = format!("{noun} {names} of {file} {goes} through {program}");
+        match &self.version {
+            None => format!("{these}, which does not exist, so that the client cannot start {them}"),
+            Some(version) => format!("{these}, which is {version}; this program is ua {OWN}"),
+        }
+    }
+
+    /// The command that has them go through it by this program.
+    pub fn mended_by(&self) -> String {
+        let root = self
+            .root
+            .as_ref()
+            .map_or_else(String::new, |root| format!("--root {} ", shell_word(&root.display().to_string())));
+        let servers = self.servers.iter().map(|server| format!(" {}", shell_word(server)));
+        let file = shell_word(&self.file.display().to_string());
+        format!("`ua {root}gateway install --file {file}{}`", servers.collect::<String>())
+    }
+}
+
+/// What a program says that it is; nobody is waited for who does not say it.
+async fn said_version(host: &Host, program: &Path) -> String {
+    let mut asked = tokio::process::Command::new(program);
+    asked.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let said = tokio::select! {
+        said = asked.output() => said.ok(),
+        () = host.env().clock.sleep(ANSWERS) => None,
+    };
+    let said = said.filter(|said| said.status.success());
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_owned());
+    match said.filter(|said| said.starts_with("ua ") && said.len() < 100) {
+        Some(said) => crate::text::plain(said.trim()),
+        None => "of a version that it does not say".to_owned(),
+    }
+}
+
+/// The entries of clients that go through the gateway by a program which does not exist any more, or has another version than this one.
+///
+/// # Errors
+/// Nobody says where the user's state is.
+pub async fn moved(host: &Host, named: Option<&Path>) -> Result<Vec<Moved>, HostError> {
+    let (root, front) = front(host, named)?;
+    let mut all = Vec::new();
+    for (file, changes) in configurations(host, &root, &front) {
+        all.extend(moved_in(host, &file, &changes, &front).await);
+    }
+    Ok(all)
+}
+
+/// The same of one configuration.
+async fn moved_in(host: &Host, file: &Path, changes: &[Change], front: &Front) -> Vec<Moved> {
+    let mut of: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for change in changes {
+        let is_ours = matches!(change.what, What::Already | What::Moved);
+        if let Some(program) = change.program.as_deref().filter(|_| is_ours) {
+            let servers = of.entry(program).or_default();
+            if !servers.contains(&change.server) {
+                servers.push(change.server.clone());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (program, servers) in of {
+        let version = match program_of(Some(program), front) {
+            Program::Here => continue,
+            Program::Gone => None,
+            Program::Another => {
+                let said = said_version(host, Path::new(program)).await;
+                if said == format!("ua {OWN}") {
+                    continue;
+                }
+                Some(said)
+            }
+        };
+        let (file, program, root) = (file.to_owned(), program.to_owned(), front.root.as_ref().map(PathBuf::from));
+        found.push(Moved { file, servers, program, version, root });
+    }
+    found
+}
+
+fn front(host: &Host, named: Option<&Path>) -> Result<(PathBuf, Front), HostError> {
+    let settings = host.settings();
+    let root = super::root(settings, named)?;
+    let shown = |root: PathBuf| root.display().to_string();
+    let front = Front {
+        program: settings.program()?.display().to_string(),
+        root: named.map(|_| shown(root.clone())),
+        own_root: super::root(settings, None).ok().map(shown),
+    };
+    Ok((root, front))
+}
+
+/// What `install` would do with the configurations of clients, of those that have one.
+fn configurations(host: &Host, root: &Path, front: &Front) -> Vec<(PathBuf, Vec<Change>)> {
+    let files = Client::ALL.into_iter().filter_map(|client| configuration(host.settings(), client).ok());
+    // Without tool servers there is nothing to be said.
+    files.filter_map(|file| Some((file.clone(), install(root, &file, front, &[], true).ok()?.changes))).collect()
+}
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -29,6 +158,8 @@ pub struct Looked {
     pub open_to_others: Vec<PathBuf>,
     /// Tool servers of clients that go through it, and those that do not, each with the configuration's file.
     pub wrapped: Vec<(PathBuf, String)>,
+    /// Those that go through it by a program which does not exist, or has another version.
+    pub moved: Vec<Moved>,
     /// The same for those that go through the gateway of another folder.
     pub elsewhere: Vec<(PathBuf, String)>,
     /// The same for those that could.
@@ -44,32 +175,28 @@ pub struct Looked {
 /// # Errors
 /// Nobody says where the user's state is.
 pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError> {
-    let settings = host.settings();
-    let root = super::root(settings, named)?;
+    let (root, front) = front(host, named)?;
     let mut looked = Looked::default();
-    let shown = |root: PathBuf| root.display().to_string();
-    let front = Front {
-        program: settings.program()?.display().to_string(),
-        root: named.map(|_| shown(root.clone())),
-        own_root: super::root(settings, None).ok().map(shown),
-    };
-    for client in Client::ALL {
-        let Ok(file) = configuration(settings, client) else { continue };
-        // Without tool servers there is nothing to be said.
-        let Ok(edited) = install(&root, &file, &front, &[], true) else { continue };
-        for change in edited.changes {
+    for (file, changes) in configurations(host, &root, &front) {
+        looked.moved.extend(moved_in(host, &file, &changes, &front).await);
+        for change in changes {
             let of = match change.what {
                 What::Already => &mut looked.wrapped,
                 What::Elsewhere => &mut looked.elsewhere,
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
                 What::NotRead | What::Shared | What::Twice => &mut looked.not_read,
-                What::Unwrapped | What::Unreachable | What::NotWrapped | What::All | What::NotRestored => continue,
+                What::Moved
+                | What::Unwrapped
+                | What::Unreachable
+                | What::NotWrapped
+                | What::All
+                | What::NotRestored => continue,
             };
             of.push((file.clone(), change.server));
         }
     }
-    if !root.exists() && looked.wrapped.is_empty() {
+    if !root.exists() && looked.wrapped.is_empty() && looked.moved.is_empty() {
         return Ok(Looked::default());
     }
     looked.trouble = trouble(host, &root).await;

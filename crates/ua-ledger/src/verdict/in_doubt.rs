@@ -196,7 +196,7 @@ impl<'v> Case<'v> {
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
-        let exhausted = self.rules.is_exhausted(&self.view.attempts);
+        let exhausted = self.rules.is_exhausted(self.call, &self.view.attempts);
         let obstacle = match (self.call.policy.on_unknown, asked) {
             (OnUnknown::Probe, _) => match self.elsewhere().or_else(|| self.not_told_apart()) {
                 None => return Verdict::Probe,
@@ -262,7 +262,7 @@ impl<'v> Case<'v> {
                 Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
                 None => "the attempt is not known to have ended".to_owned(),
             },
-            Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
+            Finding::Absent if self.rules.is_exhausted(self.call, &self.view.attempts) => {
                 shows_nothing("it was tried as often as is allowed")
             }
             Finding::Absent if self.rules.is_gone(self.call) => shows_nothing(TOOL_GONE),

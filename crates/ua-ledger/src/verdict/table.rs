@@ -881,6 +881,7 @@ impl Case {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
             max_retries: MAX_RETRIES,
+            max_read_retries: None,
             max_effects: BTreeMap::new(),
         };
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };

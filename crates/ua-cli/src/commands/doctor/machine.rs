@@ -403,6 +403,13 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
         of.iter().map(name).collect::<Vec<_>>().join(", ")
     };
+    for moved in &looked.moved {
+        let (detail, fix) = (moved.in_words(), moved.mended_by());
+        match moved.version {
+            None => findings.fail(CHECK, detail, fix),
+            Some(_) => findings.warn(CHECK, detail, fix),
+        }
+    }
     if !looked.elsewhere.is_empty() {
         let these = named(&looked.elsewhere);
         findings.ok(CHECK, format!("these tool servers go through the gateway of another folder: {these}"));

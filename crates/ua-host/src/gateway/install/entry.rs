@@ -12,6 +12,8 @@ pub enum What {
     Wrapped,
     /// It did already.
     Already,
+    /// It did already, by a program `ua` that is not this one; now it does by this one.
+    Moved,
     /// It goes through the gateway of another folder.
     Elsewhere,
     /// It is as it was before the gateway.
@@ -41,6 +43,7 @@ impl What {
         match self {
             Self::Wrapped => "wrapped",
             Self::Already => "already",
+            Self::Moved => "moved",
             Self::Elsewhere => "elsewhere",
             Self::Unwrapped => "unwrapped",
             Self::MayLogIn => "may_log_in",
@@ -53,6 +56,17 @@ impl What {
             Self::NotRestored => "not_restored",
         }
     }
+}
+
+/// How the program that an entry starts stands to the one that is put in front of others now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gateway) enum Program {
+    /// It is that one, or it is named without a path, so that its client finds it.
+    Here,
+    /// It is another one.
+    Another,
+    /// There is none at its path.
+    Gone,
 }
 
 /// What is put in front of an entry.
@@ -287,15 +301,15 @@ impl Entry {
         own.is_some_and(|mut own| own.any(|word| word == "--all"))
     }
 
-    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `is_moved`: the program that it starts is not
-    /// there any more. `names_in` says which variables a file of
+    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `program`: what it starts.
+    /// `names_in` says which variables a file of
     /// variables has, where it can be read.
     pub(super) fn wrapped(
         &self,
         server: &str,
         front: &Front,
         is_named: bool,
-        is_moved: bool,
+        program: Program,
         names_in: &dyn Fn(&str) -> Option<Vec<String>>,
     ) -> (What, Option<Becomes>) {
         if self.is_shared {
@@ -304,14 +318,20 @@ impl Entry {
         if self.is_cut {
             return (What::NotRead, None);
         }
-        if self.is_wrapped() && is_moved {
-            return (What::Wrapped, Some(Becomes::Program { command: front.program.clone() }));
-        }
         if self.is_wrapped() {
             let here = front.root.as_deref().or(front.own_root.as_deref());
             let there = self.root().or(front.own_root.as_deref());
             let is_elsewhere = here.is_some() && here != there;
-            return (if is_elsewhere { What::Elsewhere } else { What::Already }, None);
+            return match program {
+                // Nothing starts it as it is.
+                Program::Gone => (What::Moved, Some(Becomes::Program { command: front.program.clone() })),
+                Program::Here | Program::Another if is_elsewhere => (What::Elsewhere, None),
+                // Somebody may have meant that one, unless they name the entry.
+                Program::Another if is_named => {
+                    (What::Moved, Some(Becomes::Program { command: front.program.clone() }))
+                }
+                Program::Here | Program::Another => (What::Already, None),
+            };
         }
         let of_file = match self.env_file.as_deref().map(names_in) {
             Some(None) => return (What::NotRead, None),

@@ -58,7 +58,7 @@ pub(super) fn edited(
             continue;
         }
         if of.iter().filter(|(other, name)| *other == project && *name == server.name).count() > 1 {
-            let change = Change { server: server.name, project, what: What::Twice };
+            let change = Change { server: server.name, project, what: What::Twice, program: None };
             if !changes.contains(&change) {
                 changes.push(change);
             }
@@ -72,7 +72,7 @@ pub(super) fn edited(
         // What a header holds may stand nowhere in the file, so that only the client's environment has it.
         let is_lost = is_address && matches!(new, Some(None));
         let what = if is_lost { What::NotRestored } else { what };
-        changes.push(Change { server: server.name.clone(), project, what });
+        changes.push(Change { server: server.name.clone(), project, what, program: entry.command });
         if let Some(new) = new.filter(|_| !is_lost) {
             edits.extend(new.ok_or_else(not_understood)?);
         }

@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 
-use super::entry::{Becomes, Entry, Front, What};
+use super::entry::{Becomes, Entry, Front, Program, What};
 use super::ordered::{Style, Told, merged};
 use super::spans::has_comment;
 use super::{Format, json, names_in};
@@ -80,7 +80,7 @@ fn with_one_wrapped(format: Format, path: &Path, text: &str, front: &Front, plac
     let names = |file: &str| names_in(path, file);
     let wrap = |_: Option<&str>, server: &str, entry: &Entry| {
         if at.replace(at.get() + 1) == place {
-            entry.wrapped(server, front, true, false, &names)
+            entry.wrapped(server, front, true, Program::Here, &names)
         } else {
             (What::NotWrapped, None)
         }

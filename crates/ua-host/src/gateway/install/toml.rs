@@ -33,10 +33,12 @@ pub(super) fn edited(
         let mut document = parsed(&lines.plain)?;
         let before = document.to_string();
         let Some(entry) = list(&mut document)?.get_mut(name).and_then(Item::as_table_like_mut) else { continue };
-        let (what, new) = change(None, name, &entry_of(entry));
+        let read = entry_of(entry);
+        let (what, new) = change(None, name, &read);
+        let program = read.command;
         let is_lost = new.as_ref().is_some_and(|new| is_lost(entry, new));
         let what = if is_lost { What::NotRestored } else { what };
-        changes.push(Change { server: name.clone(), project: None, what });
+        changes.push(Change { server: name.clone(), project: None, what, program });
         if let Some(new) = new.filter(|_| !is_lost) {
             become_(entry, new, what);
             edited = lines.with(&before, &document.to_string());

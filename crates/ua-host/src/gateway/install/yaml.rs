@@ -34,12 +34,12 @@ pub(super) fn edited(
         if !servers.is_empty() && !servers.contains(&text_of) {
             continue;
         }
-        let (what, new) =
-            change(None, &text_of, &Entry { is_shared: places.is_shared(name, entry), ..entry_of(entry) });
+        let read = Entry { is_shared: places.is_shared(name, entry), ..entry_of(entry) };
+        let (what, new) = change(None, &text_of, &read);
         let new = new.map(|new| places.edits_of(entry, new));
         // An address is not written here, so that one behind the gateway has nothing to become again.
         let what = if matches!(new, Some(None)) && what == What::Unwrapped { What::NotRestored } else { what };
-        changes.push(Change { server: text_of, project: None, what });
+        changes.push(Change { server: text_of, project: None, what, program: read.command });
         edits.extend(new.flatten().unwrap_or_default());
     }
     missing(servers, &known)?;

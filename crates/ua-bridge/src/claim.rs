@@ -1,0 +1,170 @@
+//! Who starts the next broker: of many bridges that find none one does, and the others wait for it.
+//!
+//! A claim is a lock of a file beside the broker's socket. The kernel takes it back when its last holder has ended, however that ended: a bridge
+//! hands it down to the program that it starts (as standard input, which that program has no other use for), so that it lasts until neither of the
+//! two is there. It saves processes, and nothing else goes by it: what makes a broker the only one is its own lock. So whoever cannot have a claim,
+//! on a file system without locks for example, starts a broker without one, and whoever waited too long for one holder, which may have been stopped,
+//! takes its place.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::libc::O_NOFOLLOW;
+
+use crate::carry::now;
+
+/// How long one holder is waited for: a broker is up long before.
+const TOO_LONG: Duration = Duration::from_secs(10);
+
+/// The right to start a broker, for as long as this, or what it was handed down to, is there.
+#[derive(Debug)]
+pub struct Claim(Option<File>);
+
+impl Claim {
+    /// It, as the standard input of the program that starts the broker; that holds it as well from then on.
+    pub fn handed_down(&self) -> Stdio {
+        let file = self.0.as_ref().and_then(|file| file.try_clone().ok());
+        file.map_or_else(Stdio::null, Stdio::from)
+    }
+}
+
+/// One file, by one holder: it changes with each.
+type Held = (u64, u64, i64, i64);
+
+/// Asks for the claim beside one socket.
+#[derive(Debug)]
+pub struct Claims {
+    path: PathBuf,
+    too_long: Duration,
+    /// Who was found to have it, and since when.
+    waits_for: Option<(Held, Instant)>,
+}
+
+impl Claims {
+    /// Those of the broker that listens at this socket.
+    pub fn beside(socket: &Path) -> Self {
+        Self { path: socket.with_extension("starting"), too_long: TOO_LONG, waits_for: None }
+    }
+
+    /// Takes the claim; `None` as long as another process has it. Whoever has it looks for a broker once more before it starts one.
+    pub fn take(&mut self) -> Option<Claim> {
+        let Ok(mut file) = self.open() else { return Some(Claim(None)) };
+        match file.try_lock() {
+            // Somebody may have taken the place of its last holder, by a file of their own.
+            Ok(()) if self.is_there(&file) => {
+                self.waits_for = None;
+                // With this it is another holder's for whoever waits. A full disk is no reason not to start.
+                let _unread = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+                Some(Claim(Some(file)))
+            }
+            Ok(()) => None,
+            Err(TryLockError::WouldBlock) => {
+                self.wait_for(&file);
+                None
+            }
+            Err(TryLockError::Error(_)) => Some(Claim(None)),
+        }
+    }
+
+    /// Another one has it. Of one that has it for too long the file is removed, so that the next one that is made can be had.
+    fn wait_for(&mut self, file: &File) {
+        let Ok(held) = file.metadata().map(|found| held(&found)) else { return };
+        match self.waits_for {
+            Some((known, since)) if known == held => {
+                if since.elapsed() >= self.too_long && self.is_there(file) {
+                    let _gone = fs::remove_file(&self.path);
+                }
+            }
+            Some(_) | None => self.waits_for = Some((held, now())),
+        }
+    }
+
+    /// The file: where it was handed down to this process, as that, which has its lock already.
+    fn open(&self) -> io::Result<File> {
+        if let Ok(input) = io::stdin().as_fd().try_clone_to_owned().map(File::from)
+            && self.is_there(&input)
+        {
+            return Ok(input);
+        }
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&self.path)
+    }
+
+    fn is_there(&self, file: &File) -> bool {
+        let place = |found: fs::Metadata| (found.dev(), found.ino());
+        let found = fs::symlink_metadata(&self.path).map(place).ok();
+        found.is_some() && file.metadata().map(place).ok() == found
+    }
+}
+
+fn held(found: &fs::Metadata) -> Held {
+    (found.dev(), found.ino(), found.mtime(), found.mtime_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn one_has_it_and_the_next_one_when_that_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let (mut one, mut other) = (Claims::beside(&socket), Claims::beside(&socket));
+        let claim = one.take().unwrap();
+        assert!(other.take().is_none() && other.take().is_none());
+        drop(claim);
+        let claim = other.take().unwrap();
+        assert!(one.take().is_none());
+        drop(claim);
+        assert!(one.take().is_some());
+    }
+
+    /// A bridge that is killed while it starts a broker leaves the program behind that does it.
+    #[test]
+    fn it_lasts_as_long_as_the_program_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let (mut one, mut other) = (Claims::beside(&socket), Claims::beside(&socket));
+        let claim = one.take().unwrap();
+        let mut starter = Command::new("sleep").arg("1000").stdin(claim.handed_down()).spawn().unwrap();
+        drop(claim);
+        assert!(other.take().is_none());
+        starter.kill().unwrap();
+        starter.wait().unwrap();
+        assert!(other.take().is_some());
+    }
+
+    #[test]
+    fn whoever_has_it_for_too_long_is_replaced_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let stopped = Claims::beside(&socket).take().unwrap();
+        let mut waiting = [(); 3].map(|()| Claims { too_long: Duration::ZERO, ..Claims::beside(&socket) });
+        let claims: Vec<Claim> = (0..3).flat_map(|_| waiting.each_mut().map(Claims::take)).flatten().collect();
+        assert_eq!(claims.len(), 1, "{claims:?}");
+        assert!(Claims::beside(&socket).take().is_none());
+        // The end of the first one changes nothing.
+        drop(stopped);
+        assert!(Claims::beside(&socket).take().is_none());
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_lock_nobody_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("missing/gateway.sock");
+        let claims = [(); 2].map(|()| Claims::beside(&socket).take().unwrap());
+        assert!(claims.iter().all(|claim| claim.0.is_none()));
+        // What leads elsewhere is not written to.
+        let (socket, elsewhere) = (folder.path().join("gateway.sock"), folder.path().join("elsewhere"));
+        fs::write(&elsewhere, "kept").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, socket.with_extension("starting")).unwrap();
+        assert!(Claims::beside(&socket).take().unwrap().0.is_none());
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "kept");
+    }
+}
