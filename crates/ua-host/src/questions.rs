@@ -506,7 +506,7 @@ fn after_gateway_answer(is_abort: bool) -> String {
     let then = if is_abort {
         "this session starts no more calls, and its client continues in another one"
     } else {
-        "the same call, made again, returns its outcome, or what you decided about it"
+        "a client that still waits gets the outcome, or what you decided about it, and so does the same call, made again"
     };
     format!("answered; {then}")
 }
