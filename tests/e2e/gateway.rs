@@ -616,6 +616,32 @@ echo "{\"mcpServers\": {$(entry notes "$PWD/old/ua"), $(entry files "$1")}}" > "
     assert!(!mended.contains("warning:") && !mended.contains("gone/ua"), "{mended}");
 }
 
+/// An upgrade that left the bridge's program as it was is noticed before a client is.
+#[test]
+fn a_bridge_of_another_version_beside_the_program_is_found() {
+    let env = env();
+    with_servers(&env, "");
+    std::fs::create_dir_all(env.path("v")).unwrap();
+    let (program, bridge) = (env.path("v/ua"), env.path("v/ua-bridge"));
+    if std::fs::hard_link(ua_e2e::ua_program(), &program).is_err() {
+        std::fs::copy(ua_e2e::ua_program(), &program).unwrap();
+    }
+    let found = || {
+        let root = env.root().display().to_string();
+        let said = env.run_program(&program, &[], &["--root", &root, "doctor", "--json"]).json();
+        let findings = said["findings"].as_array().unwrap().iter();
+        findings.filter(|finding| finding["detail"].to_string().contains("ua-bridge")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(found(), Vec::<Value>::new());
+    for (words, said) in [("echo ua-bridge 0.0.1", "is ua-bridge 0.0.1, and"), ("exit 2", "that it does not say")] {
+        std::fs::write(&bridge, format!("#!/bin/sh\n{words}\n")).unwrap();
+        std::fs::set_permissions(&bridge, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let found = found();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0]["level"] == "warn" && found[0]["detail"].as_str().unwrap().contains(said), "{found:?}");
+    }
+}
+
 /// Names of entries are a project's to choose: none of them writes a line of its own.
 #[test]
 fn s16_a_name_of_an_entry_forges_no_line() {

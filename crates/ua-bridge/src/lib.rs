@@ -48,6 +48,12 @@ const NO_PROGRAM: u8 = 127;
 
 /// Runs the bridge with its raw arguments; what it returns is the exit code for `main`.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if args == ["--version"] {
+        // For whoever looks whether it is of the version of the `ua` beside it.
+        let told = writeln!(io::stdout(), concat!("ua-bridge ", env!("CARGO_PKG_VERSION")));
+        return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let args = match Args::parse(args) {
         Ok(args) => args,
         Err(why) => return fail(USAGE, &why),

@@ -10,7 +10,7 @@ use ua_resume::shell_word;
 
 use super::fault::{Fault, last_fault, trouble, unmatched};
 use super::install::{Program, program_of};
-use super::{Change, Client, Front, SOCKET, What, asked, configuration, install};
+use super::{BRIDGE, Change, Client, Front, SOCKET, What, asked, configuration, install};
 use crate::error::HostError;
 use crate::host::Host;
 
@@ -68,7 +68,7 @@ async fn said_version(host: &Host, program: &Path) -> String {
     };
     let said = said.filter(|said| said.status.success());
     let said = said.map(|said| String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_owned());
-    match said.filter(|said| said.starts_with("ua ") && said.len() < 100) {
+    match said.filter(|said| (said.starts_with("ua ") || said.starts_with("ua-bridge ")) && said.len() < 100) {
         Some(said) => crate::text::plain(said.trim()),
         None => "of a version that it does not say".to_owned(),
     }
@@ -148,6 +148,8 @@ pub struct Looked {
     pub last_fault: Option<Fault>,
     /// Names in its file that stand for nobody so far, each in a sentence.
     pub unmatched: Vec<String>,
+    /// The bridge's program beside this one, and what it says that it is, where it is not of this version.
+    pub bridge: Option<(PathBuf, String)>,
     /// The version of the broker that runs, if one does and says it.
     pub broker: Option<String>,
     /// Why the broker that holds the lock cannot be asked, if one does and says nothing, or nothing that is understood.
@@ -198,6 +200,11 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     }
     if !root.exists() && looked.wrapped.is_empty() && looked.moved.is_empty() {
         return Ok(Looked::default());
+    }
+    let beside = host.settings().program()?.with_file_name(BRIDGE);
+    if beside.is_file() {
+        let said = said_version(host, &beside).await;
+        looked.bridge = (said != format!("{BRIDGE} {OWN}")).then_some((beside, said));
     }
     looked.trouble = trouble(host, &root).await;
     looked.unmatched = unmatched(host, &root).await.unwrap_or_default();

@@ -403,6 +403,14 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
         of.iter().map(name).collect::<Vec<_>>().join(", ")
     };
+    if let Some((program, said)) = &looked.bridge {
+        let detail = format!("{}, which clients start, is {said}, and this program is ua {own}", program.display());
+        findings.warn(
+            CHECK,
+            detail,
+            "put both programs of one version there, or remove that one: `ua` does its work too",
+        );
+    }
     for moved in &looked.moved {
         let (detail, fix) = (moved.in_words(), moved.mended_by());
         match moved.version {
