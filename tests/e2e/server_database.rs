@@ -88,6 +88,30 @@ fn a_run_on_a_server_that_was_killed_asks_and_goes_on() {
     is_whole(&env, 1);
 }
 
+/// A URL with a slip in it leads to a database that knows none of the runs whose workspaces are here.
+#[test]
+fn a_wrong_url_calls_no_workspace_superfluous() {
+    let Some((env, right)) = on_server("doctor_right", false) else { return };
+    let Some((_other, wrong)) = on_server("doctor_wrong", false) else { return };
+    env.run(&["db", "migrate", "--database-url", &right]).code(0);
+    env.run(&["db", "migrate", "--database-url", &wrong]).code(0);
+    env.run(&["job", &comment_job(&env), "--run-id", "r", "--database-url", &right]).code(0);
+    let well = env.run(&["doctor", "--verbose", "--database-url", &right]);
+    assert!(!well.stdout.contains("workspaces"), "{}", well.shown());
+    let told = env.run(&["doctor", "--database-url", &wrong]).code(1);
+    let told = told.shows(&[
+        "fail database: ",
+        "is used with another database on a server",
+        "1 folder without a run in the database doctor_wrong on",
+        "keep them: ",
+    ]);
+    assert!(!told.stdout.contains("remove them"), "{}", told.shown());
+    // Without the URL there is no file either, and what is said of that names the server.
+    let env = env.without_env("UA_DATABASE_URL");
+    env.run(&["db", "backup", &env.arg("copy.db")]).refused(74, &["in a database on a server", "--database-url"]);
+    assert!(!env.path("copy.db").exists());
+}
+
 /// Locks and workspaces lie in the root, so from a second root nobody can tell whether a run is driven.
 #[test]
 fn a_run_on_a_server_is_driven_from_the_root_that_began_it() {

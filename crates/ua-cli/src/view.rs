@@ -380,8 +380,10 @@ pub(crate) struct RunCancelled {
     /// The run.
     #[schemars(with = "String")]
     pub(crate) run_id: ua_core::RunId,
-    /// Whether a process drives it, and ends it by itself.
+    /// Whether a process drives it, which then ends it by itself. Where none does, it has ended, unless it belongs to another machine.
     pub(crate) is_driven: bool,
+    /// Its status now: `cancelled` once it has ended.
+    pub(crate) status: String,
 }
 
 /// A tool call.

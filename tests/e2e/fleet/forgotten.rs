@@ -66,6 +66,22 @@ fn a_root_of_a_server_gets_no_file_beside_it() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// What a person accepted makes a parked run ready by no means, and whoever accepts it reads what does.
+#[test]
+fn a_run_that_was_parked_over_an_older_copy_is_accepted_with_the_command_that_has_it_taken() {
+    let env = env().with_forum();
+    env.run(&["submit", &comment_job(&env), "--run-id", "r"]).code(0);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["worker", "--until-empty"]).code(0);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+    env.run(&["worker", "--until-empty"]).code(75);
+    assert_eq!(state(&env, "r"), "parked");
+    env.run(&["db", "accept", "r"]).code(0).says(&["run r is parked in the queue: `ua queue move r` lets a worker take it"]);
+    env.run(&["queue", "move", "r"]).code(0);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!((env.comments().len(), env.run(&["questions", "--json"]).json().as_array().unwrap().len()), (1, 1));
+}
+
 /// Only a person can say which of two copies counts, so whoever works until nothing is left does not wait for that, and says that it is left.
 #[test]
 fn a_run_that_is_in_two_copies_is_parked() {

@@ -16,7 +16,9 @@ use ua_host::Database;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
-use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _, StoreError};
+use ua_store::{
+    FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QueueState, RunStore as _, Store as _, StoreError,
+};
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
@@ -90,7 +92,8 @@ about than the copy does not resume, so that nothing is sent twice, until you ha
     #[command(after_help = "\
 Examples:
   ua db check                                list what was sent that the database does not know
-  ua db accept run_019 && ua resume run_019")]
+  ua db accept run_019 && ua resume run_019
+  ua db accept run_019 && ua queue move run_019    a run that a worker had parked because of it")]
     Accept {
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
@@ -294,6 +297,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;
     // A run that is to begin under that name is not there yet.
     let resume = ua_host::restart::how_to_resume(&store, &run).await.unwrap_or_else(|_| format!("`ua resume {run}`"));
+    let parked = parked_of_family(&store, &run).await?;
     ua_host::home::close(store);
     for attempt in &forgotten {
         tell(in_sentence(&format!("accepted: {attempt}")).as_ref());
@@ -320,7 +324,30 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         ));
     }
     tell(in_sentence(&format!("run {run} may be resumed: {resume}")).as_ref());
+    for parked in parked {
+        tell(in_sentence(&format!("run {parked} is parked in the queue: `ua queue move {parked}` lets a worker take it")).as_ref());
+    }
     Ok(OK)
+}
+
+/// The runs of a run's family that a worker parked: what was accepted makes none of them ready by itself, and one may be driven only by a worker of
+/// the machine that it belongs to.
+async fn parked_of_family(store: &Database, run: &RunId) -> Result<Vec<RunId>, HostError> {
+    let failed = |e: StoreError| HostError::store("read the queue", &e);
+    let root = match store.run(run).await {
+        Ok(run) => run.root_run_id,
+        Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in store.fleet_state(u32::MAX).await.map_err(failed)?.queue {
+        if entry.state == QueueState::Parked
+            && store.run(&entry.run_id).await.map_err(failed)?.root_run_id == root
+        {
+            found.push(entry.run_id);
+        }
+    }
+    Ok(found)
 }
 
 /// The calls among what was accepted that the database has and whose end it does not know; and how many it does not have.
@@ -340,9 +367,7 @@ async fn known_and_lost(store: &Database, accepted: &[Forgotten]) -> Result<(Vec
 
 async fn migrate(home: &Home) -> Result<u8, HostError> {
     // Looking first: a typing error in --root must not make a database.
-    if ua_host::paths::is_missing(home.database()) {
-        return Err(no_database(home));
-    }
+    home.has_file()?;
     ua_host::home::close(home.open()?);
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
@@ -354,10 +379,8 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
 }
 
 fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
-    if ua_host::paths::is_missing(home.database()) {
-        return Err(no_database(home));
-    }
     home.refuse_foreign()?;
+    home.has_file()?;
     let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
     if to.exists() {
         return Err(HostError::usage(format!("{} exists already", to.display()))
@@ -489,9 +512,4 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
         }
     });
     Ok(told.collect())
-}
-
-fn no_database(home: &Home) -> HostError {
-    HostError::usage(format!("there is no runtime database at {}", home.database().display()))
-        .hint("no job was run here yet; name another folder with --root")
 }

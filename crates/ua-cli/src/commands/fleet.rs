@@ -1,6 +1,6 @@
 //! `ua submit`, `ua worker`, `ua queue` and `ua workers`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
     ConcurrencyKey, EndedBy, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions,
-    QueueState, RunRecord, Store as _, StoreError, stored_name,
+    QueueState, RunRecord, Store as _, StoreError, WorkerRecord, stored_name,
 };
 
 use super::accept;
@@ -209,14 +209,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
-  ua workers forget 0197a2c4-…       a machine by its id, when its workers are no longer listed
+  ua workers forget db-worker-3      a machine by the name of its host, when its workers are no longer listed
+  ua workers forget 0197a2c4-…       by its id, where two have the same host
 
-A name that matches none lists the machines that hold runs.
+A name that matches none lists the machines that hold runs, and one that names several is refused.
 
 Use this only for a machine that is off: its runs start again with an empty workspace, and nothing proves any longer that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]
     Forget {
-        /// The machine's id, or one of its workers, named as for `drain`
+        /// The machine: its id, the name of its host, or one of its workers, named as for `drain`
         machine: String,
     },
 }
@@ -676,7 +677,7 @@ async fn named_worker(store: &Database, typed: &str) -> Result<String, HostError
 const SILENT_FOR: Duration = Duration::from_secs(30);
 
 /// Whether a process drives a run: here it is seen, and of another machine there are its signs of life.
-fn is_driven(run: &RunRecord, at: Timestamp) -> bool {
+pub(super) fn is_driven(run: &RunRecord, at: Timestamp) -> bool {
     let Some(owner) = run.owner.as_ref().filter(|_| ua_runner::may_be_driven(run)) else { return false };
     // A clock that is ahead by more says nothing.
     let is_near = |seen: Timestamp| at.since(seen) < SILENT_FOR && seen.since(at) < SILENT_FOR;
@@ -686,13 +687,8 @@ fn is_driven(run: &RunRecord, at: Timestamp) -> bool {
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
     let failed = |e: StoreError| HostError::store("forget the machine", &e);
     let workers = store.fleet_state(0).await.map_err(failed)?.workers;
-    let places = store.places().await.map_err(failed)?;
-    let names: Vec<&str> = workers.iter().map(|worker| worker.worker.as_str()).collect();
-    let meant = find::name("worker", machine, &names, "").unwrap_or(machine);
-    let of_worker = workers.iter().find(|worker| worker.worker == meant || worker.place == machine);
-    let place = of_worker.map(|worker| &worker.place).or(places.iter().map(|(id, ..)| id).find(|id| *id == machine));
-    // A worker that died is not listed any more once another one has looked after its runs.
-    let Some(place) = place.cloned() else { return Err(no_machine(machine, &places)) };
+    let holders = store.places().await.map_err(failed)?;
+    let place = machine_meant(machine, &workers, &holders)?;
     let (here, _) = fleet::place_of(host.home())?;
     if place == here || place.is_empty() {
         return Err(HostError::usage("a worker of this machine and this root cannot be forgotten")
@@ -715,9 +711,44 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
     Ok(done.freed)
 }
 
-fn no_machine(machine: &str, places: &[(String, String, u64)]) -> HostError {
+/// A place that holds runs: its id, where it is, and how many of its runs have not ended.
+type Holder = (String, String, u64);
+
+/// The id of the machine that `typed` names: by its id, by the name of its host, by where it is (`ROOT on HOST`), or by one of its workers. What is
+/// typed whole comes before a part of an id or of a worker's name, and what names two machines names none: the runs of the wrong one would begin
+/// again while they are driven there. A worker that died is not listed any more once another one has looked after its runs.
+fn machine_meant(typed: &str, workers: &[WorkerRecord], holders: &[Holder]) -> Result<String, HostError> {
+    let of_workers = workers.iter().map(|worker| (worker.place.as_str(), worker.place_shown.as_str()));
+    let of_holders = holders.iter().map(|(id, shown, _)| (id.as_str(), shown.as_str()));
+    let places: BTreeMap<&str, &str> = of_workers.chain(of_holders).collect();
+    let is_whole = |id: &str, shown: &str| {
+        typed == id || typed == shown || shown.rsplit_once(" on ").is_some_and(|(_, host)| typed == host)
+    };
+    let by_place = places.iter().filter(|(id, shown)| is_whole(id, shown)).map(|(id, _)| *id);
+    let by_worker = workers.iter().filter(|worker| worker.worker == typed).map(|worker| worker.place.as_str());
+    let whole: BTreeSet<&str> = by_place.chain(by_worker).collect();
+    match whole.into_iter().collect::<Vec<_>>().as_slice() {
+        [only] => return Ok((*only).to_owned()),
+        [] => {}
+        several => {
+            let named = several.iter().map(|id| format!("{id} ({})", line(places.get(id).copied().unwrap_or_default(), 80)));
+            return Err(HostError::usage(format!("`{}` names several machines", line(typed, 60)))
+                .hint(format!("name one by its id: {}; nothing was changed", named.collect::<Vec<_>>().join("; "))));
+        }
+    }
+    let names: Vec<&str> = workers.iter().map(|worker| worker.worker.as_str()).collect();
+    if let Ok(name) = find::name("worker", typed, &names, "")
+        && let Some(worker) = workers.iter().find(|worker| worker.worker == name)
+    {
+        return Ok(worker.place.clone());
+    }
+    let ids: Vec<&str> = places.keys().copied().collect();
+    find::name("machine", typed, &ids, "").map(str::to_owned).map_err(|_| no_machine(typed, holders))
+}
+
+fn no_machine(machine: &str, places: &[Holder]) -> HostError {
     let error =
-        HostError::usage(format!("there is no worker {}, and no machine of that id holds a run", line(machine, 100)));
+        HostError::usage(format!("there is no worker {}, and no machine of that name or id holds a run", line(machine, 100)));
     if places.is_empty() {
         return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
     }
@@ -786,4 +817,60 @@ async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
         ]
     };
     print_table(&crate::listings::WORKERS, rows.into_iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::Trace;
+
+    use super::*;
+
+    fn worker(name: &str, place: &str, shown: &str) -> WorkerRecord {
+        let at = Timestamp::from_millis(0);
+        WorkerRecord {
+            worker: name.to_owned(),
+            place: place.to_owned(),
+            place_shown: shown.to_owned(),
+            owner: ua_runner::owner_stamp(Trace::new(&ua_core::Env::simulated(1))),
+            version: "1".to_owned(),
+            queues: Vec::new(),
+            slots: 1,
+            started_at: at,
+            lease_until: at,
+            is_draining: false,
+        }
+    }
+
+    #[test]
+    fn a_machine_is_named_by_its_id_its_host_or_its_worker_and_never_two_at_once() {
+        let workers = [worker("one-a", "id-2", "/runs on two"), worker("night", "id-1", "/runs on one")];
+        let holder = |id: &str, shown: &str| (id.to_owned(), shown.to_owned(), 1);
+        let holders = [
+            holder("id-1", "/runs on one"),
+            holder("id-3", "/runs on three"),
+            holder("id-4", "/runs on four"),
+            holder("id-5", "/other on four"),
+        ];
+        let meant = |typed: &str| machine_meant(typed, &workers, &holders).map_err(|e| e.to_string());
+        for (typed, place) in [
+            ("id-3", "id-3"),
+            ("three", "id-3"),
+            ("/runs on three", "id-3"),
+            // A host by its whole name, although a worker of another machine has a name that begins so.
+            ("one", "id-1"),
+            ("one-a", "id-2"),
+            ("nig", "id-1"),
+            ("/other on four", "id-5"),
+            ("id-4", "id-4"),
+        ] {
+            assert_eq!(meant(typed).as_deref(), Ok(place), "{typed}");
+        }
+        // What is a part of several, or of none, names none; nor does a host with two roots.
+        for typed in ["id", "thre", "five", ""] {
+            assert!(meant(typed).unwrap_err().contains("no machine of that name"), "{typed}");
+        }
+        assert_eq!(meant("four").unwrap_err(), "`four` names several machines");
+        let clash = [worker("one", "id-2", "/runs on two")];
+        assert!(machine_meant("one", &clash, &holders).unwrap_err().to_string().contains("several machines"));
+    }
 }

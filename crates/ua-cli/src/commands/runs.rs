@@ -10,7 +10,7 @@ use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
 use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, lives_beside};
 use ua_runner::{StepSummary, UsageSummary};
-use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
+use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, StoreError, is_gateway, is_task};
 
 use super::delete::DeleteArgs;
 use super::export::ExportArgs;
@@ -432,23 +432,25 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         .request_cancel(&found.run_id, reason, env.now())
         .await
         .map_err(|e| HostError::store("ask the run to end", &e))?;
-    if cancel::end_now(host, &store, &found).await? {
-        let left = cancel::left_unknown(&store, &found).await?;
-        ua_host::home::close(store);
-        if crate::terminal::is_json() {
-            print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
-        }
-        crate::output::tell(format!("cancelled run {}{left}", short(found.run_id.as_str())));
-        return Ok(OK);
-    }
-    let now = store.run(&found.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-    let elsewhere = store.elsewhere(&found.run_id).await?.filter(|_| now.status != RunStatus::Running);
+    let has_ended = cancel::end_now(host, &store, &found).await?;
+    let failed = |e: StoreError| HostError::store("read the run", &e);
+    let now = store.run(&found.run_id).await.map_err(failed)?;
+    // What the locks here say is about runs of this place alone: of another machine's there are signs of life.
+    let elsewhere = store.elsewhere(&found.run_id).await?.filter(|_| !has_ended);
+    let at = store.fleet_now(env.now()).await.map_err(failed)?;
+    let is_driven = !has_ended && (elsewhere.is_none() || super::fleet::is_driven(&now, at));
+    let left = if has_ended { cancel::left_unknown(&store, &found).await? } else { String::new() };
     ua_host::home::close(store);
     if crate::terminal::is_json() {
-        print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
+        print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven, status: now.status.to_string() })?;
     }
     let run = short(found.run_id.as_str());
-    crate::output::tell(match elsewhere {
+    crate::output::tell(match elsewhere.filter(|_| !is_driven) {
+        _ if has_ended => format!("cancelled run {run}{left}"),
+        Some(place) if now.status == RunStatus::Running => format!(
+            "run {run} is to end; its process in {} shows no sign of life, so it ends once a worker takes it there or it is resumed there",
+            place.shown
+        ),
         Some(place) => format!(
             "run {run} is to end; it is {} in {}, and ends once a worker takes it there or it is resumed there",
             now.status, place.shown

@@ -11,9 +11,7 @@ use std::path::Path;
 use ua_store_sqlite::keeps_runs;
 use ua_store_sqlite::{SqliteStore, holds_nothing, is_copy, left_of};
 
-#[cfg(feature = "postgres")]
-use super::DATABASE;
-use super::Home;
+use super::{DATABASE, Home};
 use crate::error::HostError;
 use crate::forgotten::TWO_COPIES;
 
@@ -89,6 +87,27 @@ impl Home {
                 self.root.display()
             )
         })
+    }
+
+    /// What other databases this root was used with, a sentence each: their runs have workspaces here that the one with this identity knows
+    /// nothing of. Empty only says that nothing here tells of another one: `UA_RUNTIME_DB_PATH` leaves no trace.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "a file is known by its path"))]
+    pub fn used_with_others(&self, identity: &str) -> Vec<String> {
+        #[cfg(feature = "postgres")]
+        if self.server.is_some() {
+            if let Some(other) = self.is_used_with_another_server(identity) {
+                return vec![other];
+            }
+            let is_noted = ua_store_postgres::database_beside(&self.locks()).is_ok_and(|noted| noted.is_some());
+            let moved = left_of(&self.database).filter(|_| !is_noted);
+            return moved.map(|left| format!("{} was moved to a server, which may be another one", left.display())).collect();
+        }
+        let root = self.root.display();
+        let server = self.was_served().then(|| format!("{root} was used with a database on a server"));
+        let own = self.root.join(DATABASE);
+        let is_another = own != self.database && !holds_nothing(&own);
+        let file = is_another.then(|| format!("{} is another database", own.display()));
+        server.into_iter().chain(file).collect()
     }
 
     /// Forgets which database on a server is used from here: the runs of this root were moved to one, or taken back.
@@ -193,6 +212,30 @@ mod tests {
                     assert!(holds_nothing(home.database()), "{name}");
                 }
             }
+        }
+    }
+
+    /// A folder of runs that this database does not know may be one of theirs.
+    #[test]
+    fn other_databases_that_a_root_was_used_with_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = home(folder.path(), Some("runs"));
+        close(first.open().unwrap());
+        assert_eq!(first.used_with_others("id"), [""; 0]);
+        let elsewhere = folder.path().join("elsewhere.db");
+        let named = Home { database: elsewhere, ..first.clone() };
+        assert!(named.used_with_others("id")[0].ends_with("runtime_state.db is another database"));
+        fs::write(first.locks().join(ROOT_ID), "a root").unwrap();
+        let others = first.used_with_others("id");
+        assert!(others[0].ends_with("was used with a database on a server"), "{others:?}");
+        #[cfg(feature = "postgres")]
+        {
+            let server = ua_store_postgres::PostgresConfig::from_url("postgres://ua@db.example/ua").unwrap();
+            let served = Home { server: Some(server), ..first.clone() };
+            assert_eq!(served.used_with_others("id"), [""; 0]);
+            fs::write(first.locks().join("database_id"), "id").unwrap();
+            assert_eq!(served.used_with_others("id"), [""; 0]);
+            assert!(served.used_with_others("other")[0].contains("is used with another database on a server"));
         }
     }
 

@@ -361,28 +361,39 @@ impl Home {
     }
 
     fn file(&self) -> Result<SqliteStore, HostError> {
-        // Asked in this order: where something was left, the database was made before.
-        let was_used = self.was_used();
         self.refuse_what_is_on_a_server()?;
-        match fs::metadata(&self.database) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(self.cannot_read(&self.database, &error));
-            }
-            Ok(_) | Err(_) if !holds_nothing(&self.database) => {}
-            Ok(_) | Err(_) if was_used => return Err(self.gone()),
-            Ok(_) | Err(_) => {
-                return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
-                    .hint(format!(
-                        "no job was run here yet; {}, or start one with `ua job FILE`",
-                        self.another_database()
-                    )));
-            }
-        }
+        self.has_file()?;
         let store = SqliteStore::open_read_only(&self.database).map_err(|error| self.cannot_open(&error))?;
         match self.own_identity().filter(|own| own != store.db_uuid()).and_then(|_| self.replaced()) {
             Some(replaced) => Err(replaced),
             None => Ok(store),
         }
+    }
+
+    /// Refuses a root without the file that the database is in, with what is known of where it is.
+    ///
+    /// # Errors
+    /// It is on a server that was not named, it is gone, it cannot be read, or there never was one.
+    pub fn has_file(&self) -> Result<(), HostError> {
+        // Asked in this order: where something was left, the database was made before.
+        let was_used = self.was_used();
+        match fs::metadata(&self.database) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.cannot_read(&self.database, &error));
+            }
+            Ok(_) | Err(_) if !holds_nothing(&self.database) => return Ok(()),
+            Ok(_) | Err(_) => self.refuse_what_is_on_a_server()?,
+        }
+        if was_used {
+            return Err(self.gone());
+        }
+        Err(self.no_file())
+    }
+
+    /// That there is no database, where no run left anything either.
+    pub fn no_file(&self) -> HostError {
+        let error = HostError::usage(format!("there is no runtime database at {}", self.database.display()));
+        error.hint(format!("no job was run here yet; {}, or start one with `ua job FILE`", self.another_database()))
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.

@@ -154,7 +154,7 @@ pub(super) async fn undo(home: &Home, server: Option<&PostgresConfig>, is_forced
 fn departure(home: &Home) -> Result<Departure, HostError> {
     let file = home.database();
     if !file.exists() {
-        return Err(home.moved_already().unwrap_or_else(|| super::no_database(home)));
+        return Err(home.moved_already().unwrap_or_else(|| home.no_file()));
     }
     home.refuse_foreign()?;
     Departure::begin(file).map_err(|e| failed(&e))

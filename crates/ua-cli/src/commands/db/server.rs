@@ -26,7 +26,10 @@ pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand
             "PostgreSQL has its own copies: pg_dump and pg_restore, or pg_basebackup with the log; nothing was changed",
         )),
         DbCommand::Accept { .. } => Err(HostError::usage(format!("the runtime database is the {}", server.shown()))
-            .hint("there is no effects.log beside a server, so there is nothing to accept")),
+            .hint(
+                "there is no effects.log beside a server, so there is nothing to accept; `ua queue move RUN` has a parked run tried again, and \
+                 `ua workers forget MACHINE` lets the runs of a machine that is gone be taken elsewhere",
+            )),
         DbCommand::Prune(args) => super::super::prune::run(home, &args).await,
     }
 }

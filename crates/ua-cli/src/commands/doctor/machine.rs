@@ -141,7 +141,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         if let Some(refused) = home.only_in_a_file() {
             findings.refused("database", &refused);
         }
-        return on_server(server, findings).await;
+        return on_server(home, server, findings).await;
     }
     if is_to_come(home) {
         findings.ok("database", format!("none yet at {}; the first job creates it", home.database().display()));
@@ -186,7 +186,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
 
 /// A database on a server.
 #[cfg(feature = "postgres")]
-async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Findings) {
+async fn on_server(home: &Home, server: &ua_store_postgres::PostgresConfig, findings: &mut Findings) {
     let examined = match ua_store_postgres::PostgresStore::open(server).await {
         Ok(store) => store.examine().await,
         Err(error) => Err(error),
@@ -212,6 +212,11 @@ async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Fi
                     ua_core::size_in_words(u64::try_from(health.bytes).unwrap_or_default())
                 ),
             );
+            if let Some(other) = home.is_used_with_another_server(&health.db_uuid) {
+                let fix = "correct the URL (--database-url, UA_DATABASE_URL, database_url of config.toml); if the other database is given up for good, \
+                           docs/guide/database.md says what to remove";
+                findings.fail("database", other, fix);
+            }
             for warning in health.warnings {
                 findings.warn("database", warning, "name the standbys in synchronous_standby_names, as ANY 1 (…)");
             }
@@ -310,14 +315,14 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
         findings.ok("locks", "no crashed runs");
     }
     // Without their database nobody can say whose they are.
-    if runs.is_empty() && home.open_read_only().is_err() {
-        return;
-    }
-    workspaces(home, runs, findings);
+    let Ok(store) = home.open_read_only() else { return };
+    let Ok(identity) = store.database_id().await else { return };
+    workspaces(home, runs, &home.used_with_others(&identity), findings);
 }
 
-/// Workspaces that are not where their runs have them, and those of no run.
-fn workspaces(home: &Home, runs: &[RunHead], findings: &mut Findings) {
+/// Workspaces that are not where their runs have them, and those of no run of this database. `others` tells of further databases of this root, whose
+/// runs they may be: nothing of another database's is called superfluous by one that does not know it.
+fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut Findings) {
     const CHECK: &str = "workspaces";
     // One that waits in the queue may have none yet, a session of the gateway has none, and on a server are those of other machines.
     let has_one = |run: &&RunHead| {
@@ -342,12 +347,28 @@ fn workspaces(home: &Home, runs: &[RunHead], findings: &mut Findings) {
         .collect();
     if !stray.is_empty() {
         let shown = stray.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let whose = home.database_in_words();
         findings.warn(
             CHECK,
-            format!("{} without a run: {shown}", ua_core::counted(stray.len(), "folder")),
-            "remove them if nothing in them is needed; deleted runs or another database left them behind",
+            format!("{} without a run in the {whose}: {shown}", ua_core::counted(stray.len(), "folder")),
+            whose_they_may_be(others),
         );
     }
+}
+
+/// What to do about folders that are of no run of this database.
+fn whose_they_may_be(others: &[String]) -> String {
+    if others.is_empty() {
+        return "no other database is known that was used with this root, so deleted runs left them behind, unless one was named with \
+                UA_RUNTIME_DB_PATH: then `ua runs list` with that one shows their runs, and they are needed; otherwise remove them once nothing in \
+                them is needed"
+            .to_owned();
+    }
+    format!(
+        "keep them: {}, and they may belong to its runs; name the right database (--database-url, UA_DATABASE_URL, UA_RUNTIME_DB_PATH), then \
+         `ua runs list` shows whose they are",
+        others.join("; ")
+    )
 }
 
 /// So many of one kind are named.
@@ -448,5 +469,18 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
                 fix,
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_database_may_know_is_not_called_superfluous() {
+        let other = ["/runs is used with another database on a server".to_owned()];
+        let told = whose_they_may_be(&other);
+        assert!(told.starts_with(&format!("keep them: {}", other[0])) && !told.contains("remove"), "{told}");
+        assert!(whose_they_may_be(&[]).starts_with("no other database is known"));
     }
 }
