@@ -404,14 +404,16 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     if request.configured.is_none() {
         consent::ask_about(host, people, &launch, &spec).await?;
         consent::tell_untrusted_policies(host, people, &launch);
-        if request.for_queue {
-            if let Some(lacking) = launch.check_for_queue(host, &spec)? {
+        let servers = if request.for_queue {
+            let (servers, lacking) = launch.check_for_queue(host, &spec)?;
+            if let Some(lacking) = lacking {
                 people.tell(&format!("the worker that takes the run needs what is not here: {}", lacking.message()));
             }
+            servers
         } else {
-            launch.check(host, &spec)?;
-        }
-        mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
+            launch.check(host, &spec)?
+        };
+        mcp_files::check_programs(&servers)?;
     }
     refuse_secrets(host, &spec)?;
     if request.configured.is_none() {

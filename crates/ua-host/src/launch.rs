@@ -366,15 +366,20 @@ impl Launch {
         })
     }
 
-    /// Finds everything that can be known to be wrong before anything is stored or started.
-    pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+    /// Finds everything that can be known to be wrong before anything is stored or started. The configured servers, which were looked at for this, are
+    /// returned.
+    pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
         self.check_model(host, spec)?;
         self.check_rest(host, spec)
     }
 
     /// The same for a run that a worker drives: the model is asked from there, with the key that is there. What a worker here would lack for that
-    /// is returned.
-    pub fn check_for_queue(&self, host: &Host, spec: &RunSpec) -> Result<Option<HostError>, HostError> {
+    /// is returned as well.
+    pub(crate) fn check_for_queue(
+        &self,
+        host: &Host,
+        spec: &RunSpec,
+    ) -> Result<(Vec<ServerSpec>, Option<HostError>), HostError> {
         let lacking = providers::lacking(host.settings(), &self.provider);
         if lacking.is_none() {
             self.check_model(host, spec)?;
@@ -382,8 +387,7 @@ impl Launch {
             check_extras(&providers::extras_of(spec)?, &self.provider)?;
             check_seed(spec, providers::takes_seed(&self.provider), &self.provider)?;
         }
-        self.check_rest(host, spec)?;
-        Ok(lacking)
+        Ok((self.check_rest(host, spec)?, lacking))
     }
 
     fn check_model(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
@@ -401,7 +405,7 @@ impl Launch {
         Ok(())
     }
 
-    fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+    fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
         let settings = host.settings();
         if let Some(schema) = &spec.output_schema {
             OutputSchema::new(schema).map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun())?;
@@ -412,7 +416,7 @@ impl Launch {
         Rules::of(spec).map_err(|why| {
             HostError::usage(why).hint("correct the pattern in the job file; `*` stands for any text")
         })?;
-        self.configured_servers(host, spec)?;
+        let servers = self.configured_servers(host, spec)?;
         self.check_files(spec)?;
         if spec.tools.builtin && !cfg!(feature = "toolserver") {
             return Err(HostError::usage("this build has no built-in tool server")
@@ -421,7 +425,7 @@ impl Launch {
         if spec.tools.builtin {
             crate::servers::check_builtin(settings, host.home().root())?;
         }
-        Ok(())
+        Ok(servers)
     }
 
     /// Refuses a job with images for a model that is not known to read any.

@@ -129,6 +129,7 @@ impl ServerReview {
     }
 
     fn with(look: &Look<'_>, server: &str, reach: &Reach) -> Self {
+        tracing::debug!(server, "looking through what a tool server may run");
         match reach {
             Reach::Stdio { command, args, env, cwd } => {
                 Self::of_program(look, server, command, args, env, cwd.as_deref())

@@ -22,12 +22,12 @@ use crate::text::line;
 
 pub use builtin::{BUILTIN, builtin_server, check_builtin};
 
-/// The tool servers of a run; nothing is started yet. Of one that is taken again each server is asked for its tools before anything else: what
-/// stopped it may be that a server is another than this program takes it for.
+/// The transport to the servers of a run ([`servers_of`]); nothing is started yet. Of one that is taken again each server is asked for its tools before
+/// anything else: what stopped it may be that a server is another than this program takes it for. The redactor knows what they are given.
 pub(crate) fn tool_servers(
     host: &Host,
     run: &RunRecord,
-    launch: &Launch,
+    servers: Vec<ServerSpec>,
     watcher: Watcher,
     is_taken_again: bool,
 ) -> Result<Arc<McpTransport>, HostError> {
@@ -36,14 +36,13 @@ pub(crate) fn tool_servers(
         let text = progress.to_string();
         watcher(RunEvent::Call(CallProgress::Progress { call_id: progress.call_id, text }));
     });
-    let servers = servers_of(host, run, launch)?;
     let (id, locks) = (run.run_id.clone(), host.home().locks());
     let foreteller = host.foreteller().filter(|_| !is_taken_again).cloned();
     let around = Around { stderr_log: Some(logs), progress: Some(progress), foreteller };
     transport_with(host, servers, &locks, id, around)
 }
 
-/// What tool servers a run has.
+/// What tool servers a run has. Each of them is looked through for this, which may be many files: whoever needs them twice keeps them.
 pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<ServerSpec>, HostError> {
     let workspace = Path::new(&run.workspace_dir);
     let mut servers = Vec::new();
@@ -112,9 +111,9 @@ impl Outside for Seen {
     }
 }
 
-/// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
-pub fn redactor(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Redactor, HostError> {
-    learn_of(host, &servers_of(host, run, launch)?)?;
+/// What tools may not bring into what is stored: keys that this process was given, and those that these tool servers of its are.
+pub fn redactor(host: &Host, servers: &[ServerSpec]) -> Result<Redactor, HostError> {
+    learn_of(host, servers)?;
     Ok(host.redactor().clone())
 }
 

@@ -119,7 +119,7 @@ async fn ask(
         store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts of the call", &e))?;
     let folder = ua_host::paths::temporary_folder()?;
     let needed = servers::servers_of(host, run, &launch)?;
-    let redactor = servers::redactor(host, run, &launch)?;
+    let redactor = servers::redactor(host, &needed)?;
     let names = servers::names(&needed);
     let transport = servers::transport(host, needed, &folder.path().join("locks"), RunId::new(env))?;
     let asked = async {

@@ -88,12 +88,16 @@ impl Driver {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
-        let made = servers::tool_servers(host, run, &self.launch, watcher.clone(), is_taken_again)
-            .and_then(|servers| Ok((servers, servers::redactor(host, run, &self.launch)?)));
-        let (servers, redactor) = match made {
-            Ok((servers, redactor)) => (servers, host.seams().redactor(redactor)),
+        // One look at the servers for all that needs them.
+        let made = servers::servers_of(host, run, &self.launch).and_then(|needed| {
+            let names = servers::names(&needed);
+            Ok((servers::tool_servers(host, run, needed, watcher.clone(), is_taken_again)?, names))
+        });
+        let (servers, names) = match made {
+            Ok(made) => made,
             Err(error) => return Err(put_down(self.port.as_ref(), &taken.lease, env, error).await),
         };
+        let redactor = host.seams().redactor(host.redactor().clone());
         // What follows is done while the servers start. A run that is to end may end without them.
         if run.end_mark().is_none() {
             servers.begin_listing();
@@ -102,7 +106,7 @@ impl Driver {
             servers.shutdown().await;
             return Err(error);
         }
-        let slow = self.tell_if_slow(run);
+        let slow = self.tell_if_slow(names);
         let to_end = (is_top && run.end_mark().is_none()).then(|| self.tell_if_to_end(run));
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
@@ -144,9 +148,7 @@ impl Driver {
     }
 
     /// Says what is waited for when tool servers take long to start: nothing else happens meanwhile.
-    fn tell_if_slow(&self, run: &RunRecord) -> JoinHandle<()> {
-        let configured = self.launch.configured_servers(&self.host, &run.spec).unwrap_or_default();
-        let names = servers::names(&configured);
+    fn tell_if_slow(&self, names: Vec<String>) -> JoinHandle<()> {
         let (people, env) = (self.people.clone(), self.host.env().clone());
         tokio::spawn(async move {
             env.clock.sleep(servers::SLOW_START).await;

@@ -65,7 +65,7 @@ pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Op
             let mut filled = spec.clone();
             let would_start = launch
                 .check(host, &filled)
-                .and_then(|()| input_files::take(host.redactor(), &mut filled, launch.job_dir()))
+                .and_then(|_servers| input_files::take(host.redactor(), &mut filled, launch.job_dir()))
                 .and_then(|_held| launch.check_files(&filled));
             if let Err(error) = &would_start {
                 findings.refused("job", error);
