@@ -76,6 +76,25 @@ fn each_failure_says_what_to_do() {
     assert_eq!((is.as_str(), about["fix"].as_str().unwrap().contains("ua db restore")), ("fail", true));
 }
 
+/// Whoever sets a variable wants it to count.
+#[test]
+fn a_variable_that_nothing_reads_is_named_and_one_that_would_protect_is_refused() {
+    let env = env().with_env("UA_WEATHER", "fine").with_env("UA_NAME_OF_FORUM", "a forum");
+    let mut forum = env.forum_entry(&[]);
+    forum["env"]["NAME"] = json!("${UA_NAME_OF_FORUM}");
+    env.mcp_config("work/.mcp.json", &json!({"forum": forum}));
+    let told = env.run(&["doctor"]).shows(&["warn environment: nothing reads the variable UA_WEATHER"]);
+    assert!(!told.stdout.contains("UA_NAME_OF_FORUM"), "a tool server is given it: {}", told.shown());
+    for (variable, field) in [
+        ("UA_MAX_COST", "budgets.max_cost"),
+        ("UA_TOOLS_DENY", "tools.deny"),
+        ("UA_APPROVAL", "escalation.ask_human_before"),
+    ] {
+        let refused = env.start_with((variable, "1"), &["runs", "list"]).wait();
+        refused.refused(2, &[&format!("there is no environment variable `{variable}`"), &format!("`{field}`")]);
+    }
+}
+
 #[test]
 fn what_a_dead_process_left_behind_is_named() {
     let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "k");

@@ -83,6 +83,7 @@ fn a_check_has_the_exit_code_and_the_words_of_the_start() {
 fn a_place_of_a_built_in_tool_that_cannot_be_used_is_named_before_a_run_is_stored() {
     for (variable, value, place) in [
         ("UA_OUTBOX", "/dev/null", "/dev/null"),
+        ("UA_OUTBOX", "/proc/x", "nothing can be made there"),
         ("UA_OUTBOX", "taken/below", "taken/below"),
         ("UA_NOTIFICATIONS", "taken", "work/taken"),
         ("UA_MAIL", "maildir:/dev/null", "/dev/null"),

@@ -3,6 +3,8 @@
 mod check;
 mod shape;
 
+pub use shape::guard_meant;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -30,6 +30,12 @@ pub fn mcp_config(file: Option<&ConfigFile>) -> Result<McpConfig, HostError> {
     McpConfig::parse(&text, &path.display().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
 }
 
+/// The variables and secrets that an MCP configuration file refers to; none of one that cannot be read.
+pub fn referred_to(file: Option<&ConfigFile>) -> Vec<String> {
+    let text = file.and_then(|file| read(&file.path, "the MCP configuration").ok());
+    text.map(|text| ua_mcp::references(&text)).unwrap_or_default()
+}
+
 /// How each server of a configuration is reached, as it is written (what its variables stand for is not what a person looked at): a
 /// digest by name.
 pub fn configured_reaches(config: &McpConfig) -> BTreeMap<String, String> {

@@ -166,9 +166,28 @@ impl Settings {
     /// Everything that is wrong with the files and the variables of the environment.
     pub fn problems(&self) -> Vec<HostError> {
         let refused = self.refused.clone().into_iter();
-        let misspelt = self.process.variables.keys().filter_map(|name| misspelt(name));
+        let known = known_variables();
+        let misspelt = self.process.variables.keys().filter_map(|name| misspelt(name, &known));
         let settings = SETTINGS.iter().filter_map(|setting| self.problem(setting));
         refused.chain(misspelt).chain(self.state_of_others()).chain(settings).collect()
+    }
+
+    /// The variables of the environment that begin as ours do and that nothing reads, each with the one that is most like it. What a name is near enough
+    /// to be one of ours misspelt, or what a job says, is an error of every command ([`Self::problems`]) and not among these.
+    pub fn unread(&self) -> Vec<(String, Option<String>)> {
+        let known = known_variables();
+        let is_unread = |name: &&String| {
+            name.starts_with(OURS)
+                && !name.starts_with(SECRETS)
+                && !known.contains(*name)
+                && misspelt(name, &known).is_none()
+        };
+        let nearest = |name: &String| {
+            let others = known.iter().filter_map(|known| known.strip_prefix(OURS));
+            ua_core::nearest(name.trim_start_matches(OURS), others).map(|nearest| format!("{OURS}{nearest}"))
+        };
+        let unread = self.process.variables.keys().filter(is_unread);
+        unread.map(|name| (name.clone(), nearest(name))).collect()
     }
 
     /// That others may change what is believed because it is in the user's state folder: which servers are trusted, which roots are this user's.
@@ -348,12 +367,34 @@ impl Settings {
     }
 }
 
-/// What is wrong with a variable whose name is nearly one of ours: it would count as none, and what it was to protect is not protected. One that
-/// only begins like ours may be anybody's.
-fn misspelt(name: &str) -> Option<HostError> {
-    let variables = || SETTINGS.iter().map(|setting| setting.variable).chain(BESIDE_SETTINGS);
+/// The variables of ours that something reads, without the names of stored secrets.
+fn known_variables() -> Vec<String> {
+    let own = SETTINGS.iter().map(|setting| setting.variable).chain(BESIDE_SETTINGS).map(str::to_owned);
+    #[cfg(feature = "toolserver")]
+    return own.chain(ua_toolserver::variables()).collect();
+    #[cfg(not(feature = "toolserver"))]
+    own.collect()
+}
+
+/// Words that people have for what a job says in a field of another name.
+const SAID_BY_A_JOB: [(&str, &str); 10] = [
+    ("allow", "tools.allow"),
+    ("allowed_tools", "tools.allow"),
+    ("approval", "escalation.ask_human_before"),
+    ("approvals", "escalation.ask_human_before"),
+    ("ask_before", "escalation.ask_human_before"),
+    ("require_approval", "escalation.ask_human_before"),
+    ("budget", "budgets.max_cost"),
+    ("max_budget", "budgets.max_cost"),
+    ("denied_tools", "tools.deny"),
+    ("deny", "tools.deny"),
+];
+
+/// What is wrong with a variable whose name is nearly one of ours, or what a job says: it would count as none, and what it was to protect is not
+/// protected. One that only begins like ours may be anybody's.
+fn misspelt(name: &str, known: &[String]) -> Option<HostError> {
     let said = name.strip_prefix(OURS)?;
-    if name.starts_with(SECRETS) || variables().any(|known| known == name) {
+    if name.starts_with(SECRETS) || known.iter().any(|known| known == name) {
         return None;
     }
     let key = said.to_lowercase();
@@ -365,12 +406,16 @@ fn misspelt(name: &str) -> Option<HostError> {
             || (said.len() >= 6 && known.strip_prefix(said).is_some_and(|rest| rest.starts_with('_')))
             || (said.len() >= 7 && known.strip_suffix(said).is_some_and(|rest| rest.ends_with('_')))
     };
-    let nearest = || variables().filter(is_near).min_by_key(|known| ua_core::slips(name, known));
-    let meant = by_key.or_else(nearest)?;
-    Some(
-        HostError::usage(format!("there is no environment variable `{}`", crate::text::line(name, 60)))
-            .hint(format!("did you mean `{meant}`? `ua config show` lists every setting; nothing was done")),
-    )
+    let nearest = || known.iter().map(String::as_str).filter(is_near).min_by_key(|known| ua_core::slips(name, known));
+    let refused = HostError::usage(format!("there is no environment variable `{}`", crate::text::line(name, 60)));
+    let by_words = || SAID_BY_A_JOB.iter().find(|(words, _)| *words == key).map(|(_, field)| (*field).to_owned());
+    let Some(meant) = by_key.or_else(nearest) else {
+        let field = ua_core::guard_meant(&key).or_else(by_words)?;
+        return Some(refused.hint(format!(
+            "a job says it itself, in its field `{field}` (docs/guide/job-file.md); the variable would count for nothing, so unset it; nothing was done"
+        )));
+    };
+    Some(refused.hint(format!("did you mean `{meant}`? `ua config show` lists every setting; nothing was done")))
 }
 
 /// Refuses a file of the user's that others may change: they would decide what is run and sent.
@@ -569,13 +614,39 @@ mod tests {
             ("UA_ONE", None),
             ("MY_UA_ROT", None),
         ] {
-            let said = misspelt(name).map(|error| format!("{error:?}"));
+            let said = misspelt(name, &known_variables()).map(|error| format!("{error:?}"));
             assert_eq!(said.is_some(), meant.is_some(), "{name}");
             assert!(meant.is_none_or(|meant| said.unwrap().contains(&format!("`{meant}`"))), "{name}");
         }
-        // No variable of ours, nor one that a test sets, is taken for a slip of another.
-        let variables = SETTINGS.iter().map(|setting| setting.variable).chain(BESIDE_SETTINGS);
-        assert!(variables.into_iter().all(|name| misspelt(name).is_none()));
+        // No variable of ours is taken for a slip of another.
+        let known = known_variables();
+        assert!(known.iter().all(|name| misspelt(name, &known).is_none()));
+    }
+
+    #[test]
+    fn a_variable_that_says_what_a_job_says_is_refused_and_one_that_nothing_reads_is_known() {
+        let settings = |names: &[&str]| {
+            let variables = names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
+            Settings::read(Process { variables, folder: None, program: None })
+        };
+        for (name, field) in [
+            ("UA_TOOLS_DENY", "tools.deny"),
+            ("UA_DENY", "tools.deny"),
+            ("UA_APPROVAL", "escalation.ask_human_before"),
+            ("UA_MAX_COST", "budgets.max_cost"),
+            ("UA_ALLOWED_RECIPIENTS", "constraints.allowed_recipients"),
+        ] {
+            let settings = settings(&[name]);
+            let error = settings.check().unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert!(error.hint_text().unwrap().contains(&format!("`{field}`")), "{name}: {error:?}");
+            assert_eq!(settings.unread(), []);
+        }
+        let well = ["UA_MAIL_USER", "UA_SECRET_CRM", "UA_OTEL_LEVEL", "UA_ROOT", "MY_UA_THING"];
+        assert!(well.iter().all(|name| misspelt(name, &known_variables()).is_none()));
+        let unread = settings(&[&well[..], &["UA_TIMEOUT_MODEL", "UA_WEATHER"]].concat()).unread();
+        let names: Vec<&str> = unread.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["UA_TIMEOUT_MODEL", "UA_WEATHER"]);
     }
 
     /// Goes over every setting, so that one that is added takes part, and over every path that our tool server takes.

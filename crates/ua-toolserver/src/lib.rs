@@ -117,6 +117,6 @@ pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{Introduction, ToolServer, tool_names};
-pub use settings::{Settings, environment, make_absolute, path_variables};
+pub use settings::{Settings, environment, make_absolute, path_variables, variables};
 pub use tools::{clear_temporary_folders, receivers};
 pub use trace::AdoptParent;

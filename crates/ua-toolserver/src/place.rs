@@ -57,7 +57,7 @@ pub fn look(path: &Path, holds: Holds) -> io::Result<()> {
     match holds {
         Holds::Files if found.is_symlink() => refused("it is a link, and links are not followed there"),
         Holds::Files if !found.is_dir() => refused("it is not a folder"),
-        Holds::Files => Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?),
+        Holds::Files => can_make_in(path),
         Holds::Database if !found.is_file() => refused("it is not a regular file"),
         Holds::Database => {
             rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK)?;
@@ -85,11 +85,46 @@ fn can_be_made(path: &Path) -> io::Result<()> {
         if !found.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, why("is no folder")));
         }
-        return rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
-            io::Error::new(error.kind(), why(&format!("cannot be written to: {}", io::Error::from(error))))
-        });
+        return can_make_in(above)
+            .map_err(|error| io::Error::new(error.kind(), why(&format!("cannot be written to: {error}"))));
     }
     Ok(())
+}
+
+/// Whether something can be made in a folder. Root has every right, also where there is nothing to be made.
+fn can_make_in(folder: &Path) -> io::Result<()> {
+    if is_of_the_kernel(folder) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "it shows what the kernel has, and nothing can be made there"));
+    }
+    Ok(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// Whether a folder is of a file system in which the kernel alone makes files: `/proc`, `/sys` and those that are mounted below.
+#[cfg(target_os = "linux")]
+fn is_of_the_kernel(folder: &Path) -> bool {
+    /// `f_type` of proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, pstore, configfs, devpts, binfmt_misc and nsfs.
+    const THEIRS: [i128; 13] = [
+        0x9fa0,
+        0x6265_6572,
+        0x0027_e0eb,
+        0x6367_7270,
+        0x6462_6720,
+        0x7472_6163,
+        0x7363_6673,
+        0xcafe_4a11,
+        0x6165_676c,
+        0x6265_6570,
+        0x1cd1,
+        0x4249_4e4d,
+        0x6e73_6673,
+    ];
+    // Some machines sign-extend the 32 bits.
+    rustix::fs::statfs(folder).is_ok_and(|mount| THEIRS.contains(&(i128::from(mount.f_type) & 0xFFFF_FFFF)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_of_the_kernel(_: &Path) -> bool {
+    false
 }
 
 #[cfg(test)]
@@ -125,6 +160,10 @@ mod tests {
                     assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{place} {holds:?}: {said:?}");
                 }
             }
+        }
+        for kernels in ["/proc", "/proc/x", "/proc/self/x/y"].into_iter().filter(|_| cfg!(target_os = "linux")) {
+            let said = look(Path::new(kernels), files).unwrap_err().to_string();
+            assert!(said.contains("nothing can be made there"), "{kernels}: {said}");
         }
         for device in ["/dev/null", "/dev/null/below"] {
             assert!(look(Path::new(device), files).is_err() && look(Path::new(device), database).is_err(), "{device}");

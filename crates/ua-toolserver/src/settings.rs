@@ -246,6 +246,12 @@ pub fn environment(read: impl Fn(&str) -> Option<String>) -> BTreeMap<String, St
     taken.collect()
 }
 
+/// Every variable that the server reads, whoever starts it.
+pub fn variables() -> Vec<String> {
+    let all = <Settings as clap::Args>::augment_args(Command::new(""));
+    all.get_arguments().filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned)).collect()
+}
+
 /// The variables that hold a path. A relative one starts at the folder that the server works in, so whoever starts it says them absolute.
 pub fn path_variables() -> Vec<String> {
     let all = <Settings as clap::Args>::augment_args(Command::new(""));

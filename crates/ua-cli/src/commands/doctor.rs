@@ -85,6 +85,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     let mut findings = Findings::default();
     setup::configuration(settings, &mut findings);
     let job = setup::job(host, args, &mut findings);
+    setup::environment(settings, job.as_ref(), args, &mut findings);
     setup::model(host, job.as_ref(), &mut findings);
     setup::claude_code(settings, job.as_ref(), &mut findings);
     setup::tools_of_ours(settings, home, parts, &mut findings);

@@ -109,6 +109,24 @@ const FIELDS: &Known = &Known(&[
     ("job_key", None),
 ]);
 
+/// Parts of a job that say what may not happen, or when it ends.
+const GUARDS: [&str; 4] = ["constraints", "budgets", "escalation", "tools"];
+
+/// The field by which a job keeps something from happening that these `words` mean, as in `max_cost`, `tools_deny` and `deny_tools`: whoever says it in
+/// another place than the job wants it to count, and there it counts for nothing.
+pub fn guard_meant(words: &str) -> Option<String> {
+    let guards = FIELDS.0.iter().filter(|(part, _)| GUARDS.contains(part));
+    let fields = guards.flat_map(|(part, fields)| {
+        fields.iter().flat_map(|fields| fields.0.iter()).map(move |(field, _)| (*part, *field))
+    });
+    let mut meant = fields.filter(|(part, field)| {
+        // The words of a field of `tools` are anybody's words.
+        let is_alone = *part != "tools" && words == *field;
+        is_alone || words == format!("{part}_{field}") || words == format!("{field}_{part}")
+    });
+    meant.next().map(|(part, field)| format!("{part}.{field}"))
+}
+
 /// The known fields of one phase.
 const PHASE_FIELDS: &Known = &Known(&[
     ("name", None),
@@ -250,6 +268,22 @@ mod tests {
             let job = serde_json::json!({"objective": "o", name: 1}).to_string();
             let told = RunSpec::parse(&job).unwrap_err().to_string();
             assert!(told.len() < 300 && !told.contains(['\n', '\r', '\u{2028}']), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_something_from_happening_is_known_by_its_words() {
+        for (words, field) in [
+            ("max_cost", Some("budgets.max_cost")),
+            ("tools_deny", Some("tools.deny")),
+            ("deny_tools", Some("tools.deny")),
+            ("escalation_ask_human_before", Some("escalation.ask_human_before")),
+            ("allowed_domains", Some("constraints.allowed_domains")),
+            ("deny", None),
+            ("model_seed", None),
+            ("budgets", None),
+        ] {
+            assert_eq!(guard_meant(words).as_deref(), field, "{words}");
         }
     }
 

@@ -49,6 +49,23 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
     findings.ok("configuration", detail);
 }
 
+/// Variables whose names begin as ours do and that nothing reads: what they were to say is not heard.
+pub(super) fn environment(settings: &Settings, job: Option<&Job>, args: &DoctorArgs, findings: &mut Findings) {
+    let file = match job {
+        Some(job) => job.launch.mcp_file(),
+        None => mcp_files::mcp_config_file(settings, args.mcp_config.as_deref()),
+    };
+    let of_servers = mcp_files::referred_to(file.as_ref());
+    for (name, nearest) in settings.unread().into_iter().filter(|(name, _)| !of_servers.contains(name)) {
+        let meant = nearest.map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? otherwise "));
+        findings.warn(
+            "environment",
+            format!("nothing reads the variable {}", crate::output::line(&name, 60)),
+            format!("{meant}unset it, or give it a name that does not begin with UA_; `ua config show` lists every setting"),
+        );
+    }
+}
+
 /// Reads the job that is named, and finds what it would be refused for.
 pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     let file = args.job.as_ref()?;
