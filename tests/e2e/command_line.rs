@@ -424,6 +424,7 @@ fn completion_knows_runs_calls_and_questions_and_is_silent_without_a_database() 
     assert_eq!(complete(&["--root", &root, "runs", "diff", "re"]), ["report"]);
     assert_eq!(complete(&["--root", &root, "calls", "resolve", "call"]), std::slice::from_ref(&call));
     assert_eq!(complete(&["--root", &root, "calls", "show", &call[..8]]), [call]);
+    assert_eq!(complete(&["--root", &root, "calls", "show", "la"]), ["last"]);
     let question = env.value("SELECT question_id FROM questions");
     assert_eq!(complete(&["--root", &root, "answer", "q"]), std::slice::from_ref(&question));
     // What people are shown of an id is completed, too, and of the answers those that the question takes.

@@ -98,6 +98,12 @@ fn one_document_holds_every_row_and_goes_where_it_is_told() {
     let file = env.arg("work/copy.json");
     env.run(&["runs", "export", "r", "--json", "--out", &file]).code(0).shows(&[&file]);
     assert_eq!(serde_json::from_str::<Value>(&env.read("work/copy.json")).unwrap()["records"], document["records"]);
+    for both in [&["runs", "export", "r", "--html", "--json"][..], &["runs", "export", "r", "--json", "--transcript"]] {
+        let refused = env.run(both).code(2);
+        assert!(refused.stderr.contains("different kinds of export"), "{}", refused.shown());
+    }
+    env.run(&["runs", "export", "r", "--html", "--transcript"])
+        .refused(2, &["--html and --transcript are different kinds of export", "nothing was written"]);
     env.run(&["runs", "export", "r", "--transcript"]).code(0).shows(&["# Transcript of r", "hello"]);
     env.run(&["runs", "export", "r", "--html", "-"]).code(0).shows(&["<!DOCTYPE html>", "</html>"]);
     env.run(&["runs", "export", "r", "--html", "x.html", "--out", "y"]).refused(2, &["--html", "--out"]);

@@ -282,6 +282,24 @@ fn every_page_with_a_marked_block_is_run_and_every_mark_is_one_that_is_known() {
     assert!(count >= 20, "only {count} blocks are run");
 }
 
+/// Whoever copies a command has ids of their own: a page that shows one says before, or in the same block, what it stands for.
+#[test]
+fn no_command_has_an_id_that_a_reader_lacks() {
+    let mut count = 0;
+    for page in pages() {
+        for block in page.blocks.iter().filter(|block| block.language() == "sh") {
+            let before = page.text.split(block.text.as_str()).next().unwrap_or_default();
+            for id in ["run_", "call_", "q_"].into_iter().flat_map(|kind| ids(&block.text, kind)) {
+                assert!(!id.contains('_'), "{}: a reader has no `{id}`", block.place);
+                let is_said = before.contains(id) || block.text.contains(&format!("here {id}"));
+                assert!(is_said, "{}: where does a reader find `{id}`?", block.place);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5, "only {count} ids were found");
+}
+
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
 fn a_command_that_fails_is_seen() {

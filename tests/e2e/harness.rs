@@ -208,6 +208,7 @@ fn iterations_are_started_shown_and_raised_from_the_command_line() {
     assert_eq!((&listed[0]["iteration_count"], &listed[0]["max_iterations"]), (&json!(2), &json!(2)));
     env.run(&["resume", "r", "--max-iterations", "+10"]).code(0).says(&["max_iterations is 12 now", "iteration 3/12"]);
     assert_eq!(env.value("SELECT iteration_count, max_iterations FROM runs WHERE run_id = 'r'"), "3 12");
+    env.run(&["runs", "show", "r"]).code(0).shows(&["1 call      promised: "]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     let transcript = fs::read_to_string(env.workspace().join("transcript.md")).unwrap();
     assert!(transcript.contains("Runner: an iteration begins"), "{transcript}");

@@ -178,6 +178,14 @@ fn calls_are_shown_with_attempts_receipt_and_history() {
         "running → succeeded",
     ]);
     env.run(&["calls", "list"]).code(0).shows(&[id, "post_comment", "succeeded"]);
+    // The newest, for whoever looks; nobody settles a call that they did not name.
+    let newest =
+        env.value("SELECT tool_call_id FROM tool_calls ORDER BY created_at DESC, turn DESC, ordinal DESC LIMIT 1");
+    assert_eq!(env.run(&["calls", "show", "last", "--json"]).code(0).json()["tool_call_id"], newest);
+    env.run(&["calls", "show", "last", "--full"]).code(0);
+    for refused in [&["calls", "resolve", "last", "--happened"][..], &["calls", "probe", "last"]] {
+        env.run(refused).refused(2, &["`last` names the newest call only for `ua calls show`"]);
+    }
     let none = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
     assert_eq!(none, json!([]));
     env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);

@@ -12,6 +12,7 @@ use clap_complete::env::CompleteEnv;
 use ua_host::Database;
 use ua_host::Settings;
 use ua_host::home::Home;
+use ua_host::job::LAST;
 use ua_resume::answers::{self, Reach};
 use ua_store::{CallQuery, CallRecord, LedgerStore as _, QuestionStatus, RunQuery, RunStore as _, Store};
 
@@ -49,8 +50,8 @@ pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
                 found.map(|run| (run.run_id.to_string(), format!("{} · {}", run.status, line(&run.objective, 60)))),
             );
         }
-        if "last".starts_with(prefix) {
-            candidates.insert(0, ("last".to_owned(), "the newest run".to_owned()));
+        if LAST.starts_with(prefix) {
+            candidates.insert(0, (LAST.to_owned(), "the newest run".to_owned()));
         }
         Some(candidates)
     })
@@ -58,16 +59,29 @@ pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Calls by the beginning of their id.
 pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
+    from_database(current, calls_named)
+}
+
+/// The same and `last`, for whoever looks at one.
+pub(crate) fn calls_to_show(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
-        let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
-        let found = store.find_calls(&query).await.ok()?;
-        if !found.is_empty() {
-            return Some(found.iter().map(named_call).collect());
+        let mut candidates = calls_named(store, prefix).await?;
+        if LAST.starts_with(prefix) {
+            candidates.insert(0, (LAST.to_owned(), "the newest call".to_owned()));
         }
-        let query = CallQuery { limit: LIMIT, ..CallQuery::default() };
-        let newest = store.find_calls(&query).await.ok()?;
-        Some(as_shown(prefix, newest.iter().map(named_call)))
+        Some(candidates)
     })
+}
+
+async fn calls_named(store: &Database, prefix: &str) -> Option<Vec<(String, String)>> {
+    let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
+    let found = store.find_calls(&query).await.ok()?;
+    if !found.is_empty() {
+        return Some(found.iter().map(named_call).collect());
+    }
+    let query = CallQuery { limit: LIMIT, ..CallQuery::default() };
+    let newest = store.find_calls(&query).await.ok()?;
+    Some(as_shown(prefix, newest.iter().map(named_call)))
 }
 
 /// Calls whose outcome nobody knows.

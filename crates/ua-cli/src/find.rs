@@ -68,8 +68,27 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
     one("run", (text, part), found, RunId::to_string).map_err(no_run)
 }
 
-/// The call that `text` names.
+/// The call that `text` names, for whoever looks at it: `last` is the newest one.
+pub(crate) async fn call_to_show(store: &dyn Store, text: &str) -> Result<CallRecord, HostError> {
+    if text != LAST {
+        return call(store, text).await;
+    }
+    let newest = CallQuery { limit: 1, ..CallQuery::default() };
+    let newest = store.find_calls(&newest).await.map_err(|e| HostError::store("look for the call", &e))?;
+    newest
+        .into_iter()
+        .next()
+        .ok_or_else(|| HostError::usage("there is no call yet").hint("`ua runs list` shows the runs"))
+}
+
+/// The call that `text` names, for whoever does something about it.
 pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, HostError> {
+    if text == LAST {
+        // Another one may be the newest by then, and what is recorded of a call cannot be taken back.
+        return Err(HostError::usage("`last` names the newest call only for `ua calls show`").hint(
+            "name the call by its id: `ua calls list --run last --unknown` shows those whose outcome is unknown",
+        ));
+    }
     let fail = |error: &StoreError| HostError::store("look for the call", error);
     if let Ok(id) = CallId::parse(text) {
         match store.call(&id).await {

@@ -412,7 +412,8 @@ pub(crate) struct CallRow {
     /// prepared, running, succeeded, failed, unknown or cancelled.
     pub(crate) status: String,
     /// The same as a person is told it: `not sent yet` for prepared, `never sent` for cancelled, `not repeated` for one that the receipt of
-    /// another call answers, `failed, may have happened` for one with an effect that only its tool says failed.
+    /// another call answers, `failed, may have happened` for one with an effect that only its tool says failed, `unanswered` for a read that was
+    /// dropped or lost and is simply made again.
     pub(crate) shown_status: &'static str,
     /// Of a failed one: definite (it did not happen) or reported.
     pub(crate) failure_kind: Value,

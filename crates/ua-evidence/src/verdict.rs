@@ -55,9 +55,23 @@ impl Verdict {
 /// What a person reads of a failure that only its tool reports: whoever reads that it failed does it again.
 pub const FAILED_PERHAPS: &str = "failed, may have happened";
 
+/// What a person reads of a read that was sent and not answered: it changed nothing and is simply made again, so nothing is in doubt.
+pub const UNANSWERED: &str = "unanswered";
+
 /// Where a call stands, as a person reads it, the same wherever one does.
 pub fn call_in_words(call: &CallRecord) -> &'static str {
-    if failed_perhaps(call) { FAILED_PERHAPS } else { call.status.in_words() }
+    if failed_perhaps(call) {
+        FAILED_PERHAPS
+    } else if is_unanswered_read(call) {
+        UNANSWERED
+    } else {
+        call.status.in_words()
+    }
+}
+
+/// Whether a call was dropped or lost, and is a read that is simply made again: of a task its sub-agent's calls say what came of it.
+pub fn is_unanswered_read(call: &CallRecord) -> bool {
+    call.status == CallStatus::Unknown && call.policy.is_free_read() && !call.name.is_task()
 }
 
 /// Whether a tool says that a call with an effect failed, and nothing says that the effect is not there.
@@ -97,6 +111,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_read_that_was_dropped_is_in_no_doubt() {
+        let mut story = Story::new("{\"objective\": \"x\"}");
+        let read = CallPolicy {
+            class: ua_core::SideEffectClass::ReadOnly,
+            on_unknown: ua_core::OnUnknown::Redo,
+            ..CallPolicy::unclassified()
+        };
+        let ids = story.asks("", &[("get_page", serde_json::json!({}), read)]);
+        let mut call = story.records.call(&ids[0]).unwrap().clone();
+        for status in CallStatus::ALL.iter().copied() {
+            call.status = status;
+            let expected = if status == CallStatus::Unknown { UNANSWERED } else { status.in_words() };
+            assert_eq!(call_in_words(&call), expected, "{status}");
+        }
+        call.status = CallStatus::Unknown;
+        call.policy.on_unknown = ua_core::OnUnknown::Hold;
+        assert_eq!(call_in_words(&call), "unknown", "a person is asked about it");
     }
 
     #[test]

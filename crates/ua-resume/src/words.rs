@@ -54,42 +54,32 @@ pub fn inherited_turns_in_words(records: &RunRecords) -> String {
 
 /// The calls of a run by where they stand, and of a fork those that it has from the run it was forked from: `1 succeeded; inherited: 2
 /// succeeded`. What `word` says of a status counts as one; a call that the receipt of another answers did nothing itself, and is `not repeated`;
-/// one that only its tool says failed may have happened.
+/// one that only its tool says failed may have happened; a read that was dropped or lost is `unanswered`, and nothing about it is unknown.
 pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'static str) -> String {
-    let told = |count: &dyn Fn(CallStatus) -> u32, perhaps: u32, not_repeated: u32| {
+    // What counts under a word of its own, instead of that of its status.
+    let is_answered_by_another = |call: &&CallRecord| call.is_answered_by_twin();
+    let is_perhaps = |call: &&CallRecord| !is_answered_by_another(call) && ua_evidence::failed_perhaps(call);
+    let is_unanswered = |call: &&CallRecord| !is_answered_by_another(call) && ua_evidence::is_unanswered_read(call);
+    let has_own_word = |call: &&CallRecord| is_answered_by_another(call) || is_perhaps(call) || is_unanswered(call);
+    let told = |calls: &[CallRecord], count: &dyn Fn(CallStatus) -> u32| {
         let mut words: Vec<(&'static str, u32)> = Vec::new();
         for status in CallStatus::ALL.iter().copied() {
+            let others = number(calls.iter().filter(has_own_word).filter(|call| call.status == status));
+            let of_status = count(status).saturating_sub(others);
             match words.last_mut().filter(|(last, _)| *last == word(status)) {
-                Some((_, so_far)) => *so_far += count(status),
-                None => words.push((word(status), count(status))),
+                Some((_, so_far)) => *so_far += of_status,
+                None => words.push((word(status), of_status)),
             }
         }
-        words.push(("failed and may have happened", perhaps));
-        words.push((NOT_REPEATED, not_repeated));
+        words.push((ua_evidence::UNANSWERED, number(calls.iter().filter(is_unanswered))));
+        words.push(("failed and may have happened", number(calls.iter().filter(is_perhaps))));
+        words.push((NOT_REPEATED, number(calls.iter().filter(is_answered_by_another))));
         let some = words.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
     };
-    let is_answered_by_another = |call: &&CallRecord| call.is_answered_by_twin();
-    let answered_in =
-        |status| number(records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
-    let is_perhaps = |call: &&CallRecord| !is_answered_by_another(call) && ua_evidence::failed_perhaps(call);
-    let perhaps = number(records.calls.iter().filter(is_perhaps));
-    let perhaps_in = |status| if status == CallStatus::FailedReported { perhaps } else { 0 };
-    let own = told(
-        &|status| records.calls_in(status).saturating_sub(answered_in(status) + perhaps_in(status)),
-        perhaps,
-        number(records.calls.iter().filter(is_answered_by_another)),
-    );
+    let own = told(&records.calls, &|status| records.calls_in(status));
     let shared = &records.lineage.calls;
-    let inherited = told(
-        &|status| {
-            let is_of =
-                |call: &&CallRecord| !is_answered_by_another(call) && !is_perhaps(call) && call.status == status;
-            number(shared.iter().filter(is_of))
-        },
-        number(shared.iter().filter(is_perhaps)),
-        number(shared.iter().filter(is_answered_by_another)),
-    );
+    let inherited = told(shared, &|status| number(shared.iter().filter(|call| call.status == status)));
     match (own.as_str(), inherited.as_str()) {
         ("", "") => "none".to_owned(),
         (_, "") => own,
@@ -178,6 +168,24 @@ mod tests {
     use ua_evidence::testing::{Story, mail_policy};
 
     use super::*;
+
+    #[test]
+    fn a_read_that_was_dropped_is_not_counted_as_unknown() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let read = ua_core::CallPolicy {
+            class: ua_core::SideEffectClass::ReadOnly,
+            on_unknown: ua_core::OnUnknown::Redo,
+            ..ua_core::CallPolicy::unclassified()
+        };
+        let ids = story.asks(
+            "",
+            &[("get_page", serde_json::json!({}), read), ("send_email", serde_json::json!({}), mail_policy())],
+        );
+        for id in &ids {
+            story.call(id).status = CallStatus::Unknown;
+        }
+        assert_eq!(calls_in_words(&story.records, CallStatus::in_words), "1 unknown, 1 unanswered");
+    }
 
     /// A person who says of the call that had the effect that it did not happen says it of those that it answered, too.
     #[test]

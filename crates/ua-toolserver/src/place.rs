@@ -94,7 +94,10 @@ fn can_be_made(path: &Path) -> io::Result<()> {
 /// Whether something can be made in a folder. Root has every right, also where there is nothing to be made.
 fn can_make_in(folder: &Path) -> io::Result<()> {
     if is_of_the_kernel(folder) {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "it shows what the kernel has, and nothing can be made there"));
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "it shows what the kernel has, and nothing can be made there",
+        ));
     }
     Ok(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }

@@ -76,7 +76,9 @@ fn a_run_that_was_parked_over_an_older_copy_is_accepted_with_the_command_that_ha
     env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
     env.run(&["worker", "--until-empty"]).code(75);
     assert_eq!(state(&env, "r"), "parked");
-    env.run(&["db", "accept", "r"]).code(0).says(&["run r is parked in the queue: `ua queue move r` lets a worker take it"]);
+    env.run(&["db", "accept", "r"])
+        .code(0)
+        .says(&["run r is parked in the queue: `ua queue move r` lets a worker take it"]);
     env.run(&["queue", "move", "r"]).code(0);
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!((env.comments().len(), env.run(&["questions", "--json"]).json().as_array().unwrap().len()), (1, 1));

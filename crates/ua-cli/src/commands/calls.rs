@@ -48,10 +48,11 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua calls show call_019
+  ua calls show last                         the newest call
   ua calls show call_019 --full > answer.txt")]
     Show {
-        /// A call id, or a unique prefix or suffix of one
-        #[arg(add = ArgValueCompleter::new(complete::calls))]
+        /// A call id, a unique prefix or suffix of one, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::calls_to_show))]
         call: String,
         /// All that the model is given and nothing else; with --json, the answer as it came
         #[arg(long)]
@@ -144,12 +145,12 @@ fn is_left(home: &Home, call: &CallRecord) -> bool {
 }
 
 /// Sent, outcome not known. One that a person left (`skip`) is still unknown, to them as well. A call that is still `running` is one if
-/// its process is gone.
+/// its process is gone. A read that is simply made again is none.
 fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     match call.status {
-        CallStatus::Unknown => true,
+        CallStatus::Unknown => !ua_evidence::is_unanswered_read(call),
         // Of a task its sub-agent's run says where it stands.
-        CallStatus::Running => is_left(home, call),
+        CallStatus::Running => is_left(home, call) && !call.policy.is_free_read(),
         CallStatus::Prepared
         | CallStatus::Succeeded
         | CallStatus::FailedDefinite
@@ -243,7 +244,7 @@ fn in_a_list(call: &CallRecord) -> String {
 
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
-    let call = find::call(&store, name).await?;
+    let call = find::call_to_show(&store, name).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
     if json {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
@@ -399,7 +400,7 @@ fn asked_line(question: &QuestionRecord, now: Timestamp) -> String {
 /// Prints the whole answer of a call, large parts included: what the model is given, or the reply as it came.
 async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
-    let call = find::call(&store, name).await?;
+    let call = find::call_to_show(&store, name).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
     let source = call.answered_by().unwrap_or(&call.call_id);
     let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {

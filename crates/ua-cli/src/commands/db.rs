@@ -325,7 +325,12 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     }
     tell(in_sentence(&format!("run {run} may be resumed: {resume}")).as_ref());
     for parked in parked {
-        tell(in_sentence(&format!("run {parked} is parked in the queue: `ua queue move {parked}` lets a worker take it")).as_ref());
+        tell(
+            in_sentence(&format!(
+                "run {parked} is parked in the queue: `ua queue move {parked}` lets a worker take it"
+            ))
+            .as_ref(),
+        );
     }
     Ok(OK)
 }
@@ -341,9 +346,7 @@ async fn parked_of_family(store: &Database, run: &RunId) -> Result<Vec<RunId>, H
     };
     let mut found = Vec::new();
     for entry in store.fleet_state(u32::MAX).await.map_err(failed)?.queue {
-        if entry.state == QueueState::Parked
-            && store.run(&entry.run_id).await.map_err(failed)?.root_run_id == root
-        {
+        if entry.state == QueueState::Parked && store.run(&entry.run_id).await.map_err(failed)?.root_run_id == root {
             found.push(entry.run_id);
         }
     }

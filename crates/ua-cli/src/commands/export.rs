@@ -33,7 +33,7 @@ use crate::{complete, find};
 
 /// `ua runs export`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(group = clap::ArgGroup::new("what").multiple(true), after_help = "\
 Examples:
   ua runs export last                       write its files again, into its workspace
   ua runs export last --html                the timeline, for a browser
@@ -70,6 +70,21 @@ pub struct ExportArgs {
     pub include_blobs: bool,
 }
 
+impl ExportArgs {
+    /// Refuses two kinds of export at once: each goes to a place of its own, and one of them would be left out. What every command takes (`ua --json
+    /// runs export`) counts here, too.
+    fn refuse_two_kinds(&self) -> Result<(), HostError> {
+        let is_json = self.json || crate::terminal::is_json();
+        let kinds = [("--html", self.html.is_some()), ("--json", is_json), ("--transcript", self.transcript)];
+        let named: Vec<&str> = kinds.into_iter().filter(|(_, is_named)| *is_named).map(|(kind, _)| kind).collect();
+        if named.len() < 2 {
+            return Ok(());
+        }
+        Err(HostError::usage(format!("{} are different kinds of export, and one command writes one of them", named.join(" and ")))
+            .hint("give the command once with each; without any of them all files of the run are written; nothing was written"))
+    }
+}
+
 /// How many runs are looked through for the other members of a lineage.
 const RUNS: u32 = 10_000;
 /// The program's name and version, as it stands in what it writes.
@@ -78,6 +93,7 @@ const PROGRAM: &str = concat!("ua ", env!("CARGO_PKG_VERSION"));
 const HANDOFF: &str = "handoff.json";
 
 pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> {
+    args.refuse_two_kinds()?;
     let store = home.open_read_only()?;
     let found = find::run(&store, &args.run).await?;
     let mut gathered = ExportData::of(home, &store, &found, args.include_blobs).await?;

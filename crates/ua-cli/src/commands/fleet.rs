@@ -209,7 +209,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
-  ua workers forget db-worker-3      a machine by the name of its host, when its workers are no longer listed
+  ua workers forget db-worker-3      by the name of its host, where no worker of it is listed
   ua workers forget 0197a2c4-…       by its id, where two have the same host
 
 A name that matches none lists the machines that hold runs, and one that names several is refused.
@@ -731,7 +731,8 @@ fn machine_meant(typed: &str, workers: &[WorkerRecord], holders: &[Holder]) -> R
         [only] => return Ok((*only).to_owned()),
         [] => {}
         several => {
-            let named = several.iter().map(|id| format!("{id} ({})", line(places.get(id).copied().unwrap_or_default(), 80)));
+            let named =
+                several.iter().map(|id| format!("{id} ({})", line(places.get(id).copied().unwrap_or_default(), 80)));
             return Err(HostError::usage(format!("`{}` names several machines", line(typed, 60)))
                 .hint(format!("name one by its id: {}; nothing was changed", named.collect::<Vec<_>>().join("; "))));
         }
@@ -747,8 +748,10 @@ fn machine_meant(typed: &str, workers: &[WorkerRecord], holders: &[Holder]) -> R
 }
 
 fn no_machine(machine: &str, places: &[Holder]) -> HostError {
-    let error =
-        HostError::usage(format!("there is no worker {}, and no machine of that name or id holds a run", line(machine, 100)));
+    let error = HostError::usage(format!(
+        "there is no worker {}, and no machine of that name or id holds a run",
+        line(machine, 100)
+    ));
     if places.is_empty() {
         return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, Timestamp};
+use ua_core::{CallStatus, HarnessSpec, RunId, RunStatus, Timestamp};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
@@ -400,7 +400,11 @@ fn iterations_text(records: &RunRecords) -> String {
             Some(last) => format!("turns {} to {last}", iteration.first_turn),
             None => "no turn yet".to_owned(),
         };
-        let words = iteration.last_words.as_deref().map_or_else(String::new, |words| field(words, 60));
+        let said = iteration.last_words.as_deref().unwrap_or_default();
+        // It stands behind everything else, where a long text is cut.
+        let is_promised =
+            records.run.completion_promise.as_deref().is_some_and(|promise| HarnessSpec::is_promised(said, promise));
+        let words = format!("{}{}", if is_promised { "promised: " } else { "" }, field(said, 60));
         let row = format!(
             "  {:>2}  {turns:<18}{:<10}  {words}",
             iteration.number,

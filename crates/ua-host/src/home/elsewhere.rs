@@ -100,7 +100,9 @@ impl Home {
             }
             let is_noted = ua_store_postgres::database_beside(&self.locks()).is_ok_and(|noted| noted.is_some());
             let moved = left_of(&self.database).filter(|_| !is_noted);
-            return moved.map(|left| format!("{} was moved to a server, which may be another one", left.display())).collect();
+            return moved
+                .map(|left| format!("{} was moved to a server, which may be another one", left.display()))
+                .collect();
         }
         let root = self.root.display();
         let server = self.was_served().then(|| format!("{root} was used with a database on a server"));

@@ -61,7 +61,9 @@ pub(super) fn environment(settings: &Settings, job: Option<&Job>, args: &DoctorA
         findings.warn(
             "environment",
             format!("nothing reads the variable {}", crate::output::line(&name, 60)),
-            format!("{meant}unset it, or give it a name that does not begin with UA_; `ua config show` lists every setting"),
+            format!(
+                "{meant}unset it, or give it a name that does not begin with UA_; `ua config show` lists every setting"
+            ),
         );
     }
 }
