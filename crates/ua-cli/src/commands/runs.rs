@@ -450,7 +450,8 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     }
     let run = short(found.run_id.as_str());
     crate::output::tell(match elsewhere.filter(|_| !is_driven) {
-        _ if has_ended => format!("cancelled run {run}{left}"),
+        None if has_ended => format!("cancelled run {run}{left}"),
+        None => format!("cancelling run {run}; its process stops after the current call"),
         Some(place) if now.status == RunStatus::Running => format!(
             "run {run} is to end; its process in {} shows no sign of life, so it ends once a worker takes it there or it is resumed there",
             place.shown
@@ -459,7 +460,6 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
             "run {run} is to end; it is {} in {}, and ends once a worker takes it there or it is resumed there",
             now.status, place.shown
         ),
-        None => format!("cancelling run {run}; its process stops after the current call"),
     });
     Ok(OK)
 }
