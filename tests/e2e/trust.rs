@@ -284,6 +284,17 @@ fn a_file_that_a_person_names_needs_no_word() {
     env.run(&["job", &job]).refused(2, &["not trusted yet"]);
 }
 
+/// What lies beside a server's script may be many files: they are looked through for the check of a job and once more before the server is started,
+/// whatever else needs to know the servers.
+#[test]
+fn a_start_looks_through_a_server_twice() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let started = env.start_with(("UA_LOG", "ua_host=debug"), &["job", &job]).wait().code(0);
+    let looks = started.stderr.matches("looking through what a tool server may run").count();
+    assert_eq!(looks, 2, "{}", started.shown());
+}
+
 #[test]
 fn s9_a_launcher_that_fetches_what_is_there_that_day_needs_a_word_of_its_own() {
     let env = env();

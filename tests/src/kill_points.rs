@@ -25,7 +25,7 @@ pub fn parts(pdf: Option<ua_pdf::Renderer>) -> Parts {
 }
 
 /// Names the process that started this one, by whoever wants it to end with that.
-pub const ENDS_WITH: &str = "UA_ENDS_WITH";
+pub const ENDS_WITH: &str = "E2E_ENDS_WITH";
 
 /// A harness that is killed takes with it what it started; a worker would go on for ever. What this process starts in turn ends by itself.
 #[cfg(target_os = "linux")]

@@ -216,7 +216,7 @@ impl Stage {
         let mut command = Command::new(ua_program());
         command.args(words).arg("--root").arg(self.path("root")).current_dir(self.folder.path()).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
-        command.env("UA_ENDS_WITH", std::process::id().to_string()).stdin(Stdio::null());
+        command.env("E2E_ENDS_WITH", std::process::id().to_string()).stdin(Stdio::null());
         if let Some(url) = &self.url {
             command.env("UA_DATABASE_URL", url);
         }

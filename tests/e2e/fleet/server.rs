@@ -90,7 +90,7 @@ fn a_worker_ends_with_the_harness_that_started_it() {
     use std::path::Path;
 
     let env = env().with_forum();
-    let script = "UA_ENDS_WITH=$$ \"$0\" worker --name first --root \"$1\" & echo $! >\"$2\"; wait";
+    let script = "E2E_ENDS_WITH=$$ \"$0\" worker --name first --root \"$1\" & echo $! >\"$2\"; wait";
     let (program, pid) = (ua_e2e::ua_program().display().to_string(), env.arg("pid"));
     let harness = env.start_program(Path::new("/bin/sh"), &[], &["-c", script, &program, &env.arg("root"), &pid]);
     until("the worker", || harness.stderr().contains("takes runs"));

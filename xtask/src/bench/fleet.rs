@@ -438,7 +438,7 @@ impl<'a> Takeover<'a> {
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
         command
             .env("UA_DATABASE_URL", &self.url)
-            .env("UA_ENDS_WITH", std::process::id().to_string())
+            .env("E2E_ENDS_WITH", std::process::id().to_string())
             .stdin(Stdio::null());
         command
     }
