@@ -191,36 +191,33 @@ async fn on_server(home: &Home, server: &ua_store_postgres::PostgresConfig, find
         Ok(store) => store.examine().await,
         Err(error) => Err(error),
     };
-    match examined {
+    let health = match examined {
+        Ok(health) => health,
         Err(error) => {
-            findings.fail("database", chain(&error), "start the server, or make the schema with `ua db migrate`");
+            let fix = "start the server, or make the schema with `ua db migrate`";
+            return findings.fail("database", chain(&error), fix);
         }
-        Ok(health) if !health.findings.is_empty() => {
-            findings.fail(
-                "database",
-                health.findings.join("; "),
-                "correct the settings, or restore a backup of the server",
-            );
-        }
-        Ok(health) => {
-            let (schema, version) = (health.schema, &health.server_version);
-            findings.ok(
-                "database",
-                format!(
-                    "{}: intact, schema {schema}, PostgreSQL {version}, {}",
-                    server.shown(),
-                    ua_core::size_in_words(u64::try_from(health.bytes).unwrap_or_default())
-                ),
-            );
-            if let Some(other) = home.is_used_with_another_server(&health.db_uuid) {
-                let fix = "correct the URL (--database-url, UA_DATABASE_URL, database_url of config.toml); if the other database is given up for good, \
-                           docs/guide/database.md says what to remove";
-                findings.fail("database", other, fix);
-            }
-            for warning in health.warnings {
-                findings.warn("database", warning, "name the standbys in synchronous_standby_names, as ANY 1 (…)");
-            }
-        }
+    };
+    if let Some(other) = home.is_used_with_another_server(&health.db_uuid) {
+        let fix = "correct the URL (--database-url, UA_DATABASE_URL, database_url of config.toml); if the other database is given up for good, \
+                   docs/guide/database.md says what to remove";
+        findings.fail("database", other, fix);
+    }
+    if !health.findings.is_empty() {
+        let fix = "correct the settings, or restore a backup of the server";
+        return findings.fail("database", health.findings.join("; "), fix);
+    }
+    let (schema, version) = (health.schema, &health.server_version);
+    findings.ok(
+        "database",
+        format!(
+            "{}: intact, schema {schema}, PostgreSQL {version}, {}",
+            server.shown(),
+            ua_core::size_in_words(u64::try_from(health.bytes).unwrap_or_default())
+        ),
+    );
+    for warning in health.warnings {
+        findings.warn("database", warning, "name the standbys in synchronous_standby_names, as ANY 1 (…)");
     }
 }
 
