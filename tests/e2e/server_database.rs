@@ -208,6 +208,7 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     std::fs::remove_file(env.database_path()).unwrap();
     env.run(&["db", "restore", &kept.display().to_string()]).refused(74, &["was moved to the database moved on"]);
     env.run(&["resume", "r"]).refused(74, &["runtime_state.db is gone", "moved to a server", "--database-url"]);
+    env.run(&["db", "backup", &env.arg("b.db")]).refused(74, &["is gone", "moved to a server", "--database-url"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["moved to a server", "--database-url"]);
 
     run(&["db", "check", "--invariants"]).code(74).shows(&["fsync = off", "1 run, 0 violations"]);
