@@ -490,6 +490,17 @@ impl CallPolicy {
         self.class == SideEffectClass::ReadOnly && self.on_unknown == OnUnknown::Redo
     }
 
+    /// Whether nothing but its name says of this tool that it only reads: nobody wrote a rule about it, and nobody vouches for its server.
+    pub fn is_read_by_name(&self) -> bool {
+        self.class == SideEffectClass::ReadOnly && self.class_source == ClassSource::Name
+    }
+
+    /// How often a call that was sent and lost is sent again by itself, where a job allows so many retries. What is a read by its name alone is sent
+    /// again once, so that a lost answer costs nothing; a server that loses that one as well may be doing something else than to read.
+    pub fn repeats(&self, max_retries: u32) -> u32 {
+        if self.is_read_by_name() { max_retries.min(1) } else { max_retries }
+    }
+
     /// Whether a database that forgot such a call would have its effect repeated: it reaches outside, or is not simply done again. What was
     /// sent of these is kept outside the database as well.
     pub fn is_kept_outside(&self) -> bool {

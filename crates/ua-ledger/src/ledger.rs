@@ -56,7 +56,7 @@ impl LedgerConfig {
     /// How many attempts a call may have, behind the first, that are made because nobody knows what came of those before.
     pub(crate) fn retries_in_doubt(&self, call: &CallRecord) -> u32 {
         let of_reads = self.max_read_retries.filter(|_| call.policy.is_free_read());
-        of_reads.map_or(self.max_retries, |most| most.min(self.max_retries))
+        call.policy.repeats(of_reads.map_or(self.max_retries, |most| most.min(self.max_retries)))
     }
 }
 
@@ -656,7 +656,7 @@ impl Ledger {
         self.rules().may_retry(call)
     }
 
-    /// Whether a call was tried less often than the job allows, whatever came of it.
+    /// Whether a call was tried less often than the job and its policy allow, whatever came of it.
     pub fn has_attempts_left(&self, call: &CallRecord) -> bool {
         call.attempt <= self.config.retries_in_doubt(call)
     }

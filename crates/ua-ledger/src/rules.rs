@@ -144,7 +144,7 @@ impl Rules<'_> {
         self.people.ask_on_auth_failure && was_refused_credentials(call)
     }
 
-    /// Whether a call was sent as often as the job allows. An attempt that never left us does not count.
+    /// Whether a call was sent as often as the job and its policy allow. An attempt that never left us does not count.
     pub(crate) fn is_exhausted(&self, call: &CallRecord, attempts: &[AttemptRecord]) -> bool {
         let sent = attempts.iter().filter(|attempt| !never_left(attempt)).count();
         sent > self.config.retries_in_doubt(call) as usize

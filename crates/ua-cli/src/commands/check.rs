@@ -103,6 +103,20 @@ fn in_words(found: &JobCheck) -> String {
     if found.selections.iter().all(|selection| selection.field != "stop_conditions") {
         out.push_str("Conditions     none: whether the job is done is not checked\n");
     }
+    let by_name: Vec<String> = found
+        .tools
+        .iter()
+        .filter(|(_, policy)| policy.is_read_by_name())
+        .map(|(tool, _)| tool.name.raw.clone())
+        .collect();
+    if !by_name.is_empty() {
+        let it =
+            if by_name.len() == 1 { "its name says that it only reads" } else { "their names say that they only read" };
+        out.push_str(&format!(
+            "Reads by name  {}: nothing but {it}, so a call whose answer is lost is sent again once\n",
+            names(&by_name)
+        ));
+    }
     let words =
         found.selections.iter().map(|selection| &selection.word).chain(found.rules.iter().map(|rule| &rule.rule));
     let width = words.map(|word| line(word, WORD).chars().count()).max().unwrap_or(0);

@@ -334,14 +334,18 @@ pub(super) async fn servers(
                     .about()
                     .pop()
                     .map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
-                let unknown = specs
-                    .iter()
-                    .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)
-                    .count();
-                rows.extend(specs.iter().map(|spec| super::super::tools::row(spec, &classifier.classify(spec, None))));
+                let policies: Vec<_> = specs.iter().map(|spec| classifier.classify(spec, None)).collect();
+                let unknown =
+                    policies.iter().filter(|policy| policy.class_source == ua_core::ClassSource::Default).count();
+                let by_name = policies.iter().filter(|policy| policy.is_read_by_name()).count();
+                rows.extend(specs.iter().zip(&policies).map(|(spec, policy)| super::super::tools::row(spec, policy)));
                 listed.extend(specs.iter().cloned());
                 if unknown == 0 {
-                    findings.ok(&check, format!("started, {}{speaks}", ua_core::counted(specs.len(), "tool")));
+                    let guessed = match by_name {
+                        0 => String::new(),
+                        some => format!(", {some} of them read only as far as their names say"),
+                    };
+                    findings.ok(&check, format!("started, {}{speaks}{guessed}", ua_core::counted(specs.len(), "tool")));
                 } else {
                     findings.warn(
                         &check,

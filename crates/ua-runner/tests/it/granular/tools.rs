@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Destination, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
+use ua_core::{
+    CallStatus, ClassSource, Destination, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec,
+};
 use ua_dispatch::{CallProgress, Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, NotTaken, Permit};
 use ua_runner::{RunEvent, StepError, StepOutcome};
@@ -122,6 +124,37 @@ async fn a_timeout_of_a_policy_leaves_the_call_in_doubt() {
     let StepOutcome::Waiting { .. } = shop.run().await.unwrap() else { panic!("nobody knows whether it happened") };
     let attempts = format!("{:?}", shop.records().await.attempts);
     assert!(attempts.contains("it did not answer within 3s"), "{attempts}");
+}
+
+/// What only its name calls a read may be something else: it is sent again once when it is lost, and the model is told. What a rule calls a read is
+/// sent as often as the job allows.
+#[tokio::test]
+async fn a_read_by_its_name_alone_is_sent_again_once() {
+    let rule =
+        "[[rule]]\nid = \"refunds\"\nserver = \"shop\"\nname = \"get_refund\"\nside_effect_class = \"read_only\"\n";
+    for (policy, source, sent) in [(POLICY, ClassSource::Name, 2), (rule, ClassSource::UserPolicy, 6)] {
+        let script = SCRIPT.replace("place_order", "get_refund").replace(
+            r#"{"text": "Ordered."}"#,
+            r#"{"text": "No answer.", "expect": {"contains": ["the line went dead"], "tool_result_ok": false}}"#,
+        );
+        let shop = Shop::with_tools(&script, policy, done, |tools, orders| {
+            let refund =
+                ToolSpec { annotations: ToolAnnotations::default(), ..spec("get_refund", &json!({"article": {}})) };
+            tools.with(refund, move |call: LocalCall| {
+                orders.lock().unwrap().push(call);
+                async { Err(LocalFailure::Unknown("the line went dead".into())) }
+            })
+        });
+        let outcome = shop.run().await.unwrap();
+        assert!(
+            matches!(&outcome, StepOutcome::Complete { final_output, .. } if final_output == "No answer."),
+            "{outcome:?}"
+        );
+        let calls = shop.records().await.calls;
+        let refund = calls.iter().find(|call| call.name.tool == "get_refund").unwrap();
+        assert_eq!((refund.policy.class_source, refund.attempt), (source, sent));
+        assert_eq!(shop.orders().len(), sent as usize, "{source}");
+    }
 }
 
 /// Tools of which every call comes to the same.
