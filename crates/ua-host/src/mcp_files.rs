@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use ua_core::ToolNamespace;
 use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest};
 
 use crate::error::{HostError, chain};
@@ -75,8 +74,7 @@ pub fn mcp_servers_with(
         });
         let named = (!file.is_found).then(|| ua_resume::shell_word(&file.path.display().to_string()));
         let login = named.map(|named| format!("ua login {} --mcp-config {named}", ua_resume::shell_word(&name)));
-        let namespace = namespace_of(&name, &reach);
-        let server = ServerSpec::new(name, namespace, reach).with_inherited(&inherited);
+        let server = ServerSpec::configured(name, reach).with_inherited(&inherited);
         ServerSpec { protocol, lock, login, ..server }
     });
     Ok(servers.collect())
@@ -130,19 +128,4 @@ fn expand(host: &Host, server: &str, config: McpConfig) -> Result<McpConfig, Hos
                 .hint("the file may name variables of this program's environment as `${NAME}`"))
         }
     }
-}
-
-/// A Composio tool router, by the name it was given or by where it is; any other server is plain MCP.
-fn namespace_of(name: &str, reach: &Reach) -> ToolNamespace {
-    let is_named = name.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word == "composio");
-    let is_theirs = match reach {
-        Reach::Http { url, .. } => {
-            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
-            host == "composio.dev" || host.ends_with(".composio.dev")
-        }
-        Reach::Stdio { .. } => false,
-    };
-    if is_named || is_theirs { ToolNamespace::Composio } else { ToolNamespace::Mcp }
 }

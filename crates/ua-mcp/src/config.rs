@@ -112,6 +112,13 @@ impl ServerSpec {
         Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None, decides, login: None }
     }
 
+    /// A server as a configuration names it: its tools belong to where its name, or its address, says that it is.
+    pub fn configured(name: impl Into<String>, reach: Reach) -> Self {
+        let name = name.into();
+        let namespace = namespace_of(&name, &reach);
+        Self::new(name, namespace, reach)
+    }
+
     /// The command by which a person logs in there.
     pub(crate) fn login(&self) -> String {
         self.login.clone().unwrap_or_else(|| format!("ua login {}", self.name))
@@ -132,6 +139,21 @@ impl ServerSpec {
         }
         self
     }
+}
+
+/// A Composio tool router, by the name it was given or by where it is; any other server is plain MCP.
+fn namespace_of(name: &str, reach: &Reach) -> ToolNamespace {
+    let is_named = name.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word == "composio");
+    let is_theirs = match reach {
+        Reach::Http { url, .. } => {
+            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
+            host == "composio.dev" || host.ends_with(".composio.dev")
+        }
+        Reach::Stdio { .. } => false,
+    };
+    if is_named || is_theirs { ToolNamespace::Composio } else { ToolNamespace::Mcp }
 }
 
 /// The tool servers of a configuration file, in the order of the file.
@@ -447,6 +469,27 @@ mod tests {
             ..McpConfig::default()
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn where_the_tools_of_a_configured_server_belong_is_in_its_name_or_its_address() {
+        let http = |url: &str| Reach::Http { url: url.to_owned(), headers: BTreeMap::new() };
+        let stdio = || Reach::Stdio { command: "npx".into(), args: vec![], env: BTreeMap::new(), cwd: None };
+        let of = |name: &str, reach| ServerSpec::configured(name, reach).namespace;
+        for (name, reach) in [
+            ("apps", http("https://mcp.composio.dev/v3/mcp?user_id=me")),
+            ("apps", http("https://me:pw@composio.dev:443/x")),
+            ("my-Composio", stdio()),
+        ] {
+            assert_eq!(of(name, reach.clone()), ToolNamespace::Composio, "{name} {reach:?}");
+        }
+        for (name, reach) in [
+            ("apps", http("https://composio.dev.example.org/mcp")),
+            ("apps", http("https://example.org/composio.dev")),
+            ("decomposiotion", stdio()),
+        ] {
+            assert_eq!(of(name, reach.clone()), ToolNamespace::Mcp, "{name} {reach:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ua_classify::Classifier;
-use ua_core::{Env, Redactor, RunId, ToolNamespace, chain};
+use ua_core::{Env, Redactor, RunId, chain};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand, run_shim};
 
 use crate::error::Error;
@@ -142,7 +142,7 @@ impl Servers {
         let inherited = passed_on();
         let servers = config.servers.into_iter().map(|(name, reach)| {
             let protocol = protocols.get(&name).cloned().unwrap_or_default();
-            let server = ServerSpec::new(name, ToolNamespace::Mcp, reach).with_inherited(&inherited);
+            let server = ServerSpec::configured(name, reach).with_inherited(&inherited);
             ServerSpec { protocol, ..server }
         });
         Ok(Self { specs: servers.collect(), ..Self::none() })
