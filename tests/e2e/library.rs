@@ -89,14 +89,23 @@ fn the_five_minute_program_is_killed_in_its_tool_and_sends_one_invoice() {
     assert_eq!(fs::read_to_string(&invoices).unwrap().lines().count(), 1);
 }
 
+/// In the second round as `nohup`, or a shell in the background, starts it: the helper of its servers is the program itself, and began by
+/// dropping a runtime within that of `main` where some signal was ignored.
 #[test]
 fn a_program_has_tools_of_its_own_and_of_a_server_that_dies_in_an_effect() {
+    for ignored in ["", "trap '' HUP INT QUIT; "] {
+        of_its_own_and_of_a_server(ignored);
+    }
+}
+
+fn of_its_own_and_of_a_server(ignored: &str) {
     let env = env();
     fs::create_dir_all(env.root()).unwrap();
     let file = env.root().join("servers.json");
     fs::write(&file, json!({"mcpServers": {"forum": env.forum_entry(&[])}}).to_string()).unwrap();
     let run = |words: &[&str]| {
-        let program = Command::new(env!("CARGO_BIN_EXE_ua-e2e-sdk-servers"))
+        let program = Command::new("sh")
+            .args(["-c", &format!("{ignored}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_ua-e2e-sdk-servers")])
             .current_dir(env.root())
             .arg(&file)
             .args(words)

@@ -32,7 +32,7 @@ use crate::spans;
 use crate::stop::StopSignal;
 use crate::task::{SubAgents, TASKS_AT_ONCE};
 use crate::through::Through;
-use crate::transport::{Fence, ToolTransport, TransportError};
+use crate::transport::{Fence, LookAt, ToolTransport, TransportError};
 use crate::within::{RunTime, Within};
 
 /// How many reads of a turn run at the same time.
@@ -393,7 +393,13 @@ impl Dispatcher {
                             starts += 1;
                             if starts > MAX_STARTS {
                                 let why = "it ended every time before a call could be sent".to_owned();
-                                return Err(TransportError::NotStarted { server, why, may_pass: true }.into());
+                                return Err(TransportError::NotStarted {
+                                    server,
+                                    why,
+                                    may_pass: true,
+                                    look_at: LookAt::Command,
+                                }
+                                .into());
                             }
                             started = Some(generation);
                             continue;

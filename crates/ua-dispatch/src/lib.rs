@@ -73,6 +73,6 @@ pub use redacting::Redacting;
 pub use stop::StopSignal;
 pub use task::{Carried, SubAgents, is_task_under_way, task_tool};
 pub use through::Through;
-pub use transport::{Fence, ToolTransport, TransportError};
+pub use transport::{Fence, LookAt, ToolTransport, TransportError};
 pub use ua_ledger::{Asked, Enquiry, Finding, MayAct, Outside, Permit, answer_for, answer_together};
 pub use within::RunTime;

@@ -27,6 +27,8 @@ pub enum TransportError {
         /// Whether it may start in a while with nobody doing anything about it: it is away, or ended at once. A program that is not there, or a
         /// login that is refused, is somebody's to correct.
         may_pass: bool,
+        /// What to look at first.
+        look_at: LookAt,
     },
     /// It is there, and says that it cannot serve now (HTTP 408, 425, 429, 5xx), or its login cannot be renewed just now.
     #[error("tool server `{server}` cannot serve now: {why}")]
@@ -76,6 +78,17 @@ pub enum TransportError {
         /// What happened.
         why: String,
     },
+}
+
+/// What a person looks at first who wants a tool server to start that did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookAt {
+    /// Its command, arguments and environment.
+    Command,
+    /// Its address, and whether anybody is there.
+    Address,
+    /// The login there, or the headers that are one.
+    Login,
 }
 
 impl TransportError {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::{Redactor, RunId, ToolSpec};
-use ua_dispatch::{CallProgress, MayAct, Outside, Through, ToolTransport, TransportError};
+use ua_dispatch::{CallProgress, LookAt, MayAct, Outside, Through, ToolTransport, TransportError};
 use ua_mcp::{
     Foreteller, LockDir, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach, ServerSpec, ShimCommand,
 };
@@ -161,15 +161,15 @@ pub(crate) fn still_starting(names: &[String]) -> String {
 pub fn what_helps(error: &TransportError) -> &'static str {
     match error {
         TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
-        TransportError::NotStarted { why, .. } if why.contains("cannot be reached") => {
+        TransportError::NotStarted { look_at: LookAt::Address, .. } => {
             "check that the server is running, and correct its address in the MCP configuration"
         }
-        TransportError::NotStarted { why, .. } if why.contains("ua login") => {
-            "nothing was called; log in to the server, and try again"
+        TransportError::NotStarted { look_at: LookAt::Login, .. } => {
+            "nothing was called; log in to the server, or correct its `headers` in the MCP configuration, and try again"
         }
         TransportError::Away { .. } => "the address is right, and nothing was called; try again in a while",
         TransportError::UnknownServer { .. }
-        | TransportError::NotStarted { .. }
+        | TransportError::NotStarted { look_at: LookAt::Command, .. }
         | TransportError::NotReached { .. }
         | TransportError::Elsewhere { .. }
         | TransportError::NotIdentified { .. }

@@ -97,6 +97,8 @@ impl Drop for Listening {
 pub(crate) enum Hope {
     /// Nothing, until somebody corrects something.
     Correct,
+    /// Nothing, until somebody logs in.
+    LogIn,
     /// It may pass by itself.
     MayPass,
     /// The server is there, and says that it cannot serve now.
@@ -164,7 +166,7 @@ impl HttpConnection {
     pub(crate) fn hope(&self) -> Hope {
         let endpoint = &self.inner.endpoint;
         match (endpoint.is_barred(), endpoint.is_away()) {
-            (true, _) => Hope::Correct,
+            (true, _) => Hope::LogIn,
             (false, true) => Hope::Away,
             (false, false) => Hope::MayPass,
         }

@@ -9,7 +9,7 @@ use rmcp::model::Implementation;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use ua_core::{Busy, Env, Redactor, Timestamp, ToolName, ToolNamespace, ToolSpec};
-use ua_dispatch::{Fence, TransportError};
+use ua_dispatch::{Fence, LookAt, TransportError};
 
 use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
@@ -162,7 +162,14 @@ impl Server {
     }
 
     fn not_started(&self, why: impl AsRef<str>, may_pass: bool) -> TransportError {
-        self.error(|server, why| TransportError::NotStarted { server, why, may_pass }, why.as_ref())
+        let look_at = if self.is_remote() { LookAt::Address } else { LookAt::Command };
+        self.error(|server, why| TransportError::NotStarted { server, why, may_pass, look_at }, why.as_ref())
+    }
+
+    /// It is there, and lets nobody in who comes like this.
+    fn not_let_in(&self, why: impl AsRef<str>) -> TransportError {
+        let of = |server, why| TransportError::NotStarted { server, why, may_pass: false, look_at: LookAt::Login };
+        self.error(of, why.as_ref())
     }
 
     fn away(&self, why: impl AsRef<str>) -> TransportError {
@@ -381,6 +388,7 @@ impl Server {
         };
         let connection = opened.map_err(|(why, hope)| match hope {
             Hope::Away => self.away(why),
+            Hope::LogIn => self.not_let_in(why),
             hope @ (Hope::Correct | Hope::MayPass) => self.not_started(why, hope == Hope::MayPass),
         })?;
         let generation = Horizon::generation(&shared.locks.unique());

@@ -32,12 +32,7 @@ pub(crate) fn ignore_nothing_below() -> io::Result<()> {
         return Ok(());
     }
     // What is heard here, if only to do nothing, is at its default in a program that is started; what is ignored is not.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _within = runtime.enter();
-    for number in ignored {
-        drop(signal(SignalKind::from_raw(number))?);
-    }
-    Ok(())
+    hear_once(ignored.into_iter().map(SignalKind::from_raw))
 }
 
 /// Has this process go on when it is asked to end: it ends for another reason that its caller knows. What it starts is asked as ever.
@@ -45,13 +40,20 @@ pub(crate) fn ignore_nothing_below() -> io::Result<()> {
 /// # Errors
 /// The signals cannot be heard.
 pub fn outlive_requests_to_end() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _within = runtime.enter();
     // What is heard once is never at its default again, also when nobody listens any more.
-    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        drop(signal(kind)?);
-    }
-    Ok(())
+    hear_once([SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
+}
+
+/// Has this process hear these signals. On a thread of its own, which is gone when this returns: whoever calls may be in a runtime already (a
+/// program's `main`), and there no other can be ended.
+fn hear_once(kinds: impl IntoIterator<Item = SignalKind> + Send) -> io::Result<()> {
+    let hear = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _within = runtime.enter();
+        kinds.into_iter().try_for_each(|kind| signal(kind).map(drop))
+    };
+    std::thread::scope(|threads| threads.spawn(hear).join())
+        .unwrap_or_else(|_| Err(io::Error::other("the thread that hears signals panicked")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
@@ -70,6 +72,12 @@ fn ignored(status: &str) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program of the library is the shim of its tool servers from within the runtime of its `main`.
+    #[tokio::test]
+    async fn signals_are_heard_from_within_a_runtime() {
+        hear_once([SignalKind::user_defined2()]).unwrap();
+    }
 
     #[test]
     fn ignored_signals_are_read_as_the_kernel_writes_them() {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use ua_e2e::{Live, TestEnv, until};
+use ua_e2e::{Live, TestEnv, until, until_or_tell};
 use ua_testkit::postgres::SERVER;
 use ua_testkit::{Proxy, Way};
 
 use super::{
-    answer_all, asked, asked_about, at_the_gate_with, end_the_lease, is_all_done, is_whole, open_the_gate, state,
+    answer_all, asked, asked_about, at_the_gate_with, end_the_lease, is_all_done, is_whole, open_the_gate, rows, state,
     status, until_all_is_done,
 };
 use crate::server_database::{cluster, on_server};
@@ -48,7 +48,11 @@ fn a_worker_that_is_cut_off_stores_its_answer_when_it_is_back() {
         }
         end_the_lease(&env, Some(name), "first");
         let second = env.start(&["worker", "--name", "second"]);
-        until("the second worker has looked", || second.stderr().contains("of dead workers"));
+        until_or_tell(
+            "the second worker has looked",
+            || second.stderr().contains("of dead workers"),
+            || format!("{name}\n{}\n{}\n{:?}", first.stderr(), second.stderr(), rows(&env, &["queue", "list"])),
+        );
         open_the_gate(&env);
         // Whatever was held is lost; of what was asked, the server may have done it and not have been heard.
         proxy.cut();

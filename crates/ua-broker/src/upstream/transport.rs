@@ -11,7 +11,7 @@ use ua_core::{
     CallId, Destination, Handle, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
     ToolName, ToolNamespace, ToolSpec,
 };
-use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_dispatch::{Enquiry, Fence, LookAt, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_mcp::{Horizon, LONGEST_FOR_OTHERS, LockDir, UNKNOWN, argument_headers, destination_of_login};
 
 use super::process::{Process, Unanswered};
@@ -74,8 +74,12 @@ impl ToolTransport for AsListed {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let ready = self.upstream.looked_at().await;
-        let (process, edition) =
-            ready.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why, may_pass: true })?;
+        let (process, edition) = ready.map_err(|why| TransportError::NotStarted {
+            server: server.to_owned(),
+            why,
+            may_pass: true,
+            look_at: LookAt::Command,
+        })?;
         if self.edition.get() != Some(&edition) {
             return Err(TransportError::Changed { server: server.to_owned(), why: self.changed() });
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use ua_core::{Outcome, RawReply, ToolNamespace};
-use ua_dispatch::{ToolTransport, TransportError};
+use ua_dispatch::{LookAt, ToolTransport, TransportError};
 use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;
@@ -292,18 +292,20 @@ async fn what_may_pass_by_itself_is_told_from_what_somebody_has_to_correct() {
     let Reach::Stdio { cwd, .. } = &mut gone.reach else { panic!("stdio") };
     *cwd = Some("/no/such/folder".into());
     let with_token = |url: &str, token: &str| http("own", url, &[("authorization", token)]);
-    for (spec, may_pass) in [
-        (with_token(&format!("http://{free}/mcp"), "Bearer sesame"), true),
-        (with_token(&elsewhere, "Bearer sesame"), true),
-        (command("own", "false", &[]), true),
-        (with_token(&url, "Bearer another"), false),
-        (http("own", &url, &[]), false),
-        (http("own", "http://192.0.2.1/mcp", &[("authorization", "Bearer x")]), false),
-        (gone, false),
+    for (spec, may_pass, look_at) in [
+        (with_token(&format!("http://{free}/mcp"), "Bearer sesame"), true, LookAt::Address),
+        (with_token(&elsewhere, "Bearer sesame"), true, LookAt::Address),
+        (command("own", "false", &[]), true, LookAt::Command),
+        (with_token(&url, "Bearer another"), false, LookAt::Login),
+        (http("own", &url, &[]), false, LookAt::Login),
+        (http("own", "http://192.0.2.1/mcp", &[("authorization", "Bearer x")]), false, LookAt::Address),
+        (gone, false, LookAt::Command),
     ] {
         let world = ServerBed::new(spec);
         let Err(error) = world.server.ready(&world.shared).await else { panic!("it started") };
         assert_eq!(error.may_pass(), may_pass, "{error}");
+        let TransportError::NotStarted { look_at: found, .. } = &error else { panic!("{error}") };
+        assert_eq!(*found, look_at, "{error}");
     }
     serving.abort();
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 use ua_core::{Destination, Handle, KeyChannel, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, LookAt, Permit, ToolTransport, TransportError};
 use ua_testkit::ToolOutcome;
 
 use crate::options::{Job, Options};
@@ -201,6 +201,7 @@ impl ToolTransport for Servers {
             server: server.to_owned(),
             why: e.to_string(),
             may_pass: false,
+            look_at: LookAt::Command,
         })?;
         let generation = started.generation.clone();
         running.server = Some(started);

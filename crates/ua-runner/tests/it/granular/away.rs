@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{Constraints, Destination, Outcome, RunId, RunStop, Timestamp, ToolName, ToolSpec};
-use ua_dispatch::{Fence, ToolTransport, TransportError};
+use ua_dispatch::{Fence, LookAt, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, Permit};
 use ua_runner::{GranularStep, RunEvent, StepError, StepHost, StepOutcome};
 use ua_store::{Store as _, StoreError};
@@ -87,7 +87,12 @@ fn shop(there: u32, away: u32, error: TransportError) -> (Shop, Arc<Mutex<Vec<u6
 }
 
 fn not_started(may_pass: bool) -> TransportError {
-    TransportError::NotStarted { server: "shop".into(), why: "connection refused".into(), may_pass }
+    TransportError::NotStarted {
+        server: "shop".into(),
+        why: "connection refused".into(),
+        may_pass,
+        look_at: LookAt::Address,
+    }
 }
 
 fn not_reached() -> TransportError {
