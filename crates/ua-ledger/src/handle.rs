@@ -221,8 +221,15 @@ impl Ledger {
                 let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);
                 let facts = Facts { scope: call.scope.clone(), ..Facts::default() };
                 let config = &self.config;
-                let related =
-                    RelatedCalls { call, facts: &facts, relations: &relations, config, forgotten: None, sent };
+                let related = RelatedCalls {
+                    call,
+                    facts: &facts,
+                    relations: &relations,
+                    config,
+                    forgotten: None,
+                    settled: None,
+                    sent,
+                };
                 let (is_live, others) = (is_live(&handle), related.in_the_way_since());
                 let why = Why::Elicitation { name: &name, params: &params, round, is_live, others };
                 return Ok(Elicited::Open(self.ask(call, &why).await?));

@@ -109,6 +109,8 @@ pub struct Ledger {
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
     /// Whether somebody may have been asked about a call of the turn that is open; of the first one nobody knows what a process before saw.
     pub(crate) has_asked: AtomicBool,
+    /// When this process opened it: what was planned before, nobody here has decided about yet.
+    pub(crate) opened_at: Timestamp,
     /// How the wall clock was set since the run was taken.
     steps: Steps,
     /// What can be seen of what other calls were sent to.
@@ -137,7 +139,7 @@ impl Ledger {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), None);
         let patience = Arc::new(NoPatience);
         let (taint, heard, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let steps = Steps::new(env.clone());
+        let (opened_at, steps) = (env.now(), Steps::new(env.clone()));
         Self {
             store,
             lease,
@@ -157,6 +159,7 @@ impl Ledger {
             lost: Mutex::default(),
             answers,
             has_asked: AtomicBool::new(true),
+            opened_at,
             steps,
             outside: Arc::new(|_: &RunRecord| false),
         }

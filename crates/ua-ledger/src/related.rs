@@ -24,6 +24,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) config: &'a LedgerConfig,
     /// The same call of a context that its model does not have any more, or of a time when its tool was declared as something else.
     pub(crate) forgotten: Option<&'a Related>,
+    /// A call that may have had this one's effect, and of which that became known only after this one was planned.
+    pub(crate) settled: Option<&'a Related>,
     /// When it was sent last, by which time everything that stands in the relations from before was known.
     pub(crate) sent: Option<Timestamp>,
 }
@@ -47,7 +49,7 @@ impl<'a> RelatedCalls<'a> {
         // A read repeats nothing, but what was an effect when it was made.
         let has_effect = self.call.policy.class.has_effect();
         let mut found: Vec<Other<'a>> = Vec::new();
-        let beside = self.rivals().chain(self.open_doubts()).filter(|_| has_effect);
+        let beside = self.rivals().chain(self.open_doubts()).chain(self.settled()).filter(|_| has_effect);
         for other in beside.chain(self.kin()) {
             if !found.iter().any(|known| known.call.call_id == other.newest.call_id) {
                 found.push(other.into());
@@ -96,6 +98,13 @@ impl<'a> RelatedCalls<'a> {
         let left_open = relations.left_open.iter().filter(move |other| goes_on || has_scope(other));
         let same_words = relations.doubts.iter().filter(move |_| config.no_duplicate_external_actions);
         left_open.chain(same_words).filter(move |_| !may_repeat)
+    }
+
+    /// What was in doubt when the model asked for this call, and is known by now to have happened. Whoever asked for the repeat did not know that,
+    /// so the end of the doubt is no reason to send it.
+    fn settled(&self) -> impl Iterator<Item = &'a Related> {
+        let once = self.config.no_duplicate_external_actions;
+        self.settled.into_iter().filter(move |_| once)
     }
 
     /// Calls of another tree that may have done already what this one is about to do, the newest first: the same call, or one in doubt of
@@ -194,6 +203,7 @@ mod tests {
                             relations: &relations,
                             config: &config,
                             forgotten: None,
+                            settled: None,
                             sent,
                         };
                         let wanted = moved > 60 || (moved == 60 && is_elsewhere);

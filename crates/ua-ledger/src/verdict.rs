@@ -272,6 +272,7 @@ impl<'v> Case<'v> {
             relations: &self.view.relations,
             config: self.rules.config,
             forgotten: self.view.forgotten.as_ref(),
+            settled: self.view.settled.as_ref(),
             sent: self.view.last_attempt().map(|attempt| attempt.started_at),
         }
     }

@@ -810,6 +810,7 @@ impl Case {
             late: Vec::new(),
             relations,
             forgotten: None,
+            settled: None,
             lost: None,
             lost_keys: None,
             twin,

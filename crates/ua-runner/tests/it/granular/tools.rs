@@ -9,12 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallStatus, ClassSource, Destination, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec,
+    CallStatus, ClassSource, CorrectedTo, Destination, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName,
+    ToolSpec,
 };
 use ua_dispatch::{CallProgress, Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, NotTaken, Permit};
 use ua_runner::{RunEvent, StepError, StepOutcome};
-use ua_store::{AttemptRecord, CallRecord, Choice};
+use ua_store::{AttemptRecord, CallRecord, Choice, Correction, LedgerStore as _, QuestionKind};
 
 use super::shop::{Answer, Orders, POLICY, SCRIPT, Shop, done, spec};
 
@@ -124,6 +125,54 @@ async fn a_timeout_of_a_policy_leaves_the_call_in_doubt() {
     let StepOutcome::Waiting { .. } = shop.run().await.unwrap() else { panic!("nobody knows whether it happened") };
     let attempts = format!("{:?}", shop.records().await.attempts);
     assert!(attempts.contains("it did not answer within 3s"), "{attempts}");
+}
+
+/// A repeat that was asked for while nobody knew whether the first one happened is not sent because somebody says now that it did: whoever asked for
+/// it did not know that. By a correction of the record, and by an answer that comes while the run goes on.
+#[tokio::test]
+async fn a_doubt_that_ends_lets_out_no_repeat_that_was_asked_for_in_it() {
+    let script =
+        SCRIPT.replace("list_stock", "place_order").replace(r#""input": {}"#, r#""input": {"article": "pen"}"#);
+    let goes_on = KEYED.replace("key_channel = \"meta\"", "on_unknown = \"continue\"");
+    for (policy, is_answered) in [(POLICY, false), (goes_on.as_str(), true)] {
+        let shop = Shop::new(&script, policy, |_| Err(LocalFailure::Unknown("the line went dead".into())));
+        let StepOutcome::Waiting { question: first } = shop.run().await.unwrap() else { panic!("a doubt") };
+        let repeat = if is_answered {
+            first
+        } else {
+            shop.answer(&first, Choice::Skip).await;
+            let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("a repeat") };
+            question
+        };
+        assert_eq!((repeat.kind, shop.orders().len()), (QuestionKind::NearDuplicate, 1), "{}", repeat.text);
+        let records = shop.records().await;
+        let lost =
+            records.calls.iter().find(|call| call.doubt.is_some() || call.status == CallStatus::Unknown).unwrap();
+        shop.host.env.clock.sleep(Duration::from_secs(1)).await;
+        if is_answered {
+            let open = records.questions.iter().find(|asked| asked.call_id.as_ref() == Some(&lost.call_id)).unwrap();
+            shop.answer(open, Choice::Happened).await;
+        } else {
+            let correction = Correction {
+                outcome: CorrectedTo::Happened,
+                was: lost.status,
+                reason: "it is in the books".to_owned(),
+                proof: None,
+                by: "ada".to_owned(),
+                at: shop.host.env.now(),
+                of: None,
+                was_answered: false,
+            };
+            shop.store.correct_call(ua_ledger::correct_call(lost, correction, true)).await.unwrap();
+        }
+        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("nobody let it out") };
+        assert_eq!((question.kind, shop.orders().len()), (QuestionKind::NearDuplicate, 1), "{}", question.text);
+        assert!(question.text.contains(lost.call_id.as_str()), "{}", question.text);
+        shop.answer(&question, Choice::Skip).await;
+        let ended = shop.run().await.unwrap();
+        assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
+        assert_eq!(shop.orders().len(), 1);
+    }
 }
 
 /// What only its name calls a read may be something else: it is sent again once when it is lost, and the model is told. What a rule calls a read is
