@@ -379,8 +379,8 @@ impl Ledger {
         }
     }
 
-    /// The newest call before this one that may have had its effect, and of which that became known only after this one was planned: a person, a
-    /// probe or a late answer settled what was in doubt, or a person put its record right. The model that asked for this one knew nothing of it.
+    /// The newest call that may have had the effect of this one, and of which that became known only after this one was planned: a person, a probe or
+    /// a late answer settled what was in doubt, or a person put its record right. The model that asked for this one knew nothing of it.
     async fn settled_since(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Related>, LedgerError> {
         if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
             return Ok(None); // it may be repeated whatever became of the last time
@@ -401,16 +401,19 @@ impl Ledger {
         Ok(newest.cloned().map(Related::one))
     }
 
-    /// Whether what came of a call that was planned before this one was not known yet when this one was.
+    /// Whether it became known only behind `call` what came of another one. Of two runs it does not matter which of them was planned first: neither
+    /// model knows of the other one's calls.
     fn became_known_behind(&self, call: &CallRecord, other: &CallRecord) -> bool {
-        let is_own = other.run_id == call.run_id;
-        let is_earlier =
-            if is_own { other.position.turn < call.position.turn } else { other.created_at < call.created_at };
         let was_settled = other.correction.is_some()
             || matches!(other.resolution, Some(Resolution::Happened | Resolution::Reconciled));
         // A turn of a job begins when all calls of the one before have ended, as far as anybody knows; those of a session overlap.
-        let was_open = is_own && self.calls_of == crate::people::CallsOf::Job;
-        is_earlier && (was_settled || was_open) && other.updated_at > call.created_at
+        let was_open = self.calls_of == crate::people::CallsOf::Job;
+        let is_unknown_there = if other.run_id == call.run_id {
+            other.position.turn < call.position.turn && (was_settled || was_open)
+        } else {
+            was_settled
+        };
+        is_unknown_there && other.updated_at > call.created_at
     }
 
     /// How many calls of the run before this one asked the person something.
