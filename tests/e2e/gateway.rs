@@ -337,7 +337,9 @@ fn a_connected_client_is_told_that_the_broker_is_stopped_and_loses_nothing() {
 coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
 greet
 broker=$("$1" "$2" "$3" gateway status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
-kill -STOP "$broker"
+# A signal that was sent has not stopped each of its threads yet.
+halt() { kill -STOP "$broker"; while sed 's/.*) //' "/proc/$broker/task"/*/stat | grep -qv '^T'; do sleep 0.01; done; }
+halt
 call post_note
 hear
 kill -CONT "$broker"
@@ -345,7 +347,7 @@ kill -CONT "$broker"
 if [ -e posts ]; then echo 'posted all the same'; fi
 call post_note
 until [ -s posts ]; do sleep 0.02; done
-kill -STOP "$broker"
+halt
 hear
 kill -CONT "$broker"
 : > go

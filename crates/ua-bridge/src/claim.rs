@@ -108,11 +108,19 @@ fn held(found: &fs::Metadata) -> Held {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::*;
 
+    /// One test after the other: a program that is being started has all open files of this process for a moment, claims of other tests as well.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[test]
     fn one_has_it_and_the_next_one_when_that_is_over() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("gateway.sock");
         let (mut one, mut other) = (Claims::beside(&socket), Claims::beside(&socket));
@@ -128,6 +136,7 @@ mod tests {
     /// A bridge that is killed while it starts a broker leaves the program behind that does it.
     #[test]
     fn it_lasts_as_long_as_the_program_that_has_it() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("gateway.sock");
         let (mut one, mut other) = (Claims::beside(&socket), Claims::beside(&socket));
@@ -142,6 +151,7 @@ mod tests {
 
     #[test]
     fn whoever_has_it_for_too_long_is_replaced_by_one() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("gateway.sock");
         let stopped = Claims::beside(&socket).take().unwrap();
@@ -156,6 +166,7 @@ mod tests {
 
     #[test]
     fn where_there_is_nothing_to_lock_nobody_is_kept() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("missing/gateway.sock");
         let claims = [(); 2].map(|()| Claims::beside(&socket).take().unwrap());

@@ -1,11 +1,12 @@
 //! A broker that is there and does nothing, as one that is stopped in its terminal: whoever comes is told so, and by which process.
 
+use std::fs;
 use std::io::ErrorKind;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::world::GatewayWorld;
+use crate::world::{GatewayWorld, until};
 
 struct Stopped(Pid);
 
@@ -13,6 +14,12 @@ impl Stopped {
     fn the_broker(world: &GatewayWorld) -> Self {
         let pid = Pid::from_raw(i32::try_from(world.broker_pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
+        // A signal that was sent has not stopped each of its threads yet.
+        until("each thread to stop", || {
+            let threads = fs::read_dir(format!("/proc/{}/task", world.broker_pid())).ok()?.flatten();
+            let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+            stats.all(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T'))).then_some(())
+        });
         Self(pid)
     }
 
