@@ -720,7 +720,7 @@ impl Connection {
         let receipt = store.receipt(source).await.map_err(Broken::at("read the receipt")).map_err(after())?;
         let Some(receipt) = receipt.filter(|receipt| call.answered_by().is_some() || receipt.attempt == call.attempt)
         else {
-            return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
+            return told(self.without_answer(&call, why()).await, true);
         };
         let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt")).map_err(after())?;
         let written = match rule {
@@ -735,6 +735,17 @@ impl Connection {
         let notice = notice(rule, &call, written);
         let at = self.made_at(notice, source, receipt.received_at).await;
         Ok(self.answer_with(&call, reply, notice, at))
+    }
+
+    /// What is told of a call that ended without an answer of its tool and did nothing: a read may have been sent all the same.
+    async fn without_answer(&self, call: &CallRecord, why: String) -> Told {
+        let has_effect = call.policy.class.has_effect();
+        let times = if has_effect { 0 } else { self.broker.times_sent(&call.call_id).await };
+        match times {
+            0 => Told::NotSent { why: format!("Not done: {why}") },
+            1 => Told::ReadLost { why },
+            times => Told::ReadLost { why: format!("{why} (it was sent {times} times)") },
+        }
     }
 
     /// An answer with what a person said beside their decision about the call, where the answer does not say it.

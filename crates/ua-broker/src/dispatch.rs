@@ -25,9 +25,18 @@ impl Broker {
     /// When a call was handed to its tool server last, as its attempts have it: one that never left does not count. `None` when it never was, or
     /// that cannot be read.
     pub(crate) async fn sent_at(&self, call: &CallId) -> Option<Timestamp> {
-        let attempts = self.store.attempts(call).await.ok()?;
-        let may_have_left = |attempt: &&AttemptRecord| attempt.outcome.as_deref() != Some("not_sent");
-        attempts.iter().filter(may_have_left).map(|attempt| attempt.started_at).max()
+        self.sends(call).await.iter().map(|attempt| attempt.started_at).max()
+    }
+
+    /// How often that was.
+    pub(crate) async fn times_sent(&self, call: &CallId) -> usize {
+        self.sends(call).await.len()
+    }
+
+    async fn sends(&self, call: &CallId) -> Vec<AttemptRecord> {
+        let mut attempts = self.store.attempts(call).await.unwrap_or_default();
+        attempts.retain(|attempt| attempt.outcome.as_deref() != Some("not_sent"));
+        attempts
     }
 
     /// When a call in doubt was sent before, as it has to be said of one that is taken up again.

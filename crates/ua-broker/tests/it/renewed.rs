@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use ua_core::CallStatus;
 
-use crate::world::{GatewayWorld, text, until};
+use crate::world::{GatewayWorld, text, told, until};
 
 /// A read without an answer is made again a few times beside the effect, and told to its client; what has an effect is answered by the process that
 /// it was sent to.
@@ -17,7 +17,8 @@ fn a_read_without_an_answer_ends_no_process_in_which_an_effect_is_under_way() {
     let effect = client.call("append_line", &json!({"text": "a"}));
     world.until_effects(1);
     let read = client.result("peek_page", &json!({}));
-    assert!(read["isError"] == true && text(&read).contains("did not answer in time"), "{read}");
+    assert_eq!((told(&read), read["isError"].clone()), ("read_lost", json!(true)), "{read}");
+    assert!(text(&read).contains("it did not answer in time (it was sent 3 times)"), "{read}");
     world.let_go();
     let answer = client.answer(effect)["result"].clone();
     assert_eq!((text(&answer).as_str(), world.effects().len()), ("done, 1 so far", 1), "{answer}");
