@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallStatus, ClassSource, CorrectedTo, Destination, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName,
+    CallStatus, ClassSource, CorrectedTo, Destination, Outcome, RawReply, RunStop, Timestamp, ToolAnnotations, ToolName,
     ToolSpec,
 };
 use ua_dispatch::{CallProgress, Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
@@ -270,6 +270,39 @@ impl ToolTransport for Always {
             self.waits.fetch_add(1, Ordering::SeqCst);
         }
         self.tools.fence(server, generation, lost_at).await
+    }
+}
+
+/// The time after which a lost call can be decided is not waited for where the run's time is over before: the run stops by that, at once, and the
+/// call stays in doubt.
+#[tokio::test]
+async fn a_server_that_cannot_be_ended_is_not_waited_for_beyond_the_runs_time() {
+    let script = json!({"turns": [
+        {"tools": [{"name": "mcp__shop__place_order", "input": {"article": "pen"}}]},
+        {"text": "Ordered."},
+    ]});
+    let lost = Outcome::Lost { why: "the line went dead".to_owned() };
+    for (minutes, is_waited_for) in [(1, false), (90, true)] {
+        let mut shop = Shop::new(&script.to_string(), KEYED, done);
+        let always = Always::of(&shop, &lost, Duration::from_mins(1));
+        let waits = always.waits.clone();
+        shop.step.agent.tools = Arc::new(always);
+        shop.step.budgets.max_wallclock_minutes = minutes;
+        let outcome = shop.run().await.unwrap();
+        assert_eq!(waits.load(Ordering::SeqCst) > 0, is_waited_for, "{outcome:?}");
+        let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else {
+            assert!(is_waited_for, "{outcome:?}");
+            continue;
+        };
+        assert!(!is_waited_for, "{detail}");
+        let why = "and what became of `place_order` can be looked up only after a longer wait";
+        assert!(
+            detail.starts_with("the budget max_wallclock_minutes (1) is reached: ") && detail.ends_with(why),
+            "{detail}"
+        );
+        assert_eq!(order(&shop).await.status, CallStatus::Unknown);
+        let run = shop.records().await.run;
+        assert!(ua_runner::raise_flags(&run).is_some_and(|flags| flags.starts_with("--max-wallclock-minutes +")));
     }
 }
 
