@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallStatus, ClassSource, CorrectedTo, Destination, Outcome, RawReply, RunStop, Timestamp, ToolAnnotations, ToolName,
-    ToolSpec,
+    CallStatus, ClassSource, CorrectedTo, Destination, Outcome, RawReply, RunStop, Timestamp, ToolAnnotations,
+    ToolName, ToolSpec,
 };
 use ua_dispatch::{CallProgress, Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, NotTaken, Permit};
