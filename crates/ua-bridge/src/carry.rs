@@ -1,5 +1,7 @@
 //! Carrying: from the client to the broker, from the broker to the client, and to the next broker when one goes away.
 
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -18,7 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use crate::args::{Args, Environment, WIRE};
-use crate::claim::{Claim, Claims};
+use crate::claim::{Claim, Claims, Failure};
 use crate::line::{Line, next, quoted};
 use crate::name::Names;
 use crate::scan::{begun, is_batch, parts};
@@ -255,6 +257,7 @@ impl Bridge {
         let mut failing: Option<Instant> = None;
         let mut claims = Claims::beside(&self.args.socket);
         let mut claim: Option<Claim> = None;
+        let way = self.way();
         loop {
             let looked = silent(&self.args.socket).and_then(|silent| match silent {
                 Some(why) => Err(io::Error::new(io::ErrorKind::TimedOut, why)),
@@ -277,7 +280,7 @@ impl Bridge {
                 self.refuse_all(&why, begun.elapsed() > PATIENCE)?;
                 if self.state().unanswered.is_empty() {
                     self.wait_for_a_request();
-                    begun = now();
+                    (begun, claims) = (now(), Claims::beside(&self.args.socket));
                     continue;
                 }
             }
@@ -295,28 +298,18 @@ impl Bridge {
                     }
                     continue;
                 };
-                let mut start = Command::new(program);
-                start.args(args).stdin(own.handed_down()).stdout(Stdio::null());
-                // It returns when somebody listens, or when nobody will; then it is looked again.
-                let tried = now();
-                let failed = match start.stderr(Stdio::piped()).output() {
-                    Ok(started) if started.status.success() => None,
-                    Ok(started) => {
-                        let why = String::from_utf8_lossy(&started.stderr);
-                        let lines = why.lines().map(|line| line.trim().trim_start_matches("error: "));
-                        let lines = lines.filter(|line| !line.is_empty());
-                        Some((lines.collect::<Vec<_>>().join("; "), started.status.code()))
+                let mut tried = begun;
+                let mut failed = claims.failed_meanwhile(&own, way);
+                if failed.is_none() {
+                    tried = now();
+                    own.begins();
+                    failed = started(program, args, own.handed_down());
+                    if let Some(failure) = &failed {
+                        claims.failed(&own, way, failure);
                     }
-                    Err(error) => {
-                        let why = format!(
-                            "cannot start {}: {error}; restart this client, so that it finds the program where it is now",
-                            Path::new(program).display()
-                        );
-                        Some((why, Some(STORAGE)))
-                    }
-                };
+                }
                 drop(own);
-                if let Some((why, code)) = failed {
+                if let Some(Failure { why, code }) = failed {
                     if why != said {
                         let _unread = writeln!(io::stderr(), "ua gateway: {why}");
                         said.clone_from(&why);
@@ -328,7 +321,7 @@ impl Bridge {
                         self.refuse_all(&why, is_refused)?;
                         if self.state().unanswered.is_empty() {
                             self.wait_for_a_request();
-                            begun = now();
+                            (begun, claims) = (now(), Claims::beside(&self.args.socket));
                             continue;
                         }
                     }
@@ -337,6 +330,17 @@ impl Bridge {
             thread::sleep(wait);
             wait = (wait * 2).min(WAITS.1);
         }
+    }
+
+    /// In which way this one starts a broker: what fails for one bridge fails for others by the same command in the same settings.
+    fn way(&self) -> u64 {
+        let mut way = DefaultHasher::new();
+        self.args.start.hash(&mut way);
+        let is_setting = |name: &str| name == "HOME" || name.starts_with("UA_") || name.starts_with("XDG_");
+        for setting in self.environment.variables.iter().filter(|(name, _)| is_setting(name)) {
+            setting.hash(&mut way);
+        }
+        way.finish()
     }
 
     fn read_broker(&self, broker: &UnixStream) -> io::Result<()> {
@@ -564,6 +568,28 @@ impl State {
     fn say(&mut self, text: &str) {
         if let Some(broker) = &mut self.broker {
             let _unheard = broker.write_all(text.as_bytes());
+        }
+    }
+}
+
+/// Starts a broker, and returns when somebody listens, or when nobody will; why not, if it is known. Then it is looked again.
+fn started(program: &OsStr, args: &[OsString], claim: Stdio) -> Option<Failure> {
+    let mut start = Command::new(program);
+    start.args(args).stdin(claim).stdout(Stdio::null());
+    match start.stderr(Stdio::piped()).output() {
+        Ok(started) if started.status.success() => None,
+        Ok(started) => {
+            let why = String::from_utf8_lossy(&started.stderr);
+            let lines = why.lines().map(|line| line.trim().trim_start_matches("error: "));
+            let lines = lines.filter(|line| !line.is_empty());
+            Some(Failure { why: lines.collect::<Vec<_>>().join("; "), code: started.status.code() })
+        }
+        Err(error) => {
+            let why = format!(
+                "cannot start {}: {error}; restart this client, so that it finds the program where it is now",
+                Path::new(program).display()
+            );
+            Some(Failure { why, code: Some(STORAGE) })
         }
     }
 }

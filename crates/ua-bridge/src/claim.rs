@@ -4,12 +4,12 @@
 //! hands it down to the program that it starts (as standard input, which that program has no other use for), so that it lasts until neither of the
 //! two is there. It saves processes, and nothing else goes by it: what makes a broker the only one is its own lock. So whoever cannot have a claim,
 //! on a file system without locks for example, starts a broker without one, and whoever waited too long for one holder, which may have been stopped,
-//! takes its place.
+//! takes its place. Where no broker starts, the file says why, so that whoever would start it in the same way knows it without trying.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -21,11 +21,35 @@ use crate::carry::now;
 /// How long one holder is waited for: a broker is up long before.
 const TOO_LONG: Duration = Duration::from_secs(10);
 
+/// The longest record of a failure that is read.
+const LONGEST: usize = 64 * 1024;
+
+/// Why a broker did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// In words.
+    pub(crate) why: String,
+    /// With what the program that starts it ended, if it ended by itself.
+    pub(crate) code: Option<i32>,
+}
+
 /// The right to start a broker, for as long as this, or what it was handed down to, is there.
 #[derive(Debug)]
 pub struct Claim(Option<File>);
 
 impl Claim {
+    /// A broker is started now: for whoever waits this is another holder than before.
+    pub fn begins(&self) {
+        self.write(&format!("{}\n", std::process::id()));
+    }
+
+    /// A full disk is no reason not to start.
+    fn write(&self, text: &str) {
+        if let Some(mut file) = self.0.as_ref() {
+            let _unread = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+        }
+    }
+
     /// It, as the standard input of the program that starts the broker; that holds it as well from then on.
     pub fn handed_down(&self) -> Stdio {
         let file = self.0.as_ref().and_then(|file| file.try_clone().ok());
@@ -43,23 +67,49 @@ pub struct Claims {
     too_long: Duration,
     /// Who was found to have it, and since when.
     waits_for: Option<(Held, Instant)>,
+    /// The last that is known of what holders wrote.
+    known: Option<Held>,
 }
 
 impl Claims {
     /// Those of the broker that listens at this socket.
     pub fn beside(socket: &Path) -> Self {
-        Self { path: socket.with_extension("starting"), too_long: TOO_LONG, waits_for: None }
+        let path = socket.with_extension("starting");
+        // What was so before says nothing about now.
+        let known = fs::symlink_metadata(&path).ok().map(|found| held(&found));
+        Self { path, too_long: TOO_LONG, waits_for: None, known }
+    }
+
+    /// Why whoever had the claim before, since this was looked at last, could not start a broker in the same way. So of many bridges one tries at
+    /// a time, and all know of it.
+    pub(crate) fn failed_meanwhile(&mut self, claim: &Claim, way: u64) -> Option<Failure> {
+        let file = claim.0.as_ref()?;
+        let written = held(&file.metadata().ok()?);
+        if self.known.replace(written) == Some(written) {
+            return None;
+        }
+        let mut text = vec![0; LONGEST];
+        let length = file.read_at(&mut text, 0).ok()?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        let (first, why) = text.split_once('\n')?;
+        let (of, code) = first.strip_prefix("failed ")?.split_once(' ')?;
+        (of == way.to_string()).then(|| Failure { why: why.to_owned(), code: code.parse().ok() })
+    }
+
+    /// No broker started in this way, for whoever waits as well.
+    pub(crate) fn failed(&mut self, claim: &Claim, way: u64, failure: &Failure) {
+        let code = failure.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
+        claim.write(&format!("failed {way} {code}\n{}", failure.why));
+        self.known = claim.0.as_ref().and_then(|file| file.metadata().ok()).map(|found| held(&found));
     }
 
     /// Takes the claim; `None` as long as another process has it. Whoever has it looks for a broker once more before it starts one.
     pub fn take(&mut self) -> Option<Claim> {
-        let Ok(mut file) = self.open() else { return Some(Claim(None)) };
+        let Ok(file) = self.open() else { return Some(Claim(None)) };
         match file.try_lock() {
             // Somebody may have taken the place of its last holder, by a file of their own.
             Ok(()) if self.is_there(&file) => {
                 self.waits_for = None;
-                // With this it is another holder's for whoever waits. A full disk is no reason not to start.
-                let _unread = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 Some(Claim(Some(file)))
             }
             Ok(()) => None,
@@ -162,6 +212,31 @@ mod tests {
         // The end of the first one changes nothing.
         drop(stopped);
         assert!(Claims::beside(&socket).take().is_none());
+    }
+
+    #[test]
+    fn why_no_broker_starts_is_known_to_all_who_wait_and_to_nobody_later() {
+        let _alone = alone();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let (mut one, mut other, mut another) =
+            (Claims::beside(&socket), Claims::beside(&socket), Claims::beside(&socket));
+        let failure = Failure { why: "the disk is full;\nsee there".to_owned(), code: Some(74) };
+        let claim = one.take().unwrap();
+        claim.begins();
+        one.failed(&claim, 7, &failure);
+        assert_eq!(one.failed_meanwhile(&claim, 7), None, "its own");
+        drop(claim);
+        let claim = other.take().unwrap();
+        assert_eq!(other.failed_meanwhile(&claim, 7), Some(failure));
+        assert_eq!(other.failed_meanwhile(&claim, 7), None, "once");
+        drop(claim);
+        let claim = another.take().unwrap();
+        assert_eq!(another.failed_meanwhile(&claim, 8), None, "it would be started in another way");
+        drop(claim);
+        let mut later = Claims::beside(&socket);
+        let claim = later.take().unwrap();
+        assert_eq!(later.failed_meanwhile(&claim, 7), None, "it was so before");
     }
 
     #[test]

@@ -91,13 +91,17 @@ fn client(rest: &[OsString]) -> ExitCode {
 }
 
 /// Starts the broker beside the caller and waits until somebody listens. `starts` has a line for each, itself and who started it; with `hold_start`
-/// it waits before that.
+/// it waits before that, and with `no_start` it says that there is no room.
 fn start(rest: &[OsString]) -> ExitCode {
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
     let root = PathBuf::from(&rest[0]);
     append(&root.join("stub/starts"), &format!("{} {}", std::process::id(), std::os::unix::process::parent_id()));
     while root.join("stub/hold_start").exists() {
         thread::sleep(POLL);
+    }
+    if root.join("stub/no_start").exists() {
+        eprintln!("error: there is no room");
+        return ExitCode::from(74);
     }
     let log = OpenOptions::new().create(true).append(true).open(root.join("broker.log"));
     let Ok(log) = log else { return ExitCode::FAILURE };

@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_bridge::Claims;
+use ua_bridge::{Claim, Claims};
 use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
@@ -293,7 +293,10 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
                     continue;
                 }
             }
-            (Stands::Nowhere, None) => broker = Some(spawn(host, &root)?),
+            (Stands::Nowhere, None) => {
+                claim.iter().for_each(Claim::begins);
+                broker = Some(spawn(host, &root)?);
+            }
             (Stands::Nowhere, Some((child, from))) => match child.try_wait() {
                 // Another one has the lock: it is about to listen, or ends just now, and then the next one is started.
                 Ok(Some(status)) if status.success() => {

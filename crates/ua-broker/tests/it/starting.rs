@@ -55,3 +55,21 @@ fn whoever_starts_the_broker_may_be_killed() {
         assert_eq!((world.lines("starts").len(), world.lines("brokers").len()), (starts, 2), "{kills_bridge}");
     }
 }
+
+/// Where none starts, one bridge tries at a time and all know why: each client is told in its time, and served when one starts again.
+#[test]
+fn where_no_broker_starts_all_know_why_from_one() {
+    let world = GatewayWorld::new();
+    world.behave("no_start");
+    let mut clients: Vec<Client> = (0..MANY).map(|_| world.client()).collect();
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": clients[0].info});
+    let asked: Vec<u64> = clients.iter_mut().map(|client| client.request("initialize", &params)).collect();
+    for (client, id) in clients.iter_mut().zip(asked) {
+        let answer = client.answer(id)["error"]["message"].to_string();
+        assert!(answer.contains("there is no room") && !answer.contains("no broker answers"), "{answer}");
+    }
+    let tries = world.lines("starts").len();
+    assert!(tries < 4 * MANY, "{tries}");
+    fs::remove_file(world.path("stub/no_start")).unwrap();
+    reads(&mut clients.into_iter().map(Client::greet).collect::<Vec<_>>());
+}
