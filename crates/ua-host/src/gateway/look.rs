@@ -54,7 +54,7 @@ impl Moved {
             .map_or_else(String::new, |root| format!(" --root {}", shell_word(&root.display().to_string())));
         let servers = self.servers.iter().map(|server| format!(" {}", shell_word(server)));
         let file = shell_word(&self.file.display().to_string());
-        format!("`ua gateway install --file {file}{}{root}`", servers.collect::<String>())
+        format!("`ua gateway install --file {file}{root}{}`", servers.collect::<String>())
     }
 }
 
