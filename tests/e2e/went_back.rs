@@ -110,6 +110,36 @@ fn what_was_accepted_is_asked_about_and_not_done_again() {
     }
 }
 
+/// What a person said of the one send that there was is no second one, whoever reads it.
+#[test]
+fn a_word_that_the_copy_lacks_is_not_told_as_a_send() {
+    let env = env().with_forum();
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"text": "Done."},
+    ]);
+    let copy = env.arg("copy.db");
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["db", "backup", &copy]).code(0);
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    env.run(&["db", "restore", &copy]).code(0);
+    let accepted = env.run(&["db", "accept", "r"]).code(0).says(&["a person said that it happened"]);
+    assert!(!accepted.stderr.contains("was sent"), "{}", accepted.shown());
+    let asked = env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+    assert!(!asked.stdout.contains("2 times"), "{}", asked.shown());
+    assert_eq!(env.value("SELECT group_concat(attempt) FROM tool_attempts"), "1");
+    let log = std::fs::read_to_string(env.root().join("effects.log")).unwrap();
+    assert!(!log.contains("\"attempt\":2"), "{log}");
+    // What was asked before is asked still.
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    is_sound(&env, 1, "a word");
+}
+
 #[test]
 fn a_fork_behind_the_acceptance_asks_before_it_does_it_as_well() {
     for known in KNOWN {

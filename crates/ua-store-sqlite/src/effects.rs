@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Scope, Sha256, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Sha256, Timestamp};
 use ua_store::{CallRecord, Correction, QuestionRecord};
 
 use crate::column::json;
@@ -40,6 +40,9 @@ struct CallTail<'l> {
     external_correlation_id: Option<&'l str>,
     idempotency_key: Option<&'l IdempotencyKey>,
     lease_epoch: u64,
+    /// Whose word it was that settled it, if not its tool's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution: Option<Resolution>,
     root: &'l RunId,
     run_id: &'l RunId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +101,7 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         external_correlation_id: call.external_correlation_id.as_deref(),
         idempotency_key: call.idempotency_key.as_ref(),
         lease_epoch: epoch,
+        resolution: call.resolution,
         root: &call.root_run_id,
         run_id: &call.run_id,
         scope: call.scope.as_ref(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, Scope, SideEffectClass, Timestamp};
+use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, Resolution, Scope, SideEffectClass, Timestamp};
 
 use crate::commit::{MadeBy, RecallCall, RecalledAttempt};
 use crate::record::{AttemptRecord, CallRecord, Correction};
@@ -21,6 +21,9 @@ pub const TASK_BEGUN: &str = "task";
 
 /// What is said of an attempt of which no more is known than that its tool goes on with it as a task.
 pub const AS_TASK: &str = "running as a task";
+
+/// What is said of an attempt of which nobody knew the end, and of which a person said that it happened: that is no word of its tool.
+pub(crate) const BY_A_WORD: &str = "happened, as a person said";
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +68,9 @@ pub struct Forgotten {
     /// The last status that the log has for it; empty for a word.
     #[serde(default)]
     pub status: String,
+    /// How it was settled, where its own answer did not do that; lines of older versions, and of what was not, have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<String>,
     /// Whether its tool went on with it as a task, which a copy of before cannot follow.
     #[serde(skip)]
     pub is_task: bool,
@@ -92,15 +98,28 @@ impl Forgotten {
     /// Whether the other side answered it, in whatever way: it says so, a line before it did, or a person put right what said so.
     pub fn was_answered(&self) -> bool {
         let is_answer = |status: CallStatus| matches!(status, CallStatus::Succeeded | CallStatus::FailedReported);
-        let says = CallStatus::ALL.iter().any(|status| is_answer(*status) && status.as_str() == self.status);
         // A person's own word about it is none of the other side.
+        let says = !self.is_by_a_word()
+            && CallStatus::ALL.iter().any(|status| is_answer(*status) && status.as_str() == self.status);
         let was = self.correction.as_ref().map(|word| is_answer(word.was) || word.was_answered);
         self.answered || was.unwrap_or(says)
     }
 
+    /// Whether it counts as happened because a person answered that it did: nothing was sent or answered when they said it.
+    fn is_by_a_word(&self) -> bool {
+        self.status == CallStatus::Succeeded.as_str()
+            && self.resolution.as_deref() == Some(Resolution::Happened.as_str())
+    }
+
     /// What came of it, in a word.
     fn said(&self) -> String {
-        if self.is_task && !self.has_ended() { AS_TASK.to_owned() } else { self.status.clone() }
+        if self.is_task && !self.has_ended() {
+            AS_TASK.to_owned()
+        } else if self.is_by_a_word() {
+            BY_A_WORD.to_owned()
+        } else {
+            self.status.clone()
+        }
     }
 
     /// Whether it provably did nothing, for all that was said since.
@@ -351,6 +370,10 @@ impl fmt::Display for Forgotten {
             (Some(word), None, _) if word == DELETED => write!(f, "{at}  run {run_id}: a person deleted it"),
             (Some(_), None, _) => write!(f, "{at}  run {run_id}: a person cancelled it"),
             (None, _, Some(word)) => write!(f, "{at}  run {run_id}: `{tool}` (call {call}): {}", word.sentence()),
+            (None, _, None) if self.is_by_a_word() => {
+                let said = "a person said that it happened";
+                write!(f, "{at}  run {run_id}: `{tool}` (call {call}, attempt {attempt}): {said}")
+            }
             (None, _, None) => {
                 write!(f, "{at}  run {run_id}: `{tool}` was sent (call {call}, attempt {attempt}): {status}")
             }
@@ -583,6 +606,48 @@ mod tests {
             }
         }
         assert!(learnt > 200, "{learnt}");
+    }
+
+    /// Over what a copy may have of a call that a person said had happened: an attempt that it has is no other one for what they said, and whoever is
+    /// asked reads that it was a person's word.
+    #[tokio::test]
+    async fn a_persons_word_is_no_attempt_and_no_answer() {
+        for copy in [CallStatus::Prepared, CallStatus::Running, CallStatus::Unknown, CallStatus::FailedDefinite] {
+            for is_word in [true, false] {
+                let store = MemStore::new();
+                let scene = Scene::begin(&store, "run_1").await;
+                let call = scene.call_that_is("call_1", copy).await;
+                let attempts = store.attempts(&call.call_id).await.unwrap();
+                let sent_at = attempts.first().map_or(samples::at(60), |own| own.started_at);
+                let line = Forgotten {
+                    at: samples::at(90).to_string(),
+                    first_at: Some(sent_at.to_string()),
+                    is_from_its_start: true,
+                    run_id: "run_1".to_owned(),
+                    tool_call_id: Some(call.call_id.to_string()),
+                    attempt: 1,
+                    tool: "post".to_owned(),
+                    idempotency_key: Some("k".to_owned()),
+                    status: CallStatus::Succeeded.to_string(),
+                    resolution: is_word.then(|| Resolution::Happened.to_string()),
+                    ..Forgotten::default()
+                };
+                let what = format!("{copy} {is_word}");
+                assert_eq!(line.was_answered(), !is_word, "{what}");
+                let (in_words, word) = (line.to_string(), "a person said that it happened");
+                assert_eq!((in_words.contains(word), in_words.contains("was sent")), (is_word, !is_word), "{in_words}");
+                let recalled = recall_of(&call, &attempts, std::slice::from_ref(&line));
+                let is_open = matches!(copy, CallStatus::Prepared | CallStatus::Running);
+                let is_recalled_at_all = is_open || (copy == CallStatus::Unknown && !is_word);
+                assert_eq!(recalled.is_some(), is_recalled_at_all, "{what}");
+                let Some(recalled) = recalled.filter(|_| is_word) else { continue };
+                store.recall_call(recalled).await.unwrap();
+                let attempts = store.attempts(&call.call_id).await.unwrap();
+                let [only] = &attempts[..] else { panic!("{what}: {attempts:?}") };
+                assert!(!crate::rules::was_answered_beside(only), "{what}");
+                assert_eq!(crate::rules::said_beside(only).as_deref(), Some(word), "{what}");
+            }
+        }
     }
 
     #[tokio::test]
