@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, EvidenceLevel, Position, RawReply, SideEffectC
 use ua_store::{CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
 
 use crate::quote::{clean, cut};
-use crate::verdict::Verdict;
+use crate::verdict::{Stands, Verdict};
 
 /// The most characters of a result that are shown.
 const RESULT_LIMIT: usize = 200;
@@ -27,6 +27,9 @@ pub struct CallLine {
     pub status: CallStatus,
     /// Whether its effect happened.
     pub verdict: Verdict,
+    /// In which words it is told what a resume did with it.
+    #[serde(skip)]
+    pub stands: Stands,
     /// Number of its last attempt; 0 when it was never sent.
     pub attempts: u32,
     /// Its arguments as JSON on one line.
@@ -57,6 +60,7 @@ impl CallLine {
             class: call.policy.class,
             status: call.status,
             verdict: Verdict::of(call),
+            stands: Stands::of(call, records.run.status),
             attempts: call.attempt,
             arguments: shown_arguments(call, ARGUMENTS_LIMIT),
             result: receipt.map(|receipt| cut(&clean(&reply_text(receipt)), RESULT_LIMIT)),

@@ -42,4 +42,4 @@ pub use evidence::{
 };
 pub use lineage::evaluate_run;
 pub use unchecked::unchecked;
-pub use verdict::{FAILED_PERHAPS, UNANSWERED, Verdict, call_in_words, failed_perhaps, is_unanswered_read};
+pub use verdict::{FAILED_PERHAPS, Stands, UNANSWERED, Verdict, call_in_words, failed_perhaps, is_unanswered_read};

@@ -3,7 +3,7 @@
 //! Invariant: only a call that succeeded by a receipt of its own reads as happened. A failed, lost or unsent one never does.
 
 use serde::Serialize;
-use ua_core::{CallStatus, PossibleEffect, Resolution};
+use ua_core::{CallStatus, PossibleEffect, Resolution, RunStatus};
 use ua_store::CallRecord;
 
 /// Whether a call's effect happened.
@@ -18,6 +18,8 @@ pub enum Verdict {
     MayHaveHappened,
     /// It provably did not happen.
     DidNotHappen,
+    /// A task whose sub-agent ended without success: what happened, the sub-agent's own calls say.
+    TaskNotDone,
     /// It was never sent.
     NotSent,
 }
@@ -26,6 +28,9 @@ impl Verdict {
     /// Reads the verdict off a call's row.
     pub fn of(call: &CallRecord) -> Self {
         match call.status {
+            CallStatus::FailedReported | CallStatus::FailedDefinite if call.name.is_task() && call.attempt > 0 => {
+                Self::TaskNotDone
+            }
             CallStatus::Succeeded if call.answered_by().is_some() => Self::AnsweredByTwin,
             CallStatus::Succeeded => Self::Happened,
             CallStatus::FailedReported if call.possible_effect == Some(PossibleEffect::None) => Self::DidNotHappen,
@@ -47,6 +52,9 @@ impl Verdict {
             Self::AnsweredByTwin => "NOT REPEATED: an earlier call already had this effect",
             Self::MayHaveHappened => "NOT CONFIRMED: it was sent and may have happened",
             Self::DidNotHappen => "DID NOT HAPPEN",
+            Self::TaskNotDone => {
+                "NOT DONE: its sub-agent ended without success; the sub-agent's own calls say what happened"
+            }
             Self::NotSent => "NOT SENT",
         }
     }
@@ -79,6 +87,45 @@ pub fn failed_perhaps(call: &CallRecord) -> bool {
     call.status == CallStatus::FailedReported
         && call.policy.class.has_effect()
         && Verdict::of(call) == Verdict::MayHaveHappened
+}
+
+/// Where a call stands that a resume found in flight: what the resume did about it is told in other words when it stands otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// It was not sent yet.
+    Planned,
+    /// Its answer, or a person's word about it, is waited for.
+    Waits,
+    /// Nobody knows what came of it, and its run continued without it.
+    LeftOpen,
+    /// Nobody knows what came of it, and its run ended.
+    Ended,
+    /// It was never sent, and will not be.
+    NeverSent,
+    /// It was never sent: the receipt of an earlier call is its answer.
+    AnsweredByTwin,
+    /// It was settled without having been sent.
+    SettledUnsent,
+    /// It was sent, and is settled.
+    Settled,
+}
+
+impl Stands {
+    /// Reads it off a call's row; `run` is where its run stands.
+    pub fn of(call: &CallRecord, run: RunStatus) -> Self {
+        match call.status {
+            CallStatus::Prepared if !run.is_terminal() => Self::Planned,
+            CallStatus::Prepared | CallStatus::Cancelled => Self::NeverSent,
+            CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => Self::LeftOpen,
+            CallStatus::Running | CallStatus::Unknown if run.is_terminal() => Self::Ended,
+            CallStatus::Running | CallStatus::Unknown => Self::Waits,
+            CallStatus::Succeeded if call.attempt == 0 && call.answered_by().is_some() => Self::AnsweredByTwin,
+            CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported if call.attempt == 0 => {
+                Self::SettledUnsent
+            }
+            CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported => Self::Settled,
+        }
+    }
 }
 
 /// Whether a call still waits for something: for its first send, for its answer, or for a person.
@@ -155,6 +202,13 @@ mod tests {
         call.status = CallStatus::FailedReported;
         call.possible_effect = Some(PossibleEffect::None);
         assert_eq!(Verdict::of(&call), Verdict::DidNotHappen);
+        // Of what a sub-agent did before it was ended its task knows nothing.
+        let name = std::mem::replace(&mut call.name, ua_core::ToolName::task());
+        for (attempt, verdict) in [(0, Verdict::DidNotHappen), (1, Verdict::TaskNotDone)] {
+            call.attempt = attempt;
+            assert_eq!(Verdict::of(&call), verdict, "{attempt}");
+        }
+        call.name = name;
         call.status = CallStatus::Succeeded;
         call.deduplicated_from = Some(call.call_id.clone());
         assert_eq!(Verdict::of(&call), Verdict::AnsweredByTwin);

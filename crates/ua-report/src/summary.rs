@@ -18,7 +18,7 @@ use crate::sub_agents::SubAgentLine;
 use ua_evidence::artifact::Artifact;
 use ua_evidence::call_line::{external_id, own_success, shown_error};
 use ua_evidence::quote::{clean, cut};
-use ua_evidence::verdict::Verdict;
+use ua_evidence::verdict::{Stands, Verdict};
 use ua_evidence::{ConditionResult, EvidenceReport};
 use ua_resume::NextStep;
 use ua_resume::budget::{self, BudgetLine};
@@ -80,6 +80,9 @@ pub struct Replayed {
     pub status: CallStatus,
     /// Whether its effect happened.
     pub verdict: Verdict,
+    /// In which words it is told what the resume did.
+    #[serde(skip)]
+    pub stands: Stands,
     /// Number of its last attempt.
     pub attempts: u32,
 }
@@ -204,7 +207,7 @@ impl CompletionSummary {
             side_effects: side_effects(&records.calls, &records.receipts),
             inherited_effects: side_effects(&records.lineage.calls, &records.lineage.receipts),
             sub_agents: SubAgentLine::all(records),
-            replayed: records.calls.iter().filter_map(replayed).collect(),
+            replayed: records.calls.iter().filter_map(|call| replayed(call, records.run.status)).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
             usage: UsageSummary::of(records),
             budgets: budget::lines(records),
@@ -270,13 +273,14 @@ fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEff
         .collect()
 }
 
-fn replayed(call: &CallRecord) -> Option<Replayed> {
+fn replayed(call: &CallRecord, run: RunStatus) -> Option<Replayed> {
     Some(Replayed {
         call_id: call.call_id.clone(),
         tool: clean(&call.name.raw),
         action: call.replay_status?,
         status: call.status,
         verdict: Verdict::of(call),
+        stands: Stands::of(call, run),
         attempts: call.attempt,
     })
 }

@@ -122,7 +122,7 @@ impl CompletionSummary {
                 "{} ({}): {}. Now {} after {}: {}",
                 code(&call.tool, 120),
                 call.call_id,
-                action_in_words(call.action, Some(call.status)),
+                action_in_words(call.action, Some(call.stands)),
                 call.status.in_words(),
                 ua_core::counted(call.attempts, "attempt"),
                 call.verdict.in_words()

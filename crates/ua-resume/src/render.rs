@@ -3,7 +3,7 @@
 //! Invariant: foreign text appears only in code spans and in fences whose lines are marked (see `quote`); sentences of ours
 //! stand outside of them.
 
-use ua_core::{CallStatus, SideEffectClass};
+use ua_core::SideEffectClass;
 use ua_store::{QuestionKind, ReplayStatus};
 
 use crate::answers::given_word;
@@ -11,9 +11,9 @@ use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
 use crate::words::{status_detail, status_words};
-use ua_evidence::Artifact;
 use ua_evidence::call_line::CallLine;
 use ua_evidence::quote::{code, quoted, stored_name};
+use ua_evidence::{Artifact, Stands};
 
 /// The most effects that the note lists one by one; the packet lists all.
 const NOTE_EFFECTS: usize = 12;
@@ -211,7 +211,7 @@ fn in_flight_line(in_flight: &InFlight) -> String {
             code(&decision.tool, 120),
             decision.call_id,
             decision.was.in_words(),
-            action_in_words(decision.action, call.as_ref().map(|call| call.status)),
+            action_in_words(decision.action, call.as_ref().map(|call| call.stands)),
             code(&decision.why, 300),
         ),
         (None, Some(call)) => format!("{} ({}): nothing was decided yet.{stands}", code(&call.tool, 120), call.call_id),
@@ -219,27 +219,41 @@ fn in_flight_line(in_flight: &InFlight) -> String {
     }
 }
 
-/// What a resume did, in words. `status` is where the call stands now: a decision that is not carried out yet says so.
-pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -> &'static str {
-    match (action, status) {
+/// What a resume did, in words. `stands` is where the call stands now: a decision that is not carried out yet says so, and one that something
+/// came after says nothing that is not so any more.
+pub const fn action_in_words(action: ReplayStatus, stands: Option<Stands>) -> &'static str {
+    match (action, stands) {
         (ReplayStatus::Interpreted, _) => "its stored reply was read; it was not run again",
-        (ReplayStatus::Reused, _) => "its stored output was reused; it was not run again",
-        (ReplayStatus::Redone, Some(CallStatus::Unknown | CallStatus::FailedDefinite)) => {
-            "it may be run again, and is next"
+        (ReplayStatus::Reused | ReplayStatus::Executed, Some(Stands::AnsweredByTwin)) => {
+            "it had never been sent and was not run: the receipt of an earlier call is its answer"
         }
+        (ReplayStatus::Reused, _) => "its stored output was reused; it was not run again",
+        // Noted in the write that begins the attempt.
         (ReplayStatus::Redone, _) => "it was run again",
         (ReplayStatus::Reconciled, _) => "evidence or a person settled it; it was not run again",
-        // Once the person answered it does not wait any more.
-        (ReplayStatus::Held, None | Some(CallStatus::Unknown | CallStatus::Prepared | CallStatus::Running)) => {
-            "it waits for a person; it was not run again"
+        (ReplayStatus::Held, Some(Stands::Planned)) => "it waits for a person; it was not sent",
+        (ReplayStatus::Held, None | Some(Stands::Waits)) => "it waits for a person; it was not run again",
+        (ReplayStatus::Held, Some(Stands::LeftOpen)) => {
+            "it was left open, and the run continued without it; it was not run again"
         }
-        (ReplayStatus::Held, _) => "a person was asked about it; it was not run again",
-        (ReplayStatus::Cancelled, _) => "it had never been sent and will not be",
-        (ReplayStatus::Executed, Some(CallStatus::Prepared)) => {
+        // Once the person answered, or the run ended, it does not wait any more.
+        (ReplayStatus::Held, Some(Stands::Settled | Stands::Ended)) => {
+            "a person was asked about it; it was not run again"
+        }
+        (ReplayStatus::Held, Some(Stands::NeverSent | Stands::AnsweredByTwin | Stands::SettledUnsent)) => {
+            "a person was asked about it; it was not sent"
+        }
+        (ReplayStatus::Cancelled, _) | (ReplayStatus::Executed, Some(Stands::NeverSent)) => {
+            "it had never been sent and will not be"
+        }
+        (ReplayStatus::Executed, Some(Stands::Planned)) => {
             "it had never been sent; it is next to be run, for the first time"
         }
+        (ReplayStatus::Executed, Some(Stands::SettledUnsent)) => "it had never been sent, and was settled without that",
+        (ReplayStatus::Executed, None | Some(Stands::Waits | Stands::LeftOpen | Stands::Ended | Stands::Settled)) => {
+            "it had never been sent and was run for the first time"
+        }
         (ReplayStatus::Resumed, _) => "its sub-agent resumes where it left off",
-        (ReplayStatus::Executed, _) => "it had never been sent and was run for the first time",
     }
 }
 
@@ -279,7 +293,7 @@ pub fn write_call(page: &mut Page, call: &CallLine) {
         page.item(&format!("answered by the receipt of {twin}"));
     }
     if let Some(action) = call.replay_status {
-        page.item(&format!("on resume: {}", action_in_words(action, Some(call.status))));
+        page.item(&format!("on resume: {}", action_in_words(action, Some(call.stands))));
     }
     if let Some(error) = &call.error {
         page.item(&format!("error: {}", code(error, 300)));
@@ -290,5 +304,70 @@ pub fn write_call(page: &mut Page, call: &CallLine) {
             if call.is_uninterpreted { "A reply is stored and not interpreted yet:" } else { "Its answer begins:" };
         page.block(state);
         page.block(&quoted(result, 300));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{CallPolicy, CallStatus, Resolution, RunStatus};
+    use ua_evidence::testing::Story;
+
+    use super::*;
+
+    const ACTIONS: [ReplayStatus; 8] = [
+        ReplayStatus::Interpreted,
+        ReplayStatus::Reused,
+        ReplayStatus::Redone,
+        ReplayStatus::Reconciled,
+        ReplayStatus::Held,
+        ReplayStatus::Cancelled,
+        ReplayStatus::Executed,
+        ReplayStatus::Resumed,
+    ];
+
+    /// Over all that a record may say of a call: nobody is waited for who is not asked any more, and nothing was run that was not sent.
+    #[test]
+    fn what_a_resume_did_is_told_as_the_record_has_it() {
+        let mut story = Story::new("{\"objective\": \"x\"}");
+        let ids = story.asks("", &[("post", json!({}), CallPolicy::unclassified())]);
+        let planned = story.records.call(&ids[0]).unwrap().clone();
+        let resolutions: Vec<_> = std::iter::once(None).chain(Resolution::ALL.iter().copied().map(Some)).collect();
+        let mut waited_for = 0;
+        for (status, run) in CallStatus::ALL.iter().flat_map(|call| RunStatus::ALL.iter().map(move |run| (*call, *run)))
+        {
+            for resolution in &resolutions {
+                for (attempt, is_twins) in [(0, false), (0, true), (1, false)] {
+                    let is_under_way = matches!(status, CallStatus::Running | CallStatus::Unknown);
+                    let is_unsent = matches!(status, CallStatus::Prepared | CallStatus::Cancelled);
+                    if (is_under_way && attempt == 0) || (is_unsent && attempt == 1) {
+                        continue;
+                    }
+                    let mut call = planned.clone();
+                    (call.status, call.resolution, call.attempt) = (status, *resolution, attempt);
+                    call.deduplicated_from = is_twins.then(|| call.call_id.clone());
+                    for action in ACTIONS {
+                        let words = action_in_words(action, Some(Stands::of(&call, run)));
+                        let what = format!("{action:?}: {status} {resolution:?} {attempt} {is_twins} {run}: {words}");
+                        let was_left = status == CallStatus::Unknown && *resolution == Some(Resolution::Skipped);
+                        if words.contains("it waits for a person") {
+                            waited_for += 1;
+                            let is_open = is_under_way || status == CallStatus::Prepared;
+                            assert!(is_open && !was_left && !run.is_terminal(), "{what}");
+                        }
+                        if words.contains("it is next to be run") {
+                            assert!(status == CallStatus::Prepared && !run.is_terminal(), "{what}");
+                        }
+                        if action == ReplayStatus::Executed {
+                            assert_eq!(words.contains("and was run for the first time"), attempt > 0, "{what}");
+                        }
+                        if words.contains("receipt of an earlier call") {
+                            assert!(call.is_answered_by_twin(), "{what}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(waited_for > 0);
     }
 }

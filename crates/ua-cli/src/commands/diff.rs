@@ -121,9 +121,11 @@ fn call(call: &CallSide) -> String {
     let outcome = match call.verdict {
         Verdict::AnsweredByTwin => "not repeated",
         Verdict::MayHaveHappened if call.status == ua_core::CallStatus::FailedReported => ua_evidence::FAILED_PERHAPS,
-        Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => {
-            call.status.in_words()
-        }
+        Verdict::Happened
+        | Verdict::MayHaveHappened
+        | Verdict::DidNotHappen
+        | Verdict::TaskNotDone
+        | Verdict::NotSent => call.status.in_words(),
     };
     let tool = call.tool.rsplit_once("__").map_or(call.tool.as_str(), |(_, tool)| tool);
     format!("{} · {outcome} · {}", line(tool, 60), line(&call.arguments, 80))

@@ -380,6 +380,7 @@ fn read_output(schema: &Value, message: &str) -> Result<Value, String> {
 fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
     let call = records.call(&flight.call_id)?;
     let fallback = match (flight.was, call.status) {
+        _ if call.attempt == 0 && call.is_answered_by_twin() => ReplayStatus::Reused,
         (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
         (CallStatus::Prepared, _) => ReplayStatus::Executed,
         (_, CallStatus::Unknown | CallStatus::Running) => ReplayStatus::Held,
