@@ -13,8 +13,8 @@ use ua_mcp::LockDir;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
 use ua_store::rules::was_answered_beside;
 use ua_store::{
-    Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, RunQuery, RunRecord,
-    RunStore as _, Store, StoreError,
+    Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, QuestionsOf, RunQuery,
+    RunRecord, RunStore as _, Store, StoreError,
 };
 
 use crate::error::HostError;
@@ -435,6 +435,12 @@ async fn still_begins(
                 restart::how_to_resume(store, &top).await?
             ),
         ));
+    }
+    // What whoever drives the run has waited for is over. Here a clock says how long that was, which may have been set: it counts half.
+    let asked = store.questions_of(QuestionsOf::Run(call.run_id.clone())).await;
+    let asked = asked.map_err(|e| HostError::store("read the questions", &e))?;
+    if ua_ledger::was_asked_behind_the_wait(call, &attempts, &asked) {
+        return Ok(());
     }
     Err(may_still_begin(call, host.env().now().plus(left)))
 }

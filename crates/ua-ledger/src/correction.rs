@@ -5,10 +5,13 @@
 //! `corrections`.
 
 use ua_core::{CallStatus, CorrectedTo, RawReply, Timestamp};
-use ua_store::{AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, RunRecords};
+use ua_store::{
+    AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords,
+};
 
 use crate::enquiry::{given_up_at, horizon};
 use crate::interpret::interpret;
+use crate::question::look_after;
 
 /// The write that makes `correction` the record of `call`. `is_idle`: nobody drives its run, and what was sent for it is fenced.
 pub fn correct_call(call: &CallRecord, correction: Correction, is_idle: bool) -> CorrectCall {
@@ -43,6 +46,16 @@ pub(crate) fn absent_from_since(
     let horizon = horizon(&call.policy)?;
     let until = given_up_at(call, attempts).unwrap_or(asked).plus(horizon);
     (now < until).then_some(until)
+}
+
+/// Whether a person was asked about the newest attempt of the call when the other side could not begin it any more: whoever asked had waited for that,
+/// and the question names no time before which a look is too early. Its answer `retry` is taken, so the same word in a correction is.
+pub fn was_asked_behind_the_wait(call: &CallRecord, attempts: &[AttemptRecord], questions: &[QuestionRecord]) -> bool {
+    let Some(ended_at) = attempts.last().and_then(|last| last.ended_at) else { return false };
+    questions.iter().any(|asked| {
+        let is_about_it = asked.kind == QuestionKind::UnknownOutcome && asked.call_id.as_ref() == Some(&call.call_id);
+        is_about_it && asked.created_at >= ended_at && look_after(asked).is_none()
+    })
 }
 
 /// What the model of a run has to be told about calls of its history that persons corrected since it was given their results; `None` when
@@ -89,11 +102,50 @@ fn says(record: &MessageRecord, sentence: &str, id: &str, tool_use: &str) -> boo
 
 #[cfg(test)]
 mod tests {
-    use ua_store::MemStore;
+    use std::time::Duration;
+
     use ua_store::conformance::{Scene, samples};
     use ua_store::rules::used_up_its_key;
+    use ua_store::{LedgerStore as _, MemStore, RunStore as _};
 
     use super::*;
+
+    /// Over when a question was asked, about which call, and what it says of a look: only one behind the loss that names no time was asked behind the
+    /// wait.
+    #[tokio::test]
+    async fn a_question_that_names_no_time_was_asked_behind_the_wait() {
+        let store = MemStore::new();
+        let scene = Scene::begin(&store, "run_1").await;
+        let call = scene.call_that_is("call_1", CallStatus::Unknown).await;
+        let other = scene.call_that_is("call_2", CallStatus::Unknown).await;
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        let lost_at = attempts[0].ended_at.unwrap();
+        assert!(!was_asked_behind_the_wait(&call, &attempts, &[]));
+        for seconds in [-1, 0, 1] {
+            for of in [&call, &other] {
+                for names_a_time in [false, true] {
+                    let id = format!("q_{seconds}_{}_{names_a_time}", of.call_id);
+                    let mut new = samples::question(&id, Some(of.call_id.as_str()));
+                    new.kind = QuestionKind::UnknownOutcome;
+                    if names_a_time {
+                        new.detail = serde_json::json!({"look_after": samples::at(500)});
+                    }
+                    store.raise_question(&scene.lease, new).await.unwrap();
+                    let mut asked = store.question(&samples::question_id(&id)).await.unwrap();
+                    let by = Duration::from_secs(1);
+                    asked.created_at = match seconds {
+                        -1 => samples::at(0),
+                        0 => lost_at,
+                        _ => lost_at.plus(by),
+                    };
+                    let is_behind = seconds >= 0 && of.call_id == call.call_id && !names_a_time;
+                    let found = was_asked_behind_the_wait(&call, &attempts, std::slice::from_ref(&asked));
+                    assert_eq!(found, is_behind, "{id}");
+                    assert!(!was_asked_behind_the_wait(&call, &[], &[asked]), "{id}: it was never sent");
+                }
+            }
+        }
+    }
 
     /// Over all words in a row about a call that counted as done, and about one that never did: the last word that it did not happen uses its key up
     /// exactly where something before it says that it was done.

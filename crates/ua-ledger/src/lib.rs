@@ -83,7 +83,7 @@ pub use admission::{Admission, Facts, Prepared, SincePlanned, UnknownCall};
 pub use alike::alike;
 pub use answer::answer_for;
 pub use composite::answer_together;
-pub use correction::{absent_from, correct_call, correction_note};
+pub use correction::{absent_from, correct_call, correction_note, was_asked_behind_the_wait};
 pub use doubt::settle_late_answers;
 pub use elsewhere::is_another_place;
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};

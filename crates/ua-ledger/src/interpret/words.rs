@@ -1,8 +1,8 @@
 //! Results that say themselves that nothing was done, where their server does not set `isError`: the error of a service as it came, or its text.
 //!
 //! For effects alone, and of those that stay inside only a plain no with its error ([`names_error`]). Taking a failure for a success loses the
-//! effect, and the record says that it happened; taking a success for a failure leaves open whether it happened, and a person is asked before the
-//! same goes out again.
+//! effect, and the record says that it happened; taking a success for a failure leaves open whether it happened, and of a declared effect a person
+//! is asked before the same goes out again.
 //! Proved by: the tables in this file's tests.
 
 use std::borrow::Cow;
