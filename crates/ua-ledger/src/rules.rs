@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use ua_core::{CallId, CallStatus, Destination, IdempotencyKey, KeyBuilder, Resolution, Scope, Sha256, Time};
+use ua_store::rules::is_learnt_of_another;
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
@@ -146,7 +147,7 @@ impl Rules<'_> {
 
     /// Whether a call was sent as often as the job and its policy allow. An attempt that never left us does not count.
     pub(crate) fn is_exhausted(&self, call: &CallRecord, attempts: &[AttemptRecord]) -> bool {
-        let sent = attempts.iter().filter(|attempt| !never_left(attempt)).count();
+        let sent = attempts.iter().filter(|attempt| is_a_send(attempt)).count();
         sent > self.config.retries_in_doubt(call) as usize
     }
 
@@ -224,6 +225,11 @@ pub(crate) fn position_of(call: &CallRecord) -> String {
 pub(crate) fn was_refused_credentials(call: &CallRecord) -> bool {
     call.status == CallStatus::FailedDefinite
         && call.error_code.as_deref().is_some_and(|code| matches!(code, "http_401" | "http_403"))
+}
+
+/// Whether an attempt left for its server, and is not what became known later of one that did.
+pub(crate) fn is_a_send(attempt: &AttemptRecord) -> bool {
+    !never_left(attempt) && !is_learnt_of_another(attempt)
 }
 
 /// Whether an attempt never left for its server.

@@ -3,7 +3,7 @@
 use ua_core::{CallPolicy, Destination};
 use ua_store::AttemptRecord;
 
-use crate::rules::never_left;
+use crate::rules::is_a_send;
 
 /// How often a call left for its server, and when last: a person who looks for its effect has to know whether to look for one.
 #[derive(Debug, Clone, Copy)]
@@ -12,13 +12,13 @@ pub(crate) struct Sends<'a> {
 }
 
 impl<'a> Sends<'a> {
-    /// Of all attempts of a call, oldest first. One that never left us is none.
+    /// Of all attempts of a call, oldest first. One that never left us is none, nor is what `effects.log` knows more of one that did.
     pub(crate) fn of(attempts: &'a [AttemptRecord]) -> Self {
         Self { attempts }
     }
 
     fn sent(self) -> impl DoubleEndedIterator<Item = &'a AttemptRecord> {
-        self.attempts.iter().filter(|attempt| !never_left(attempt))
+        self.attempts.iter().filter(|attempt| is_a_send(attempt))
     }
 
     /// The newest attempt, if possible one that left us.
@@ -106,7 +106,12 @@ mod tests {
         let second = samples::at(20);
         let twice = format!(" Its tool got it 2 times, the last time at {second} (attempt 2).");
         assert_eq!(words(&attempts[..2], None), twice);
-        for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &[]] {
+        let learnt = "effects.log knows of it, and the database did not: succeeded";
+        let beside =
+            |detail: String| [attempt(1, "lost"), AttemptRecord { detail: Some(detail), ..attempt(2, "lost") }];
+        assert_eq!(words(&beside(learnt.to_owned()), None), twice, "a send that the database lost");
+        let of_the_first = beside(format!("{learnt}, of attempt 1"));
+        for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &of_the_first, &[]] {
             assert_eq!(words(once, Some(KeyChannel::Meta)), "");
         }
     }

@@ -430,6 +430,8 @@ pub struct RecalledAttempt {
     pub was_answered: bool,
     /// Whether it provably did nothing.
     pub did_nothing: bool,
+    /// The attempt of which the database has the send and not what came of it, where that is all that is learnt: then nothing was sent for this one.
+    pub learnt_of: Option<u32>,
     /// The call that made it, if that is another one, which the database does not have: what it did is what this one is about to do.
     pub made_by: Option<MadeBy>,
 }

@@ -280,6 +280,7 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
         said: known.said(),
         was_answered: false,
         did_nothing: false,
+        learnt_of: None,
         file_digests: None,
         made_by: Some(MadeBy {
             call: known.tool_call_id.clone()?,
@@ -322,7 +323,13 @@ fn recall_among<'f>(
                     call.status == CallStatus::FailedDefinite && is_newer && speaks_against_a_repeat
                 });
                 let at = word.map(|word| word.at).or_else(|| was_learnt.then_some(recalled.sent_at));
-                others.extend(at.map(|at| RecalledAttempt { sent_at: at, at: recalled.at.max(at), ..recalled }));
+                let learnt_of = Some(own.attempt);
+                others.extend(at.map(|at| RecalledAttempt {
+                    sent_at: at,
+                    at: recalled.at.max(at),
+                    learnt_of,
+                    ..recalled
+                }));
             }
             KnownBy::Attempt(_) => {}
             KnownBy::Another => others.extend(Some(recalled).filter(|recalled| !recalled.did_nothing)),
@@ -353,6 +360,7 @@ fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
         said: known.said(),
         was_answered: known.was_answered(),
         did_nothing: known.did_nothing(),
+        learnt_of: None,
         file_digests: None,
         made_by: None,
     })
@@ -597,6 +605,9 @@ mod tests {
                 let attempts = store.attempts(&call.call_id).await.unwrap();
                 let last = attempts.last().unwrap();
                 assert!(is_recalled(last), "{what}: {last:?}");
+                // What the copy has as sent is not sent once more by what came of it.
+                let was_sent_there = knows_it && last.attempt > number;
+                assert_eq!(crate::rules::is_learnt_of_another(last), was_sent_there, "{what}: {last:?}");
                 assert_eq!(
                     crate::rules::was_answered_beside(last),
                     line.was_answered() || line.status == "succeeded" || line.status == "failed_reported",

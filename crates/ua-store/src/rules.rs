@@ -45,7 +45,9 @@ pub use question::{
     question_answered, question_closed, question_for_call, question_raised, said_by_happened, said_to_have_happened,
     skipped_by, told_of,
 };
-pub use recall::{RECALLED, Recalled, call_recalled, is_recalled, made_by, said_beside, was_answered_beside};
+pub use recall::{
+    RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, made_by, said_beside, was_answered_beside,
+};
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
     response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted,

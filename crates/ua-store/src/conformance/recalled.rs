@@ -20,6 +20,7 @@ pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> Recall
         said: (if did_nothing { CallStatus::FailedDefinite } else { CallStatus::Succeeded }).to_string(),
         was_answered: !did_nothing,
         did_nothing,
+        learnt_of: None,
         file_digests: None,
         made_by: None,
     }

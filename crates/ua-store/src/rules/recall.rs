@@ -23,6 +23,8 @@ const OF_RUN: &str = " of run ";
 const IN_OTHER_WORDS: &str = ", in other words";
 /// Behind what was noted last of an attempt that had been answered before.
 const AFTER_ANSWER: &str = ", and it had been answered before";
+/// Before the number of the attempt whose send the database has, where the rest is what came of that one.
+const OF_ATTEMPT: &str = ", of attempt ";
 
 /// The rows of a recalled call, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,9 +116,10 @@ fn ended(line: &RecalledAttempt) -> AttemptEnd {
 
 fn noted(line: &RecalledAttempt) -> String {
     let said = &line.said;
+    let of = line.learnt_of.map_or_else(String::new, |of| format!("{OF_ATTEMPT}{of}"));
     match &line.made_by {
-        None if line.was_answered && !is_answer(said) => format!("{said}{AFTER_ANSWER}"),
-        None => said.clone(),
+        None if line.was_answered && !is_answer(said) => format!("{said}{AFTER_ANSWER}{of}"),
+        None => format!("{said}{of}"),
         Some(MadeBy { call, run, in_same_words }) => {
             let words = if *in_same_words { "" } else { IN_OTHER_WORDS };
             format!("{said}{AS_CALL}{call}{OF_RUN}{run}{words}")
@@ -126,7 +129,19 @@ fn noted(line: &RecalledAttempt) -> String {
 
 /// What is noted beside the database of a recalled attempt.
 fn noted_of(attempt: &AttemptRecord) -> Option<&str> {
-    attempt.detail.as_deref()?.strip_prefix(RECALLED)?.strip_prefix(": ")
+    let noted = attempt.detail.as_deref()?.strip_prefix(RECALLED)?.strip_prefix(": ")?;
+    Some(learnt_of(noted).map_or(noted, |(said, _)| said))
+}
+
+/// What was said of another attempt, and of which.
+fn learnt_of(noted: &str) -> Option<(&str, u32)> {
+    let (said, of) = noted.rsplit_once(OF_ATTEMPT)?;
+    Some((said, of.parse().ok()?))
+}
+
+/// Whether an attempt is no more than what came of another one, of which the database has the send: nothing was sent for it.
+pub fn is_learnt_of_another(attempt: &AttemptRecord) -> bool {
+    is_recalled(attempt) && attempt.detail.as_deref().is_some_and(|noted| learnt_of(noted).is_some())
 }
 
 /// The call of which the database has nothing and in whose place the attempt's own call is in doubt, and what came of it.
