@@ -80,7 +80,8 @@ pub enum Error {
         /// In words, with what helps.
         why: String,
     },
-    /// The tools cannot be used: a server cannot be reached ([`FailureClass::Transient`]), or one cannot keep what the step asks of it.
+    /// The tools cannot be used: a server is lost while the run is under way ([`FailureClass::Transient`]), or a tool cannot keep what the step asks
+    /// of it. A server that cannot be reached when the run begins stops it instead ([`RunStop::ToolServer`](crate::RunStop::ToolServer)).
     #[error("{why}")]
     Tools {
         /// What helps.

@@ -221,8 +221,8 @@ impl Tool {
     /// made twice is one effect. After a creating verb (send, create, upload, publish, post, invite, comment, reply, forward, pay, notify,
     /// book, broadcast, buy, charge, deposit, donate, mint, order, purchase, refund, register, reserve, schedule, ship, submit, transfer,
     /// withdraw) a call with the arguments of an earlier one is not made, and gets that one's answer. After any other verb, as in
-    /// `invoice.issue`, two calls are two effects, unless the tool's name or the kind says that it makes something (`place_order` as
-    /// `parcel.expedite`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
+    /// `row.update`, two calls are two effects, unless the tool's name or the kind says that it makes something (`place_order` as
+    /// `parcel.expedite`, `invoice.issue`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
     /// that each call is meant.
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.class = Class::External;
