@@ -82,9 +82,10 @@ mod tests {
         let millis = Duration::from_millis(1);
         assert!(within.fits(left.saturating_sub(millis), now) && !within.fits(left, now));
         assert!(!within.fits(Duration::ZERO, now.plus(left)), "when it is used up");
-        let told = |now| match within.ended("`buy` would be tried again after 30 s", now) {
-            Dispatched::Parked { reason: RunStop::Budget, detail } => BudgetStop::read(&detail).unwrap(),
-            other => panic!("{other:?}"),
+        let told = |now| {
+            let ended = within.ended("`buy` would be tried again after 30 s", now);
+            let Dispatched::Parked { reason: RunStop::Budget, detail } = &ended else { panic!("{ended:?}") };
+            BudgetStop::read(detail).unwrap()
         };
         let stopped = told(now);
         assert_eq!((stopped.budget.as_str(), stopped.limit.as_str()), ("max_wallclock_minutes", "90"));

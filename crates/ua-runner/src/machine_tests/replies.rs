@@ -163,7 +163,7 @@ fn a_question_about_credentials_names_no_answer() {
     ] {
         let mut machine = RunMachine::new(Limits { ask_on_auth_failure: true, ..Limits::default() }, Start::fresh());
         let (correction, why) = (Correction::of(&error), error.to_string());
-        let refused = ThinkFailure { correction, why, ..failure(true, false) };
+        let refused = ThinkFailure { why, correction, ..failure(true, false) };
         feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
         let Command::Ask { text, .. } = machine.command() else { panic!("{:?}", machine.command()) };
         // `retry` at a terminal, `Choice::Continue` in a program: whoever shows the question says it.
