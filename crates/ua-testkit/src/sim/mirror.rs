@@ -61,6 +61,7 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
         idempotency_key: call.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         scope: call.scope.as_ref().map(|scope| scope.as_str().to_owned()),
         status: status.as_str().to_owned(),
+        resolution: call.resolution.filter(|_| newest).map(|resolution| resolution.as_str().to_owned()),
         ..Forgotten::default()
     }
 }
