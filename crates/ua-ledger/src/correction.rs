@@ -117,31 +117,28 @@ mod tests {
         let store = MemStore::new();
         let scene = Scene::begin(&store, "run_1").await;
         let call = scene.call_that_is("call_1", CallStatus::Unknown).await;
-        let other = scene.call_that_is("call_2", CallStatus::Unknown).await;
+        let other = samples::call_id("call_2");
         let attempts = store.attempts(&call.call_id).await.unwrap();
         let lost_at = attempts[0].ended_at.unwrap();
         assert!(!was_asked_behind_the_wait(&call, &attempts, &[]));
-        for seconds in [-1, 0, 1] {
-            for of in [&call, &other] {
+        store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+        let raised = store.question(&samples::question_id("q_1")).await.unwrap();
+        for (created_at, is_since_the_loss) in
+            [(samples::at(0), false), (lost_at, true), (lost_at.plus(Duration::from_secs(1)), true)]
+        {
+            for of in [&call.call_id, &other] {
                 for names_a_time in [false, true] {
-                    let id = format!("q_{seconds}_{}_{names_a_time}", of.call_id);
-                    let mut new = samples::question(&id, Some(of.call_id.as_str()));
-                    new.kind = QuestionKind::UnknownOutcome;
+                    let mut asked = raised.clone();
+                    asked.created_at = created_at;
+                    asked.call_id = Some(of.clone());
                     if names_a_time {
-                        new.detail = serde_json::json!({"look_after": samples::at(500)});
+                        asked.detail = serde_json::json!({"look_after": samples::at(500)});
                     }
-                    store.raise_question(&scene.lease, new).await.unwrap();
-                    let mut asked = store.question(&samples::question_id(&id)).await.unwrap();
-                    let by = Duration::from_secs(1);
-                    asked.created_at = match seconds {
-                        -1 => samples::at(0),
-                        0 => lost_at,
-                        _ => lost_at.plus(by),
-                    };
-                    let is_behind = seconds >= 0 && of.call_id == call.call_id && !names_a_time;
+                    let what = format!("{created_at} {of} {names_a_time}");
+                    let is_behind = is_since_the_loss && *of == call.call_id && !names_a_time;
                     let found = was_asked_behind_the_wait(&call, &attempts, std::slice::from_ref(&asked));
-                    assert_eq!(found, is_behind, "{id}");
-                    assert!(!was_asked_behind_the_wait(&call, &[], &[asked]), "{id}: it was never sent");
+                    assert_eq!(found, is_behind, "{what}");
+                    assert!(!was_asked_behind_the_wait(&call, &[], &[asked]), "{what}: it was never sent");
                 }
             }
         }
