@@ -152,7 +152,7 @@ fn a_call_that_the_agent_did_not_live_to_hear_about_is_asked_for_again_and_answe
     // The agent goes on in the session it had.
     assert_eq!(env.value("SELECT count(DISTINCT response_id) FROM turns"), "1");
     let summary = std::fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
-    assert!(summary.contains("reused"), "{summary}");
+    assert!(summary.contains("was not run: the receipt of an earlier call is its answer"), "{summary}");
 }
 
 #[test]

@@ -70,6 +70,10 @@ impl OutgoingMail {
         if given.subject.contains(['\r', '\n', '\0']) {
             return Err(Failure::refused("the subject has a line break in it", "give the subject in one line"));
         }
+        if has_encoded_word(&given.subject) {
+            let hint = "write the subject as it is to be read; it is encoded where that is needed";
+            return Err(Failure::refused("the subject has an encoded word (`=?…?=`) in it", hint));
+        }
         Ok(Self {
             id,
             from: from.0.clone(),
@@ -127,6 +131,12 @@ impl OutgoingMail {
     }
 }
 
+/// Whether a mail program would show something else than stands there (RFC 2047): who approved the words, and what compares them with those of
+/// earlier messages, saw what is written.
+fn has_encoded_word(text: &str) -> bool {
+    text.split_once("=?").is_some_and(|(_, rest)| rest.contains("?="))
+}
+
 fn attach(workspace: &Workspace, said: &Said, paths: &[String]) -> Result<Vec<Attached>, Failure> {
     let mut left = MAX_ATTACHED_BYTES;
     let mut files = Vec::with_capacity(paths.len());
@@ -172,6 +182,9 @@ impl Recipients {
             let one = |address: &String| {
                 if address.contains(['\r', '\n', '\0']) {
                     return Err(format!("the address {address:?} has a line break in it"));
+                }
+                if has_encoded_word(address) {
+                    return Err(format!("the address {address:?} has an encoded word (`=?…?=`) in it"));
                 }
                 address.parse::<Mailbox>().map_err(|error| format!("{address:?} is not an e-mail address: {error}"))
             };

@@ -101,6 +101,8 @@ async fn bad_input_leaves_nothing() {
         (json!({ "to": ["a@example.org\r\nBcc: x@example.org"] }), "line break"),
         (json!({ "cc": ["x@"] }), "is not an e-mail address"),
         (json!({ "subject": "Hi\r\nBcc: x@example.org" }), "line break"),
+        (json!({ "subject": "=?utf-8?q?Invoice_17?=" }), "encoded word"),
+        (json!({ "to": ["=?utf-8?b?QWRh?= <mallory@example.org>"] }), "encoded word"),
         (json!({ "attachments": ["gone.pdf"] }), "could not attach \"gone.pdf\""),
         (json!({ "attachments": ["../a.txt"] }), "\"..\""),
         (json!({ "attachment": ["a.txt"] }), "unknown field"),
