@@ -212,9 +212,11 @@ fn server(folder: &Path) -> ExitCode {
         if id.is_null() || message.get("method").is_none() {
             continue;
         }
-        let Some(answer) = answer(folder, &message, &mut out, &mut messages) else { return ExitCode::from(9) };
+        // As it is asked for when the call comes: whoever sees its effect may change that.
         let is_call = message["method"] == "tools/call" && message["params"]["name"] != "read_page";
-        if is_call && folder.join("mute").exists() {
+        let is_mute = is_call && folder.join("mute").exists();
+        let Some(answer) = answer(folder, &message, &mut out, &mut messages) else { return ExitCode::from(9) };
+        if is_mute {
             let folder = folder.to_path_buf();
             thread::spawn(move || {
                 while !folder.join("speak").exists() {
