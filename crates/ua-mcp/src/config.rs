@@ -145,12 +145,11 @@ impl ServerSpec {
 fn namespace_of(name: &str, reach: &Reach) -> ToolNamespace {
     let is_named = name.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word == "composio");
     let is_theirs = match reach {
-        Reach::Http { url, .. } => {
-            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
+        // Nobody connects to an address that cannot be read, and a trailing dot names the same host.
+        Reach::Http { url, .. } => reqwest::Url::parse(url).is_ok_and(|url| {
+            let host = url.host_str().unwrap_or_default().trim_end_matches('.');
             host == "composio.dev" || host.ends_with(".composio.dev")
-        }
+        }),
         Reach::Stdio { .. } => false,
     };
     if is_named || is_theirs { ToolNamespace::Composio } else { ToolNamespace::Mcp }
@@ -479,6 +478,7 @@ mod tests {
         for (name, reach) in [
             ("apps", http("https://mcp.composio.dev/v3/mcp?user_id=me")),
             ("apps", http("https://me:pw@composio.dev:443/x")),
+            ("apps", http("HTTPS://MCP.Composio.Dev.:443\\x")),
             ("my-Composio", stdio()),
         ] {
             assert_eq!(of(name, reach.clone()), ToolNamespace::Composio, "{name} {reach:?}");
