@@ -442,6 +442,32 @@ fn the_database_page_has_a_line_for_each_table() {
     assert_eq!(listed, tables());
 }
 
+/// The names that a script of `.ci` runs when none is given.
+fn steps_of(script: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(workspace_root().join(".ci").join(script)).unwrap();
+    let (_, rest) = text.rsplit_once("\nrun_steps \"").unwrap();
+    rest.split('"').next().unwrap().split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn every_step_and_every_lane_of_the_night_is_described_and_run() {
+    let flow = fs::read_to_string(workspace_root().join(".github/workflows/ci.yml")).unwrap();
+    let matrix = |key: &str| -> BTreeSet<String> {
+        let list = flow.lines().find_map(|line| line.trim().strip_prefix(&format!("{key}: [")));
+        list.unwrap().trim_end_matches(']').split(", ").map(str::to_owned).collect()
+    };
+    let page = all_pages().iter().find(|page| page.path == "docs/testing.md").unwrap();
+    let described: BTreeSet<&str> = page.rows.iter().flat_map(|row| row.cells[0].text.split([',', ' ', '`'])).collect();
+    // Each job of the workflow looks at the lock files before its step.
+    let mut steps = steps_of("run");
+    assert!(steps.remove("locks"));
+    assert_eq!(matrix("step"), steps);
+    assert_eq!(matrix("lane"), steps_of("nightly"));
+    let untold = |name: &String| !described.contains(name.as_str());
+    let untold: Vec<String> = steps_of("run").into_iter().chain(steps_of("nightly")).filter(untold).collect();
+    assert!(untold.is_empty(), "docs/testing.md says nothing of {untold:?}");
+}
+
 // Settings.
 
 /// Pages about testing, which may name what only tests and harnesses read.
