@@ -16,7 +16,7 @@ use ua_core::{
     span_in_words,
 };
 use ua_ledger::{
-    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, RecoveredBy, SincePlanned,
+    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, RecoveredBy, SincePlanned, UnknownCall,
 };
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
@@ -613,7 +613,8 @@ impl Dispatcher {
                         return Box::pin(self.recover(unknown, within)).await;
                     }
                     // A question sends nothing.
-                    let (facts, until) = (self.facts(unknown.call())?, self.ledger.env().now().plus(wait));
+                    let (facts, until) =
+                        (self.facts_of_doubt(&unknown, within).await?, self.ledger.env().now().plus(wait));
                     let asked = Box::pin(self.ledger.ask_beforehand(unknown, &facts, until)).await?;
                     if let Admission::Unknown(to_fence) = asked {
                         unknown = to_fence;
@@ -693,7 +694,28 @@ impl Dispatcher {
             }
         };
         let destination = self.transport.destination(call.called_tool(), &call.arguments)?;
-        Ok(Facts { scope, files: looked.files, since_planned, has_effect_now, destination, has_waited: false })
+        Ok(Facts {
+            scope,
+            files: looked.files,
+            since_planned,
+            has_effect_now,
+            destination,
+            is_as_sent: false,
+            has_waited: false,
+        })
+    }
+
+    /// The same of a call in doubt, or what it was sent under where nothing is true right now that says anything about it.
+    pub(crate) async fn facts_of_doubt(
+        &self,
+        unknown: &UnknownCall,
+        within: &Within<'_>,
+    ) -> Result<Facts, DispatchError> {
+        let call = unknown.call();
+        if within.is_as_sent {
+            return Ok(Facts::as_sent(call, &self.ledger.attempts(&call.call_id).await?));
+        }
+        Ok(self.facts(call)?)
     }
 
     /// The files of a call. The tools of the built-in server know no folder but the workspace.

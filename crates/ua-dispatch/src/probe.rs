@@ -97,14 +97,14 @@ impl Dispatcher {
         let stop = within.stop;
         loop {
             // Files are looked at anew behind each wait.
-            let mut next = self.ledger.recover(&unknown, &self.facts(unknown.call())?).await?;
+            let mut next = self.ledger.recover(&unknown, &self.facts_of_doubt(&unknown, within).await?).await?;
             if matches!(next, Recovery::Ask) {
                 let Some(asked) = self.ask(unknown.call(), stop).await? else { return Ok(Admission::Unknown(unknown)) };
                 self.tell(CallProgress::Probed {
                     call: Box::new(unknown.call().clone()),
                     asked: Box::new(asked.clone()),
                 });
-                next = self.ledger.conclude(&unknown, &self.facts(unknown.call())?, asked).await?;
+                next = self.ledger.conclude(&unknown, &self.facts_of_doubt(&unknown, within).await?, asked).await?;
             }
             match next {
                 Recovery::Decided(admission) => return Ok(*admission),

@@ -1,11 +1,13 @@
 //! Ledger work without a dispatch: what can be decided about a call when nothing may be sent.
 //!
 //! Granular Execution PRD §5.2. A run whose setup is not the one it was pinned to must not send anything; what was sent by
-//! an earlier process still gets its receipt read, its policy applied and its question asked or answered.
+//! an earlier process still gets its receipt read, its policy applied and its question asked or answered. What the tools, policies and servers
+//! of this process are says nothing about it, so it is judged by what it was sent under: whoever restores the setup finds nothing decided that
+//! is not so. Who orders to send it is heard then.
 //! Invariant: no permit is made here, so nothing is sent and no attempt is counted.
 
 use ua_core::CallId;
-use ua_ledger::{Admission, LedgerError};
+use ua_ledger::{Admission, Facts, LedgerError};
 
 use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
 use crate::error::DispatchError;
@@ -26,15 +28,16 @@ impl Dispatcher {
             call: id.clone(),
             source,
         })?;
-        let facts = self.facts(&call)?;
+        let facts = Facts::as_sent(&call, &self.ledger().attempts(id).await?);
         // Under a stop no probe is asked and nothing is waited for: the tools may not be those the policy speaks of.
         let stop = StopSignal::default();
         stop.stop_at_once();
-        Ok(match Box::pin(self.admit(id, facts, &Within::until(&stop))).await? {
+        Ok(match Box::pin(self.admit(id, facts, &Within::until(&stop).as_sent())).await? {
             Admission::Settled(call) => {
                 self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                 Some(Dispatched::Settled(Box::new(call)))
             }
+            Admission::Held(question) if question.answer.is_some() => None,
             Admission::Held(question) => {
                 self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                 Some(Dispatched::Held(Box::new(question)))

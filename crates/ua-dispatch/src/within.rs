@@ -24,17 +24,24 @@ pub struct RunTime {
 pub(crate) struct Within<'a> {
     pub(crate) stop: &'a StopSignal,
     time: Option<(RunTime, &'a PersonWaits, Duration)>,
+    /// Whether the process has another setup than the run, so that a call is judged by what it was sent under.
+    pub(crate) is_as_sent: bool,
 }
 
 impl<'a> Within<'a> {
     /// No more than a stop.
     pub(crate) fn until(stop: &'a StopSignal) -> Self {
-        Self { stop, time: None }
+        Self { stop, time: None, is_as_sent: false }
     }
 
     /// The same, and the time of the run, where that has a limit. `waits` counts those for a person.
     pub(crate) fn and_time(self, time: Option<RunTime>, waits: &'a PersonWaits) -> Self {
         Self { time: time.map(|time| (time, waits, waits.so_far())), ..self }
+    }
+
+    /// The same, where nothing is sent because the process has another setup than the run.
+    pub(crate) fn as_sent(self) -> Self {
+        Self { is_as_sent: true, ..self }
     }
 
     fn left(&self, now: Timestamp) -> Option<Duration> {

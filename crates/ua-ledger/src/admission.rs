@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use ua_core::{CallId, Destination, IdempotencyKey, QuestionId, Scope, Timestamp};
-use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
+use ua_store::{AttemptRecord, CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
 use crate::permit::Permit;
+use crate::rules::never_left;
 use crate::sent_files::SentFiles;
 
 /// What the dispatcher found out about a call just before admission.
@@ -25,6 +26,9 @@ pub struct Facts {
     pub has_effect_now: bool,
     /// Where it would go now and as whom; `None` where nobody can say.
     pub destination: Option<Destination>,
+    /// Whether these are not the facts of now but those that it was sent under: this process has another setup than its run, whose tools, policies
+    /// and servers say nothing about it. Nothing is sent by them.
+    pub is_as_sent: bool,
     /// Whether it was waited for a twin of which nobody knows what came as long as is worth it.
     pub has_waited: bool,
 }
@@ -44,6 +48,20 @@ pub enum SincePlanned {
 }
 
 impl Facts {
+    /// Those that a call was sent under, for a process that has another setup than its run.
+    pub fn as_sent(call: &CallRecord, attempts: &[AttemptRecord]) -> Self {
+        let sent = attempts.iter().rev().find(|attempt| !never_left(attempt));
+        Self {
+            scope: call.scope.clone(),
+            files: SentFiles::of_digests(call.file_digests.clone()),
+            since_planned: SincePlanned::Same,
+            has_effect_now: call.policy.class.has_effect(),
+            destination: sent.and_then(|attempt| attempt.destination.clone()),
+            is_as_sent: true,
+            has_waited: false,
+        }
+    }
+
     /// Whether a person has to approve the call.
     pub(crate) fn need_approval(&self, call: &CallRecord) -> bool {
         call.policy.needs_approval || self.since_planned == SincePlanned::Asks

@@ -11,6 +11,7 @@ use crate::late::settle_late;
 use crate::ledger::Ledger;
 use crate::question::Why;
 use crate::recovery::Recovery;
+use crate::rules::Rules;
 use crate::sends::Sends;
 use crate::verdict::{Decision, Known, Verdict, verdict};
 use crate::view::View;
@@ -21,15 +22,21 @@ impl Ledger {
         loop {
             let judged_at = self.env.now();
             let view = Box::pin(self.view(id, facts)).await?;
-            let rules = self.rules();
+            let rules = self.rules_under(facts);
             let Decision { verdict, closes } = verdict(&view, facts, known, &rules);
-            for question in closes {
-                self.close(&view.call, question).await?;
+            if !self.close_all(&view.call, closes).await? {
+                continue; // somebody has answered meanwhile
             }
             if let Some(recovery) = Box::pin(self.carry_out(&view, facts, verdict, judged_at)).await? {
                 return Ok(recovery);
             }
         }
+    }
+
+    /// What holds for calls that are judged by these facts.
+    fn rules_under(&self, facts: &Facts) -> Rules<'_> {
+        let rules = self.rules();
+        Rules { definitions: rules.definitions.filter(|_| !facts.is_as_sent), ..rules }
     }
 
     /// Does what a verdict says; `None` when the call is another one now and has to be looked at again.

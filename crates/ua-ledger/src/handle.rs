@@ -104,8 +104,8 @@ impl Ledger {
             let rules = self.rules();
             let (decided, closes) = handing_over(&view, &facts, &rules);
             // Before it is stored that the answer leaves: of a call in doubt the word would mean that it did not happen.
-            for question in closes {
-                self.close(call, question).await?;
+            if !self.close_all(call, closes).await? {
+                continue; // somebody has answered meanwhile
             }
             match decided {
                 HandingOver::Send => {

@@ -238,6 +238,26 @@ impl Ledger {
         Ok(questions.into_iter().filter(|q| q.call_id.as_ref() == Some(&call.call_id)).collect())
     }
 
+    /// Closes these questions of a call. False when somebody has answered one meanwhile that nobody had: then the call has to be looked at
+    /// again.
+    pub(crate) async fn close_all(
+        &self,
+        call: &CallRecord,
+        questions: Vec<&QuestionRecord>,
+    ) -> Result<bool, LedgerError> {
+        for question in questions {
+            if question.answer.is_some() {
+                self.close(call, question).await?;
+                continue;
+            }
+            let withdrawn = self.store.withdraw_question(&self.lease, &question.question_id, self.env.now()).await;
+            if !withdrawn.map_err(LedgerError::at("take the question back about", &call.call_id))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Closes a question whose answer is of no use any more.
     pub(crate) async fn close(&self, call: &CallRecord, question: &QuestionRecord) -> Result<(), LedgerError> {
         let closed = self.store.close_question(&self.lease, &question.question_id, self.env.now()).await;

@@ -16,6 +16,7 @@ use crate::recipient::Problem;
 use crate::related::Other;
 use crate::sends::Sends;
 use crate::sent_files::FileContent;
+use crate::verdict::{Against, keep};
 
 /// What is asked.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) enum Why<'a> {
     Unknown {
         attempt: Option<&'a AttemptRecord>,
         sends: Sends<'a>,
+        /// Why it is a person's to decide; with the tool gone among it, it cannot be sent again.
+        against: Vec<Against>,
         because: String,
         facts: &'a Facts,
         others: Vec<Other<'a>>,
@@ -33,8 +36,6 @@ pub(crate) enum Why<'a> {
         beside: Option<(&'a CallRecord, Still)>,
         /// What came of it, and could not be stored.
         late: &'a [LateReply],
-        /// Whether its tool is there, so that it could be sent again.
-        may_be_sent: bool,
     },
     /// The same, and the run goes on meanwhile.
     WentOn { sends: Sends<'a> },
@@ -264,7 +265,7 @@ pub(crate) fn question(
     let tool = &call.name.tool;
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late, may_be_sent } => {
+        Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late } => {
             let text = match attempt.and_then(as_made_by) {
                 // What is known of the other call is why it is asked about.
                 Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
@@ -275,7 +276,7 @@ pub(crate) fn question(
             let more = more.chain(shown_beside(*beside));
             let more = shown_since(call, calls_of, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
-            let again = may_be_sent.then_some(Choice::Execute);
+            let again = (!against.contains(&Against::ToolGone)).then_some(Choice::Execute);
             let choices = [Some(Choice::Happened), again, Some(Choice::Skip), Some(Choice::Abort)];
             (QuestionKind::UnknownOutcome, text, choices.into_iter().flatten().collect())
         }
@@ -352,10 +353,11 @@ pub(crate) fn question(
         "options": options(call),
     });
     detail["others"] = why.others().into_iter().map(as_shown).collect();
-    if let Why::Unknown { late, .. } = why
-        && !late.is_empty()
-    {
-        detail["late_replies"] = json!(late);
+    if let Why::Unknown { against, late, .. } = why {
+        keep(&mut detail, against);
+        if !late.is_empty() {
+            detail["late_replies"] = json!(late);
+        }
     }
     if let Some(until) = why.look_after() {
         detail[LOOK_AFTER] = json!(until);
@@ -729,13 +731,13 @@ mod tests {
         let unknown = || Why::Unknown {
             attempt: None,
             sends: Sends::of(&[]),
+            against: vec![Against::Standing],
             because: "the tool server ended".to_owned(),
             facts: &facts,
             others: others(),
             look_after: None,
             beside: None,
             late: &[],
-            may_be_sent: true,
         };
         let send = Why::Send {
             facts: &facts,

@@ -13,6 +13,7 @@ use ua_store::{
     UnknownResolution,
 };
 
+mod against;
 mod first_send;
 mod in_doubt;
 mod retry;
@@ -242,6 +243,7 @@ pub(crate) fn happened(call: &CallRecord, asked: &QuestionRecord) -> UnknownReso
     UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled }
 }
 
+pub(crate) use against::{Against, keep};
 pub(crate) use under_way::HandingOver;
 
 /// Whether what people answered to a tool may be handed over, for which `view` has the relations and all the questions of its call; and the
@@ -296,7 +298,7 @@ impl<'v> Case<'v> {
 
 /// The question about a call in doubt, whatever its policy says; one that is there already stays.
 pub(crate) fn held<'v>(view: &'v View, facts: &'v Facts, rules: &'v Rules<'v>, because: &str) -> Verdict<'v> {
-    Case { call: &view.call, view, facts, rules, begins_until: None }.hold(view.pending(), because)
+    Case { call: &view.call, view, facts, rules, begins_until: None }.hold(view.pending(), Against::Standing, because)
 }
 
 #[cfg(test)]

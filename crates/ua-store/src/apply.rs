@@ -112,10 +112,15 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::AppendMessages { messages, at } => append_messages(rows, lease(by)?, messages, at),
         Change::SaveCheckpoint(checkpoint) => save_checkpoint(rows, lease(by)?, checkpoint),
         Change::RaiseQuestion(question) => raise_question(rows, lease(by)?, question),
-        Change::CloseQuestion { question, at } => {
+        Change::CloseQuestion { question, is_withdrawn, at } => {
             let lease = lease(by)?;
             leased_run(rows, lease)?;
-            let closed = rules::question_closed(rows.question(&question)?, &lease.run_id, at)?;
+            let question = rows.question(&question)?;
+            let closed = if is_withdrawn {
+                rules::question_withdrawn(question, &lease.run_id, at)?
+            } else {
+                rules::question_closed(question, &lease.run_id, at)?
+            };
             if let Some(call) = rules::skipped_by(&closed) {
                 let call = rules::owned_call(rows.call(call)?, lease)?;
                 if let Some(left) = rules::failure_left(call, at) {

@@ -153,10 +153,12 @@ pub enum Change {
     SaveCheckpoint(NewCheckpoint),
     /// A question for a person (synced).
     RaiseQuestion(NewQuestion),
-    /// A question was acted on (synced).
+    /// A question was acted on, or is not asked any more (synced).
     CloseQuestion {
         /// Which question.
         question: QuestionId,
+        /// It is withdrawn because nobody has answered it: refused where somebody has by now, whose word has to be heard.
+        is_withdrawn: bool,
         /// When.
         at: Timestamp,
     },

@@ -178,6 +178,7 @@ macro_rules! conformance_tests {
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,
             questions::a_failure_that_is_skipped_is_left,
+            questions::a_question_that_was_answered_is_not_taken_back,
             questions::a_resolution_closes_its_question,
             questions::a_run_is_asked_about_the_same_once,
             questions::an_abort_is_a_mark_on_the_run,

@@ -42,8 +42,8 @@ pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
     IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID, abort_in, is_allowed, is_done_by_another, is_same_question,
-    question_answered, question_closed, question_for_call, question_raised, said_by_happened, said_to_have_happened,
-    skipped_by, told_of,
+    question_answered, question_closed, question_for_call, question_raised, question_withdrawn, said_by_happened,
+    said_to_have_happened, skipped_by, told_of,
 };
 pub use recall::{
     RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, made_by, said_beside, was_answered_beside,

@@ -13,7 +13,9 @@ use crate::commit::{
 };
 use crate::error::StoreError;
 use crate::overrides::{NewOverride, OverrideRecord};
-use crate::record::{OwnerStamp, QuestionRecord, RequestId, RunLease, RunRecord, RunRecords, StepRecord};
+use crate::record::{
+    OwnerStamp, QuestionRecord, QuestionStatus, RequestId, RunLease, RunRecord, RunRecords, StepRecord,
+};
 use crate::standing::Keep;
 use crate::store::{QuestionsOf, RunsOf, Store, Turns, only};
 
@@ -279,9 +281,31 @@ pub trait RunStore: Store {
         question: &QuestionId,
         at: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let (by, batch) =
-            (Author::Owner(lease.clone()), Batch::of([Change::CloseQuestion { question: question.clone(), at }]));
+        let close = Change::CloseQuestion { question: question.clone(), is_withdrawn: false, at };
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([close]));
         async move { one(self, by, batch).await.map(drop) }
+    }
+
+    /// Takes a question back that nobody has answered. False when somebody has by now: their word has to be heard.
+    fn withdraw_question(
+        &self,
+        lease: &RunLease,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let question = question.clone();
+        let close = Change::CloseQuestion { question: question.clone(), is_withdrawn: true, at };
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([close]));
+        async move {
+            match one(self, by, batch).await {
+                Ok(_) => Ok(true),
+                Err(error @ StoreError::Conflict { .. }) => {
+                    let is_answered = self.question(&question).await?.status == QuestionStatus::Answered;
+                    if is_answered { Ok(false) } else { Err(error) }
+                }
+                Err(error) => Err(error),
+            }
+        }
     }
 
     /// The newest `limit` runs, newest first.

@@ -4,11 +4,11 @@ use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timest
 use ua_store::rules::{said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
 
+use super::against::Against;
 use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
-use crate::admission::SincePlanned;
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
-use crate::interpret::{interpret, is_refused_as_it_is, was_turned_away};
+use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::lost::as_made_by;
 use crate::outside::Still;
@@ -16,15 +16,6 @@ use crate::people::CallsOf;
 use crate::question::{Why, look_after, shows, whose};
 use crate::rules::Rules;
 use crate::sends::Sends;
-
-/// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
-const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
-/// Why it is not when what is known of its tool now would not have let it be.
-const PROMISES_LESS: &str = "what its tool and the policies say of it now is stricter than what it was sent under";
-/// Why it is not when its calls need a person's word now.
-const NEEDS_APPROVAL: &str = "a person has to approve such calls now, which was not so when it was planned";
-/// Why it is not sent again, whoever says so, when its server has no such tool any more.
-const TOOL_GONE: &str = "its tool server does not offer the tool any more, so it cannot be sent again";
 
 impl<'v> Case<'v> {
     pub(super) fn unknown(&self, known: Known<'v>) -> Decision<'v> {
@@ -34,11 +25,18 @@ impl<'v> Case<'v> {
         let pending = self.view.questions.iter().filter(|question| question.status != QuestionStatus::Closed);
         let (mut closes, rest): (Vec<_>, Vec<_>) = pending.partition(|question| self.is_of_what_was_sent(question));
         let asked = rest.into_iter().next();
-        // It tells of another place than the call would go to now: where it went, perhaps, so that nobody has to answer.
-        let is_elsewhere =
-            |asked: &&QuestionRecord| asked.answer.is_none() && !Rules::showed_place_of(self.facts, asked);
+        // Under another setup than its own nothing is sent and nothing is known of what it was asked about: only who says what came of it is heard.
+        if self.facts.is_as_sent
+            && let Word::Open(asked) | Word::Yes(asked) = word(asked)
+        {
+            return Decision { verdict: Verdict::Hold(asked), closes };
+        }
+        // It tells of another place than the call would go to now, or of a reason that does not hold any more: perhaps nobody has to answer.
+        let is_of_before = |asked: &QuestionRecord| {
+            asked.answer.is_none() && !(Rules::showed_place_of(self.facts, asked) && self.is_still_so(asked))
+        };
         let asked = match asked {
-            Some(asked) if is_elsewhere(&asked) => {
+            Some(asked) if is_of_before(asked) => {
                 closes.push(asked);
                 None
             }
@@ -92,7 +90,7 @@ impl<'v> Case<'v> {
     }
 
     /// Why neither the call's key nor a look says anything about it.
-    fn elsewhere(&self) -> Option<String> {
+    pub(super) fn elsewhere(&self) -> Option<String> {
         elsewhere(self.call, &self.view.attempts, self.facts.destination.as_ref())
     }
 
@@ -114,7 +112,7 @@ impl<'v> Case<'v> {
     }
 
     /// Why a find would prove nothing about this call, if another one may have left behind the same.
-    fn not_told_apart(&self) -> Option<String> {
+    pub(super) fn not_told_apart(&self) -> Option<String> {
         let other = self.view.alike.as_ref()?;
         let unique = self.call.policy.probe.as_ref().map(|probe| probe.unique_arguments.join(", "));
         let what = unique.filter(|unique| !unique.is_empty()).unwrap_or_else(|| "values".to_owned());
@@ -134,23 +132,23 @@ impl<'v> Case<'v> {
         if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
             let because = self.because_of(other.call);
-            return Decision { verdict: self.hold(None, &because), closes };
+            return Decision { verdict: self.hold(None, Against::Overtaken, &because), closes };
         }
         if let Some((other, Still::UnderWay)) = self.longest_of(&self.related().overtaken_by()) {
             closes.push(asked);
             let because = self.because_of(other);
-            return Decision { verdict: self.hold(None, &because), closes };
+            return Decision { verdict: self.hold(None, Against::Overtaken, &because), closes };
         }
-        if self.rules.is_gone(self.call) {
+        if let Some(because) = self.says(Against::ToolGone) {
             closes.push(asked);
-            return Decision { verdict: self.hold(None, TOOL_GONE), closes };
+            return Decision { verdict: self.hold(None, Against::ToolGone, &because), closes };
         }
         if !self.is_as_asked(asked) {
             closes.push(asked);
             let changes = self.rules.changed_since(self.call, self.facts, asked, "were asked about");
             let because = ["what it would send now is not what was asked about".to_owned()].into_iter().chain(changes);
             let because = because.collect::<Vec<_>>().join("; ");
-            return Decision { verdict: self.hold(None, &because), closes };
+            return Decision { verdict: self.hold(None, Against::Standing, &because), closes };
         }
         let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
         if let Some(until) = self.may_begin_until().filter(|until| self.rules.time.now() < *until) {
@@ -166,7 +164,7 @@ impl<'v> Case<'v> {
             closes.push(asked);
             let because =
                 format!("it was reported as not happened before {until}, and until then it could still begin");
-            return Decision { verdict: self.hold(None, &because), closes };
+            return Decision { verdict: self.hold(None, Against::Standing, &because), closes };
         }
         // Contents that changed are another effect, with a key of its own. What was in doubt ends, and the model makes the other call if it wants
         // that.
@@ -196,43 +194,20 @@ impl<'v> Case<'v> {
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
-        let exhausted = self.rules.is_exhausted(self.call, &self.view.attempts);
-        let obstacle = match (self.call.policy.on_unknown, asked) {
-            (OnUnknown::Probe, _) => match self.elsewhere().or_else(|| self.not_told_apart()) {
-                None => return Verdict::Probe,
-                obstacle => obstacle,
-            },
+        let policy = self.call.policy.on_unknown;
+        let against = match (policy, asked) {
+            (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
             (OnUnknown::Continue, None) if self.is_mere_read() => {
-                Some("its policy continues without an answer".to_owned())
+                Some((Against::Standing, "its policy continues without an answer".to_owned()))
             }
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
-            (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
-            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_gone(self.call) => {
-                Some(TOOL_GONE.to_owned())
-            }
-            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_for_another_tool(self.call) => {
-                Some(ANOTHER_TOOL.to_owned())
-            }
-            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.promise_taken_back().is_some() => {
-                self.promise_taken_back().map(str::to_owned)
-            }
-            // What was lost may have happened, and what came behind it says that it will not be taken again.
-            (OnUnknown::Redo | OnUnknown::RedoKeyed, None)
-                if self.call.doubt.is_some_and(|doubt| doubt < self.call.attempt) && is_refused_as_it_is(self.call) =>
-            {
-                Some("it was refused as it is when it was sent again".to_owned())
-            }
-            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
-                Some("it was tried as often as is allowed".to_owned())
-            }
-            (OnUnknown::Redo, None) => self.elsewhere().or_else(|| self.overtaken()),
-            (OnUnknown::RedoKeyed, None) => self.elsewhere().or_else(|| self.keyed_redo_obstacle()),
-            (OnUnknown::Hold, None) => {
-                Some("the tool can neither take an idempotency key nor be asked afterwards".to_owned())
+            (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, None) | (OnUnknown::Probe, _) => {
+                self.first_of(Against::redo(policy))
             }
         };
-        match obstacle {
-            Some(because) => self.hold(asked, &because),
+        match against {
+            Some((against, because)) => self.hold(asked, against, &because),
+            None if policy == OnUnknown::Probe => Verdict::Probe,
             None if self.rules.is_unreachable(&self.view.attempts) => {
                 let why = self.view.last_attempt().and_then(|attempt| attempt.detail.clone());
                 Verdict::Unreachable { why: why.unwrap_or_default() }
@@ -250,47 +225,32 @@ impl<'v> Case<'v> {
         mut closes: Vec<&'v QuestionRecord>,
     ) -> Decision<'v> {
         if let Some(because) = self.elsewhere() {
-            return Decision { verdict: self.hold(asked, &because), closes };
+            return Decision { verdict: self.hold(asked, Against::Elsewhere, &because), closes };
         }
         let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
-        let because = match &said.finding {
+        let (against, because) = match &said.finding {
             Finding::Found { .. } => match self.found(said, asked) {
                 Some(verdict) => return Decision { verdict, closes },
-                None => self.not_told_apart().unwrap_or_else(|| shows_nothing("what it shows may be another's")),
+                None => {
+                    let alike = self.not_told_apart();
+                    (Against::Alike, alike.unwrap_or_else(|| shows_nothing("what it shows may be another's")))
+                }
             },
             Finding::Absent if !said.proves_absence() => match said.conclusive_from {
                 Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
-                None => "the attempt is not known to have ended".to_owned(),
+                None => (Against::Standing, "the attempt is not known to have ended".to_owned()),
             },
-            Finding::Absent if self.rules.is_exhausted(self.call, &self.view.attempts) => {
-                shows_nothing("it was tried as often as is allowed")
-            }
-            Finding::Absent if self.rules.is_gone(self.call) => shows_nothing(TOOL_GONE),
-            Finding::Absent if self.rules.is_for_another_tool(self.call) => shows_nothing(ANOTHER_TOOL),
-            Finding::Absent if !self.facts.files.are_those_of(self.call) => {
-                shows_nothing(self.facts.files.why_others())
-            }
-            Finding::Absent => {
-                let against = self.promise_taken_back().map(shows_nothing).or_else(|| self.overtaken());
-                let Some(why) = against else {
+            Finding::Absent => match self.first_of(&Against::ABSENT) {
+                None => {
                     closes.extend(asked);
                     return Decision { verdict: self.again(true, None), closes };
-                };
-                why
-            }
-            Finding::Unclear { why } => why.clone(),
+                }
+                Some((Against::Overtaken, why)) => (Against::Overtaken, why),
+                Some((against, why)) => (against, shows_nothing(&why)),
+            },
+            Finding::Unclear { why } => (Against::Standing, why.clone()),
         };
-        Decision { verdict: self.hold(asked, &because), closes }
-    }
-
-    /// Why the call is not sent again by itself although it was planned so, if what is known now would not allow that: of what is known then and
-    /// now the more cautious counts. Whoever takes a key or a promise to change nothing back may know why.
-    fn promise_taken_back(&self) -> Option<&'static str> {
-        match self.facts.since_planned {
-            SincePlanned::Same => None,
-            SincePlanned::Asks => Some(NEEDS_APPROVAL),
-            SincePlanned::Stricter => Some(PROMISES_LESS),
-        }
+        Decision { verdict: self.hold(asked, against, &because), closes }
     }
 
     /// Whether nothing is lost but an answer: the call only reads, as far as anybody knew or knows, and nobody wants to be asked about it all the
@@ -302,7 +262,7 @@ impl<'v> Case<'v> {
 
     /// Asks a person what came of the call; a question that is there already stays. Whether a read happened is nobody's question: the model
     /// is told that it brought no answer, and asks again if it needs one.
-    pub(super) fn hold(&self, asked: Option<&'v QuestionRecord>, because: &str) -> Verdict<'v> {
+    pub(super) fn hold(&self, asked: Option<&'v QuestionRecord>, against: Against, because: &str) -> Verdict<'v> {
         if let Some(asked) = asked {
             return Verdict::Hold(asked);
         }
@@ -343,12 +303,13 @@ impl<'v> Case<'v> {
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         let beside = self.longest_of(&others);
-        let may_be_sent = !self.rules.is_gone(call);
-        if !may_be_sent && !because.contains(TOOL_GONE) {
-            because = format!("{because}; {TOOL_GONE}");
+        let mut against = vec![against];
+        if let Some(gone) = self.says(Against::ToolGone).filter(|_| against != [Against::ToolGone]) {
+            against.push(Against::ToolGone);
+            because = format!("{because}; {gone}");
         }
         let facts = self.facts;
-        Verdict::Ask(Why::Unknown { attempt, sends, because, facts, others, look_after, beside, late, may_be_sent })
+        Verdict::Ask(Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late })
     }
 
     /// Whether a person answered what the tool asked on its connection, and the answer never left.
@@ -383,20 +344,7 @@ impl<'v> Case<'v> {
     }
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
-    fn overtaken(&self) -> Option<String> {
+    pub(super) fn overtaken(&self) -> Option<String> {
         self.related().overtaken_by().first().map(|other| self.because_of(other.call))
-    }
-
-    /// Why a redo under the same key would not be the same request any more, if it would not.
-    fn keyed_redo_obstacle(&self) -> Option<String> {
-        if !self.facts.files.are_those_of(self.call) {
-            return Some(self.facts.files.why_others().to_owned());
-        }
-        if let Some(why) = self.overtaken() {
-            return Some(why);
-        }
-        let ttl = self.call.policy.key_ttl?;
-        let first = self.view.attempts.first()?.started_at;
-        self.rules.time.may_be_over(first, ttl).then(|| "the other side may have forgotten its key".to_owned())
     }
 }

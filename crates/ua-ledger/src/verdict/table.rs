@@ -17,7 +17,8 @@ use ua_store::{
     RecallCall, ReceiptRecord, Related, Relations,
 };
 
-use super::{Known, Verdict, verdict};
+use super::against::Against;
+use super::{Decision, Known, Verdict, verdict};
 use crate::admission::{Facts, SincePlanned};
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::{LedgerConfig, Lineage};
@@ -878,6 +879,17 @@ impl Case {
         change: impl FnOnce(&mut View, &mut Facts),
         read: impl FnOnce(&Verdict<'_>) -> T,
     ) -> T {
+        self.decision_in(definitions, late, change, |decision| read(&decision.verdict))
+    }
+
+    /// The same with the questions that nobody has to answer any more.
+    fn decision_in<T>(
+        &self,
+        definitions: Option<&BTreeMap<String, Sha256>>,
+        late: &[LateReply],
+        change: impl FnOnce(&mut View, &mut Facts),
+        read: impl FnOnce(&Decision<'_>) -> T,
+    ) -> T {
         let config = LedgerConfig {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
@@ -921,7 +933,7 @@ impl Case {
             Outside::AbsentTooEarly => Known::Probed(&early),
             Outside::Unclear => Known::Probed(&unclear),
         };
-        read(&verdict(&view, &facts, known, &rules).verdict)
+        read(&verdict(&view, &facts, known, &rules))
     }
 }
 
@@ -1130,6 +1142,107 @@ fn a_question_about_another_place_is_not_waited_for_where_the_call_went() {
         found.insert(case.decided_of(|_, facts| facts.destination = Some(samples::destination("ours")), name));
     }
     assert_eq!(found, BTreeSet::from(["probe".to_owned(), "start: in doubt".to_owned()]));
+}
+
+/// Whether what a question was asked for is so in a case, where its tool is as it was planned for (`None`), another one, or gone.
+fn is_so(against: Against, case: &Case, tool: Option<bool>, asks_now: bool) -> bool {
+    match against {
+        Against::ToolGone => tool == Some(false),
+        Against::AnotherTool => tool == Some(true),
+        Against::Stricter => case.obstacle == Obstacle::PromisesLess && !asks_now,
+        Against::NeedsApproval => asks_now,
+        Against::TriedOften => case.obstacle == Obstacle::TriedOften,
+        Against::Elsewhere => case.obstacle == Obstacle::Elsewhere,
+        Against::FilesChanged => case.obstacle == Obstacle::FileChanged,
+        Against::Overtaken => case.beside == Beside::KinSince,
+        Against::KeyForgotten => case.obstacle == Obstacle::KeyExpired,
+        Against::RefusedAsItIs | Against::Alike => false,
+        Against::Standing => true,
+    }
+}
+
+/// A question tells a person why it is asked. Over every reason, whether it is so or not, and all that may have come since: as long as it is so the
+/// question stays; then it is taken back, and its call is judged as if nobody had been asked. What a person has answered is no question any more.
+#[test]
+fn a_question_whose_reason_does_not_hold_any_more_is_taken_back() {
+    let planned = samples::planned_email("call_1", 1, 1);
+    let (another, none) = (BTreeMap::from([(planned.name.raw, sha256("another"))]), BTreeMap::new());
+    let (mut stayed, mut taken_back, mut sent) = (0, 0, 0);
+    for case in cases().into_iter().filter(|case| case.stand == S::Unknown && case.about == About::Itself) {
+        for against in Against::ALL {
+            for (tool, asks_now) in [(None, false), (Some(true), false), (Some(false), false), (None, true)] {
+                let definitions = tool.map(|is_there| if is_there { &another } else { &none });
+                let change = |view: &mut View, facts: &mut Facts, against: &[Against]| {
+                    if asks_now {
+                        facts.since_planned = SincePlanned::Asks;
+                    }
+                    view.questions.iter_mut().for_each(|asked| super::keep(&mut asked.detail, against));
+                };
+                let found = |case: &Case, against: &[Against]| {
+                    case.decision_in(
+                        definitions,
+                        &[],
+                        |view, facts| change(view, facts, against),
+                        |decision| (name(&decision.verdict), decision.closes.len()),
+                    )
+                };
+                let what = format!("{case:?}, asked for {against:?}, {tool:?}, {asks_now}");
+                let (is_open, holds) = (case.said == PersonAnswer::Nothing, is_so(against, &case, tool, asks_now));
+                let (verdict, closes) = found(&case, &[against]);
+                // One of an earlier version does not say what it was asked for.
+                let (as_before, closed_before) = found(&case, &[]);
+                if !is_open || holds {
+                    assert_eq!((verdict, closes), (as_before, closed_before), "{what}");
+                    stayed += u32::from(is_open);
+                    continue;
+                }
+                let (unasked, _) = found(&Case { said: PersonAnswer::NotAsked, ..case }, &[]);
+                assert_eq!((verdict.as_str(), closes), (unasked.as_str(), 1), "{what}");
+                taken_back += 1;
+                sent += u32::from(verdict == "start: in doubt");
+            }
+        }
+    }
+    assert!(
+        stayed > 1_000 && taken_back > 10_000 && sent > 100,
+        "{stayed} stayed, {taken_back} taken back, {sent} sent"
+    );
+}
+
+/// Under another setup than its run's, nothing is decided about a call by what that setup says: who was asked stays asked, an order to send it waits,
+/// and who says what came of it is heard.
+#[test]
+fn another_setup_says_nothing_about_a_call_in_doubt() {
+    let (mut waits, mut heard) = (0, 0);
+    for case in cases().into_iter().filter(|case| case.stand == S::Unknown && case.about == About::Itself) {
+        let as_sent = |view: &mut View, facts: &mut Facts| {
+            *facts = Facts::as_sent(&view.call, &view.attempts);
+            let against = if case.said == PersonAnswer::Nothing { Against::Stricter } else { Against::Standing };
+            view.questions.iter_mut().for_each(|asked| super::keep(&mut asked.detail, &[against]));
+        };
+        let (found, closes) =
+            case.decision_in(None, &[], as_sent, |decision| (name(&decision.verdict), decision.closes.len()));
+        assert_eq!(closes, 0, "{case:?}");
+        if case.said == PersonAnswer::Nothing || ordered(&case) {
+            assert_eq!(found, "hold", "{case:?}");
+            waits += 1;
+        } else if case.said == PersonAnswer::NotAsked {
+            let then = match case.obstacle {
+                Obstacle::PromisesLess | Obstacle::Elsewhere | Obstacle::FileChanged => Obstacle::None,
+                Obstacle::None
+                | Obstacle::TriedOften
+                | Obstacle::KeyExpired
+                | Obstacle::ServerGone
+                | Obstacle::HorizonAhead
+                | Obstacle::AnsweredEarly => case.obstacle,
+            };
+            assert_eq!(found, Case { obstacle: then, ..case }.verdict(), "{case:?}");
+        } else {
+            assert_eq!(found, case.verdict(), "{case:?}");
+            heard += 1;
+        }
+    }
+    assert!(waits > 100 && heard > 100, "{waits} wait, {heard} heard");
 }
 
 /// An approval that is asked for again because its call would go elsewhere, once it is back: the first word is about it still, and a question that

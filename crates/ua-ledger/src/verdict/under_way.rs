@@ -7,6 +7,7 @@ use serde_json::Value;
 use ua_core::{OnScopeConflict, OnUnknown};
 use ua_store::{AttemptRecord, QuestionKind, QuestionRecord, QuestionStatus};
 
+use super::against::Against;
 use super::{Case, Decision, Verdict, Word, word};
 use crate::elsewhere::is_followed_elsewhere;
 use crate::question::{Reason, Why, shows};
@@ -58,7 +59,7 @@ impl<'v> Case<'v> {
             (Word::Yes(asked), Some(why)) if self.is_as_asked(asked) => let_go(asked, why),
             (Word::Open(asked), Some(_)) if Rules::showed_place_of(self.facts, asked) => Verdict::Hold(asked).into(),
             (Word::Yes(asked) | Word::Open(asked), Some(why)) => {
-                Decision { verdict: self.hold(None, &why), closes: vec![asked] }
+                Decision { verdict: self.hold(None, Against::Elsewhere, &why), closes: vec![asked] }
             }
             (Word::None, Some(why)) => self.moved_away(attempt, elicited, why),
         }
@@ -117,7 +118,7 @@ impl<'v> Case<'v> {
         if self.call.policy.on_unknown == OnUnknown::Continue {
             return Verdict::LetGo { attempt, why, since: None }.into();
         }
-        Decision { verdict: self.hold(None, &why), closes: elicited.into_iter().collect() }
+        Decision { verdict: self.hold(None, Against::Elsewhere, &why), closes: elicited.into_iter().collect() }
     }
 }
 

@@ -71,8 +71,11 @@ impl Driver<'_> {
         }
         let at = self.ports.env.now();
         let append = Change::AppendMessages { messages: messages.clone(), at };
-        let closes =
-            self.unread.questions.iter().map(|question| Change::CloseQuestion { question: question.clone(), at });
+        let closes = self.unread.questions.iter().map(|question| Change::CloseQuestion {
+            question: question.clone(),
+            is_withdrawn: false,
+            at,
+        });
         let batch = Batch::of(std::iter::once(append).chain(closes));
         let told = self.ports.store.commit(&Author::Owner(self.ports.lease.clone()), batch).await;
         told.map_err(RunError::at("tell the model what persons said"))?;

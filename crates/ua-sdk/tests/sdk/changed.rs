@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Notify;
-use ua_sdk::crates::ua_store::{LedgerStore as _, OverrideKind, RunStore as _};
+use ua_sdk::crates::ua_store::{LedgerStore as _, OverrideKind, QuestionStatus, RunStore as _};
 use ua_sdk::prelude::*;
 use ua_sdk::{Component, Error, PriceTable, RunStop, Step, Tool};
 
@@ -221,6 +221,134 @@ async fn a_promise_that_was_taken_back_sends_nothing_again() {
         let outcome = runs.run(&changed, id).await.unwrap();
         assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
         assert_eq!(shop.tries(), 1, "{id}");
+    }
+}
+
+/// A policy of the step that says of the tool that it takes the key.
+const TAKES_KEYS: &str =
+    "[[rule]]\nid = \"keys\"\nserver = \"program\"\nname = \"send_invoice\"\nkey_channel = \"meta\"\n";
+
+fn by_policy(shop: &Shop) -> Step {
+    step_of([unkeyed(shop.tool())]).policy(TAKES_KEYS)
+}
+
+/// A step, and what a wrong program makes of it.
+struct Wrong {
+    id: &'static str,
+    right: fn(&Shop) -> Step,
+    wrong: fn(&Shop) -> Step,
+    changed: Component,
+}
+
+/// What lets a lost call be sent again by itself, and programs that would not have let it be.
+const WRONG: [Wrong; 7] = [
+    Wrong {
+        id: "key",
+        right: |shop| step_of([keyed(shop.tool())]),
+        wrong: |shop| step_of([unkeyed(shop.tool())]),
+        changed: Component::Tools,
+    },
+    Wrong {
+        id: "kind",
+        right: |shop| step_of([keyed(shop.tool())]),
+        wrong: |shop| step_of([renamed(shop.tool())]),
+        changed: Component::Tools,
+    },
+    Wrong {
+        id: "approval",
+        right: |shop| step_of([keyed(shop.tool())]),
+        wrong: |shop| step_of([approved(shop.tool())]),
+        changed: Component::Tools,
+    },
+    Wrong {
+        id: "name",
+        right: |shop| step_of([keyed(shop.tool())]),
+        wrong: |_| {
+            let other = tool("send_bill", "Sends it.", async |_: Call, bill: Invoice| Ok::<_, Failure>(bill.order));
+            step_of([keyed(other)])
+        },
+        changed: Component::Tools,
+    },
+    Wrong {
+        id: "read",
+        right: |shop| step_of([shop.tool().reads()]),
+        wrong: |shop| step_of([keyed(shop.tool())]),
+        changed: Component::Tools,
+    },
+    Wrong {
+        id: "local",
+        right: |shop| step_of([shop.tool().local()]),
+        wrong: |shop| step_of([keyed(shop.tool())]),
+        changed: Component::Tools,
+    },
+    Wrong { id: "policy", right: by_policy, wrong: |shop| step_of([unkeyed(shop.tool())]), changed: Component::Policy },
+];
+
+/// Runs the step until its call is lost in its tool.
+async fn lost_in_its_tool(runs: &Runs, step: &Step, shop: &Shop, id: &str) {
+    tokio::select! {
+        outcome = runs.run(step, id) => panic!("{id}: {outcome:?}"),
+        () = shop.reached.notified() => {}
+    }
+}
+
+/// A call is lost in its tool, a wrong program is started once, which is refused, and the right one again: nothing was decided by the wrong one.
+#[tokio::test]
+async fn a_wrong_program_that_is_refused_decides_nothing_about_a_lost_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for Wrong { id, right, wrong, .. } in WRONG {
+        let shop = Shop::new(true);
+        let step = right(&shop).max_turns(5);
+        lost_in_its_tool(&runs, &step, &shop, id).await;
+        let outcome = runs.run(&wrong(&shop).max_turns(5), id).await.unwrap();
+        assert!(matches!(outcome, Outcome::Stopped { reason: RunStop::Fingerprint, .. }), "{id}: {outcome:?}");
+        assert!(runs.questions(id).await.unwrap().is_empty(), "{id}");
+        let outcome = runs.run(&step, id).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+        assert_eq!(shop.tries(), 2, "{id}: it is sent again by itself");
+    }
+    // What is a question whatever the setup is asked meanwhile, and stays as it was asked.
+    let shop = Shop::new(true);
+    let step = step_of([unkeyed(shop.tool())]).max_turns(5);
+    lost_in_its_tool(&runs, &step, &shop, "unkeyed").await;
+    let outcome = runs.run(&step_of([send("Sends it.")]).max_turns(5), "unkeyed").await.unwrap();
+    assert!(outcome.to_string().contains("can be answered meanwhile"), "{outcome}");
+    let asked = runs.questions("unkeyed").await.unwrap().remove(0);
+    let Outcome::Waiting { question } = runs.run(&step, "unkeyed").await.unwrap() else { panic!("{asked:?}") };
+    assert_eq!(question.question_id, asked.question_id);
+    // An order that it be sent waits for the right program.
+    runs.answer(&asked, Choice::Execute).await.unwrap();
+    let _stopped = runs.run(&step_of([send("Sends it.")]).max_turns(5), "unkeyed").await.unwrap();
+    assert_eq!((shop.tries(), runs.questions("unkeyed").await.unwrap().len()), (1, 0));
+    let outcome = runs.run(&step, "unkeyed").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert_eq!(shop.tries(), 2);
+}
+
+/// The wrong program was accepted, so it counts, and a person is asked; with the right one back and accepted that question is about nothing. Unless
+/// they have answered: what they said counts.
+#[tokio::test]
+async fn a_question_is_taken_back_with_the_program_that_was_the_reason_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for Wrong { id, right, wrong, changed } in WRONG {
+        for answer in [None, Some(Choice::Happened), Some(Choice::Skip)] {
+            let id = format!("{id}-{answer:?}");
+            let shop = Shop::new(true);
+            let step = right(&shop).max_turns(5);
+            lost_in_its_tool(&runs, &step, &shop, &id).await;
+            let outcome = runs.run_accepting(&wrong(&shop).max_turns(5), &id, &[changed]).await.unwrap();
+            let Outcome::Waiting { question } = outcome else { panic!("{id}: {outcome:?}") };
+            if let Some(answer) = answer {
+                runs.answer(&question, answer).await.unwrap();
+            }
+            let outcome = runs.run_accepting(&step, &id, &[changed]).await.unwrap();
+            assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+            assert_eq!(shop.tries(), if answer.is_some() { 1 } else { 2 }, "{id}");
+            let asked = runs.store().question(&question.question_id).await.unwrap();
+            assert_eq!((asked.status, asked.answer.is_some()), (QuestionStatus::Closed, answer.is_some()), "{id}");
+        }
     }
 }
 

@@ -202,7 +202,7 @@ enum Write {
     Replay { call: String },
     Ask { name: String, call: Option<String> },
     Answer { question: String, choice: Choice },
-    Close { question: String },
+    Close { question: String, is_withdrawn: bool },
     Override { component: String, value: u32 },
     RequestCancel,
     Delete { force: bool },
@@ -393,7 +393,8 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         _ => {
             let open = question(QuestionStatus::Open).map_or_else(|| "q_0".to_owned(), |id| id.to_string());
             if dice.one_in(4) {
-                Write::Close { question: open }
+                let answered = question(QuestionStatus::Answered).map(|id| id.to_string()).filter(|_| dice.one_in(2));
+                Write::Close { question: answered.unwrap_or(open), is_withdrawn: dice.one_in(2) }
             } else {
                 Write::Answer {
                     question: open,
@@ -503,7 +504,12 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.raise_question(&newest, question).await)
         }
         Write::Answer { question, choice } => told(store.insert_answer(samples::answer(question, *choice)).await),
-        Write::Close { question } => told(store.close_question(&newest, &question_id(question), now).await),
+        Write::Close { question, is_withdrawn: true } => {
+            told(store.withdraw_question(&newest, &question_id(question), now).await)
+        }
+        Write::Close { question, is_withdrawn: false } => {
+            told(store.close_question(&newest, &question_id(question), now).await)
+        }
         Write::Override { component, value } => {
             let value = serde_json::json!(value);
             told(

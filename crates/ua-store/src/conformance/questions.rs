@@ -168,6 +168,26 @@ pub async fn a_closed_question_is_not_asked_any_more(store: &dyn Store) {
     assert_eq!(names(store.open_questions(None).await.unwrap()), ["q_y"]);
 }
 
+/// A question is taken back only while nobody has answered it: a word that came in between is never closed unheard.
+pub async fn a_question_that_was_answered_is_not_taken_back(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let other = Scene::begin(store, "run_2").await;
+    for (scene, id) in [(&scene, "q_1"), (&scene, "q_2"), (&other, "q_3")] {
+        store.raise_question(&scene.lease, samples::question(id, None)).await.unwrap();
+    }
+    let answered = store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
+    assert!(!store.withdraw_question(&scene.lease, &question_id("q_1"), at(70)).await.unwrap());
+    assert_eq!(store.question(&question_id("q_1")).await.unwrap(), answered);
+    for later in [70, 71] {
+        assert!(store.withdraw_question(&scene.lease, &question_id("q_2"), at(later)).await.unwrap());
+    }
+    let withdrawn = store.question(&question_id("q_2")).await.unwrap();
+    assert_eq!((withdrawn.status, withdrawn.answer), (QuestionStatus::Closed, None));
+    refused(store.insert_answer(samples::answer("q_2", Choice::Skip)).await, "closed");
+    let foreign = store.withdraw_question(&scene.lease, &question_id("q_3"), at(72)).await;
+    assert!(matches!(foreign, Err(StoreError::NotFound { .. })), "{foreign:?}");
+}
+
 /// Whoever skips a call that failed says that it is not to be made: the call says so from then on, and calls that the same person let run
 /// are not cancelled for it. Any other word leaves it as it is.
 pub async fn a_failure_that_is_skipped_is_left(store: &dyn Store) {

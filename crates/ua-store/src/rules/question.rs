@@ -58,6 +58,14 @@ pub fn question_closed(mut question: QuestionRecord, run: &RunId, at: Timestamp)
     Ok(question)
 }
 
+/// The question, closed before anybody answered it.
+pub fn question_withdrawn(question: QuestionRecord, run: &RunId, at: Timestamp) -> Result<QuestionRecord, StoreError> {
+    if question.run_id == *run && question.status == QuestionStatus::Answered {
+        return Err(conflict("questions", &question.question_id, "it has been answered by now"));
+    }
+    question_closed(question, run, at)
+}
+
 /// The call that a person skipped with the answer of this question, if they did.
 pub fn skipped_by(question: &QuestionRecord) -> Option<&CallId> {
     let is_skip = question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip);

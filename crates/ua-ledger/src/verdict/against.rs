@@ -1,0 +1,184 @@
+//! Why a call in doubt is a person's to decide, and whether that is so now.
+//!
+//! A reason is a fact of the moment: a tool server is put back, a policy is restored, another call turns out not to have happened. So a question
+//! keeps its reasons beside its words, and what asked it for a reason that does not hold any more takes it back and decides again.
+//! Invariant: what is asked and what is taken back go by the same look ([`Case::says`]).
+
+use serde_json::{Value, json};
+use ua_core::OnUnknown;
+use ua_store::QuestionRecord;
+
+use super::Case;
+use crate::admission::SincePlanned;
+use crate::interpret::is_refused_as_it_is;
+
+/// Why a call in doubt is not sent again by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// Its server has no such tool any more, so it is not sent whoever says so.
+    ToolGone,
+    /// The definition of its tool is another one than it was planned with.
+    AnotherTool,
+    /// What is known of its tool now would not have let it be sent as it was.
+    Stricter,
+    /// Its calls need a person's word now.
+    NeedsApproval,
+    /// What was lost may have happened, and what came behind it says that it will not be taken again.
+    RefusedAsItIs,
+    /// It was sent as often as is allowed.
+    TriedOften,
+    /// It would go somewhere else than where it went.
+    Elsewhere,
+    /// It would send other files.
+    FilesChanged,
+    /// Another call may have had its effect since.
+    Overtaken,
+    /// The other side may have forgotten its key.
+    KeyForgotten,
+    /// What a look would show may be another call's.
+    Alike,
+    /// Its policy, what a look said, or what a person's earlier word could not do: only an answer changes that.
+    Standing,
+}
+
+impl Against {
+    pub(super) const ALL: [Self; 12] = [
+        Self::ToolGone,
+        Self::AnotherTool,
+        Self::Stricter,
+        Self::NeedsApproval,
+        Self::RefusedAsItIs,
+        Self::TriedOften,
+        Self::Elsewhere,
+        Self::FilesChanged,
+        Self::Overtaken,
+        Self::KeyForgotten,
+        Self::Alike,
+        Self::Standing,
+    ];
+
+    /// How a question keeps it.
+    fn code(self) -> &'static str {
+        match self {
+            Self::ToolGone => "tool_gone",
+            Self::AnotherTool => "another_tool",
+            Self::Stricter => "stricter",
+            Self::NeedsApproval => "needs_approval",
+            Self::RefusedAsItIs => "refused_as_it_is",
+            Self::TriedOften => "tried_often",
+            Self::Elsewhere => "elsewhere",
+            Self::FilesChanged => "files_changed",
+            Self::Overtaken => "overtaken",
+            Self::KeyForgotten => "key_forgotten",
+            Self::Alike => "alike",
+            Self::Standing => "standing",
+        }
+    }
+
+    /// What stands against a repeat under an old key, or none, in the order in which it is told.
+    pub(super) const fn redo(policy: OnUnknown) -> &'static [Self] {
+        use Against as A;
+        match policy {
+            OnUnknown::Redo => &[
+                A::ToolGone,
+                A::AnotherTool,
+                A::Stricter,
+                A::NeedsApproval,
+                A::RefusedAsItIs,
+                A::TriedOften,
+                A::Elsewhere,
+                A::Overtaken,
+            ],
+            OnUnknown::RedoKeyed => &[
+                A::ToolGone,
+                A::AnotherTool,
+                A::Stricter,
+                A::NeedsApproval,
+                A::RefusedAsItIs,
+                A::TriedOften,
+                A::Elsewhere,
+                A::FilesChanged,
+                A::Overtaken,
+                A::KeyForgotten,
+            ],
+            OnUnknown::Probe => &[A::Elsewhere, A::Alike],
+            OnUnknown::Hold | OnUnknown::Continue => &[A::Standing],
+        }
+    }
+
+    /// The same of a call that a look has not found.
+    pub(super) const ABSENT: [Self; 7] = [
+        Self::TriedOften,
+        Self::ToolGone,
+        Self::AnotherTool,
+        Self::FilesChanged,
+        Self::Stricter,
+        Self::NeedsApproval,
+        Self::Overtaken,
+    ];
+}
+
+/// Where the detail of a question has its reasons.
+const AGAINST: &str = "against";
+
+/// Keeps with a question why it is asked.
+pub(crate) fn keep(detail: &mut Value, against: &[Against]) {
+    detail[AGAINST] = against.iter().map(|against| json!(against.code())).collect();
+}
+
+impl Case<'_> {
+    /// The reason in words, if it holds now.
+    pub(super) fn says(&self, against: Against) -> Option<String> {
+        let (call, rules, facts) = (self.call, self.rules, self.facts);
+        let since = |planned| facts.since_planned == planned;
+        let holds = |is_so: bool, words: &str| is_so.then(|| words.to_owned());
+        match against {
+            Against::ToolGone => holds(
+                rules.is_gone(call),
+                "its tool server does not offer the tool any more, so it cannot be sent again",
+            ),
+            Against::AnotherTool => {
+                holds(rules.is_for_another_tool(call), "the definition of its tool has changed since it was planned")
+            }
+            Against::Stricter => holds(
+                since(SincePlanned::Stricter),
+                "what its tool and the policies say of it now is stricter than what it was sent under",
+            ),
+            Against::NeedsApproval => holds(
+                since(SincePlanned::Asks),
+                "a person has to approve such calls now, which was not so when it was planned",
+            ),
+            Against::RefusedAsItIs => holds(
+                call.doubt.is_some_and(|doubt| doubt < call.attempt) && is_refused_as_it_is(call),
+                "it was refused as it is when it was sent again",
+            ),
+            Against::TriedOften => {
+                holds(rules.is_exhausted(call, &self.view.attempts), "it was tried as often as is allowed")
+            }
+            Against::Elsewhere => self.elsewhere(),
+            Against::FilesChanged => holds(!facts.files.are_those_of(call), facts.files.why_others()),
+            Against::Overtaken => self.overtaken(),
+            Against::KeyForgotten => {
+                let first = self.view.attempts.first().map(|attempt| attempt.started_at);
+                let is_over =
+                    first.zip(call.policy.key_ttl).is_some_and(|(first, ttl)| rules.time.may_be_over(first, ttl));
+                holds(is_over, "the other side may have forgotten its key")
+            }
+            Against::Alike => self.not_told_apart(),
+            Against::Standing => holds(true, "the tool can neither take an idempotency key nor be asked afterwards"),
+        }
+    }
+
+    /// The first of these that holds, with its words.
+    pub(super) fn first_of(&self, against: &[Against]) -> Option<(Against, String)> {
+        against.iter().find_map(|against| Some((*against, self.says(*against)?)))
+    }
+
+    /// Whether what a question about it was asked for holds still. One of an earlier version does not say what that was.
+    pub(super) fn is_still_so(&self, asked: &QuestionRecord) -> bool {
+        let codes = asked.detail.get(AGAINST).and_then(Value::as_array).into_iter().flatten();
+        // A reason of a newer version is none that could be looked at here.
+        let reasons = codes.filter_map(|code| Against::ALL.into_iter().find(|against| code == against.code()));
+        reasons.into_iter().all(|against| self.says(against).is_some())
+    }
+}
