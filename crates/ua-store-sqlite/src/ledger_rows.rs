@@ -15,8 +15,9 @@ type DbResult<T> = Result<T, DbError>;
 // What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`related_rows`'
 // tests), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
 pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = ?1";
-pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
-                                 AND (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL";
+// Attempted and not failed: running, unknown or succeeded, and by an attempt of its own, as the table's checks say.
+pub(crate) const HOLDER: &str =
+    "SELECT * FROM tool_calls WHERE idempotency_key = ?1 AND attempt > 0 AND failure_kind IS NULL";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
      AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL \
      OR (failure_kind = 'reported' AND possible_effect IS NOT 'none')) AND deduplicated_from IS NULL \
@@ -313,9 +314,7 @@ fn changes_of_call<'c>(
         idempotency_key: "idempotency_key" = call.idempotency_key.as_ref().map(IdempotencyKey::as_str);
         scope: "side_effect_scope" = call.scope.as_ref().map(Scope::as_str);
         updated_at: "updated_at" = text(&call.updated_at);
-        status:
-            "status" = call.status.column(),
-            "failure_kind" = call.status.failure_kind().map(FailureKind::as_str);
+        status: "status" = call.status.column();
         attempt: "attempt" = call.attempt;
         file_digests: "file_digests_json" = json(&call.file_digests)?;
         doubt: "doubt" = call.doubt;
@@ -327,6 +326,11 @@ fn changes_of_call<'c>(
         error_detail: "error_detail" = &call.error_detail;
         correction: "correction_json" = opt_json(call.correction.as_ref())?;
     });
+    // Nearly no call fails; the index of keys names it, and is written where it is named.
+    let failure = call.status.failure_kind();
+    if before.is_none_or(|before| before.status.failure_kind() != failure) {
+        changes.set("failure_kind", failure.map(FailureKind::as_str));
+    }
     if let Some(receipt) = receipt {
         changes.set("response_ref", format!("tool_receipts/{receipt}"));
     }

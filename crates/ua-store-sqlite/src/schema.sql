@@ -321,9 +321,6 @@ CREATE INDEX idx_gateway_arrivals_call ON gateway_arrivals (tool_call_id);
 
 CREATE INDEX idx_gateway_arrivals_open ON gateway_arrivals (project) WHERE answered_at IS NULL;
 
-CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key)
-  WHERE (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL;
-
 CREATE TABLE workers (
   worker      TEXT PRIMARY KEY NOT NULL,
   place       TEXT NOT NULL,
@@ -629,5 +626,7 @@ WHEN (OLD.ended_at IS NOT NULL AND NOT (OLD.outcome IS 'lost' AND NEW.outcome IS
 BEGIN
   SELECT RAISE(ABORT, 'an attempt ends once, and nothing else of it changes');
 END;
+
+CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key) WHERE attempt > 0 AND failure_kind IS NULL;
 
 INSERT INTO meta (key, value) VALUES ('db_uuid', lower(hex(randomblob(16))));

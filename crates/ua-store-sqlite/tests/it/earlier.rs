@@ -5,7 +5,13 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 22] = [
+const BACK: [(u32, &str); 23] = [
+    (
+        24,
+        "DROP INDEX idx_tool_calls_key;
+         CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key)
+         WHERE (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL;",
+    ),
     (23, "ALTER TABLE gateway_arrivals DROP COLUMN unread_until;"),
     (22, "ALTER TABLE run_queue DROP COLUMN not_before;"),
     (21, "ALTER TABLE runs DROP COLUMN lineage_mark;"),
