@@ -3,7 +3,7 @@
 use rusqlite::{Row, named_params};
 use ua_core::{RunId, Timestamp};
 use ua_store::{
-    ConcurrencyKey, FleetRows, FleetState, QueueDepth, QueueEntry, QueueOptions, RunRecord, ScheduleRecord,
+    ConcurrencyKey, FleetRows, FleetState, QueueDepth, QueueEntry, QueueLine, QueueOptions, RunRecord, ScheduleRecord,
     WorkerRecord,
 };
 
@@ -14,18 +14,26 @@ use crate::error::DbError;
 type DbResult<T> = Result<T, DbError>;
 
 /// The next run for a worker. What is at work without being claimed is looked for once, when the first run with a key is met. Whoever asks holds the queue, so what is counted here stays so until it is committed.
+///
+/// Line by line in the order of their turns, and each in the order of its index until the first that fits.
 pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.concurrency_key FROM run_queue c \
     WHERE c.state = 'ready' AND c.strikes > 0 AND c.concurrency_key IS NOT NULL \
     AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
-    SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
-    \
-    WHERE q.state = 'ready' AND q.run_after <= :now AND coalesce(q.not_before, '') <= :now \
-    AND (q.not_before IS NULL OR instr(:avoids, ',' || q.run_id || ',') = 0) AND (:queues = '' OR instr(:queues, ',' || q.queue || ',') > 0) \
-    \
-    AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
-         WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
-         WHERE a.concurrency_key = q.concurrency_key AND a.run_id <> q.run_id)) \
-    ORDER BY q.priority, q.fair, q.seq LIMIT 1";
+    SELECT n.* FROM run_queue n WHERE n.run_id = (SELECT head FROM (SELECT l.priority, l.turn, l.line, \
+        (SELECT q.run_id FROM run_queue q \
+             WHERE q.state = 'ready' AND q.priority = l.priority AND q.line = l.line AND q.run_after <= :now \
+             AND coalesce(q.not_before, '') <= :now AND (q.not_before IS NULL OR instr(:avoids, ',' || q.run_id || ',') = 0) \
+             AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
+                  WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key) + (SELECT count(*) FROM at_work a \
+                  WHERE a.concurrency_key = q.concurrency_key AND a.run_id <> q.run_id)) \
+             ORDER BY q.seq LIMIT 1) AS head \
+        FROM queue_lines l WHERE :queues = '' OR instr(:queues, ',' || l.queue || ',') > 0) lines \
+        WHERE head IS NOT NULL ORDER BY priority, turn, line LIMIT 1)";
+
+/// The queue as its turns come: of each line the first, then of each the second.
+const IN_TURN: &str = "SELECT q.* FROM run_queue q LEFT JOIN queue_lines l ON l.line = q.line \
+    ORDER BY q.state <> 'claimed', q.state <> 'ready', q.priority, row_number() OVER (PARTITION BY q.state, q.line ORDER BY q.seq), \
+    coalesce(l.turn, 0), q.line, q.seq LIMIT :most";
 
 /// Parked runs about whose lineage there was a word since.
 const WOKEN: &str = "SELECT q.*, w.now_words FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
@@ -35,11 +43,11 @@ const WOKEN: &str = "SELECT q.*, w.now_words FROM run_queue q JOIN runs r ON r.r
           GROUP BY x.root_run_id) w ON w.root = r.root_run_id \
     WHERE q.state = 'parked' AND (w.now_words <> q.words OR r.status IN ('succeeded', 'failed', 'cancelled')) ORDER BY q.seq";
 
-const PUT_ENTRY: &str = "INSERT INTO run_queue (run_id, queue, priority, fair, seq, run_after, not_before, queued_at, concurrency_key, \
+const PUT_ENTRY: &str = "INSERT INTO run_queue (run_id, queue, priority, line, seq, run_after, not_before, queued_at, concurrency_key, \
     concurrency_limit, fair_key, state, worker, words, strikes, why) \
-    VALUES (:run, :queue, :priority, :fair, :seq, :run_after, :not_before, :queued_at, :key, :limit, :fair_key, :state, :worker, :words, \
+    VALUES (:run, :queue, :priority, :line, :seq, :run_after, :not_before, :queued_at, :key, :limit, :fair_key, :state, :worker, :words, \
     :strikes, :why) \
-    ON CONFLICT (run_id) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, fair = excluded.fair, \
+    ON CONFLICT (run_id) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, line = excluded.line, \
     seq = excluded.seq, run_after = excluded.run_after, not_before = excluded.not_before, concurrency_key = excluded.concurrency_key, \
     concurrency_limit = excluded.concurrency_limit, fair_key = excluded.fair_key, state = excluded.state, \
     worker = excluded.worker, words = excluded.words, strikes = excluded.strikes, why = excluded.why";
@@ -67,9 +75,7 @@ const DEPTHS: &str = "SELECT queue, \
 impl Db<'_> {
     /// The first entries of the queue, and whoever works.
     pub(crate) fn fleet_state(&self, most: u32) -> DbResult<FleetState> {
-        let sql =
-            "SELECT * FROM run_queue ORDER BY state <> 'claimed', state <> 'ready', priority, fair, seq LIMIT :most";
-        let queue = self.rows(sql, named_params! { ":most": most }, entry)?;
+        let queue = self.rows(IN_TURN, named_params! { ":most": most }, entry)?;
         Ok(FleetState { workers: FleetRows::workers(self)?, queue, schedules: FleetRows::schedules(self)? })
     }
 
@@ -114,7 +120,7 @@ impl FleetRows for Db<'_> {
             ":run": entry.run_id.as_str(),
             ":queue": queue,
             ":priority": i64::from(*priority),
-            ":fair": int(entry.fair),
+            ":line": int(entry.line),
             ":seq": int(entry.seq),
             ":run_after": text(run_after),
             ":not_before": entry.not_before.as_ref().map(text),
@@ -158,9 +164,42 @@ impl FleetRows for Db<'_> {
         self.number("SELECT coalesce(max(seq), 0) FROM run_queue", [])
     }
 
-    fn last_fair(&self, queue: &str, fair_key: Option<&str>) -> DbResult<Option<u64>> {
-        let sql = "SELECT coalesce(max(fair), 0) FROM run_queue WHERE queue = :queue AND fair_key IS :key";
-        Ok(Some(self.number(sql, named_params! { ":queue": queue, ":key": fair_key })?))
+    fn line_of(&self, options: &QueueOptions) -> DbResult<Option<u64>> {
+        let QueueOptions { queue, priority, fair_key, .. } = options;
+        let sql = "SELECT line FROM queue_lines WHERE queue = :queue AND fair_key IS :key AND priority = :priority";
+        let parameters = named_params! { ":queue": queue, ":key": fair_key, ":priority": i64::from(*priority) };
+        self.row(sql, parameters, |row| Columns::new(row, "queue_lines", "line").int("line"))
+    }
+
+    fn last_line(&self) -> DbResult<u64> {
+        self.number("SELECT coalesce(max(line), 0) FROM queue_lines", [])
+    }
+
+    fn add_line(&self, line: &QueueLine) -> DbResult<()> {
+        let sql = "INSERT INTO queue_lines (line, priority, queue, fair_key, turn) \
+                   VALUES (:line, :priority, :queue, :key, :turn)";
+        let parameters = named_params! {
+            ":line": int(line.line),
+            ":priority": i64::from(line.priority),
+            ":queue": line.queue,
+            ":key": line.fair_key,
+            ":turn": int(line.turn),
+        };
+        self.connection.prepare_cached(sql)?.execute(parameters)?;
+        Ok(())
+    }
+
+    fn set_turn(&self, line: u64, turn: u64) -> DbResult<()> {
+        let sql = "UPDATE queue_lines SET turn = :turn WHERE line = :line";
+        self.connection.prepare_cached(sql)?.execute(named_params! { ":turn": int(turn), ":line": int(line) })?;
+        Ok(())
+    }
+
+    fn drop_empty_line(&self, line: u64) -> DbResult<()> {
+        let sql =
+            "DELETE FROM queue_lines WHERE line = :line AND NOT EXISTS (SELECT 1 FROM run_queue WHERE line = :line)";
+        self.connection.prepare_cached(sql)?.execute(named_params! { ":line": int(line) })?;
+        Ok(())
     }
 
     fn queue_clock(&self) -> DbResult<u64> {
@@ -288,7 +327,7 @@ pub(crate) fn entry(row: &Row<'_>) -> DbResult<QueueEntry> {
         },
         queued_at: column.at("queued_at")?,
         not_before: column.opt_at("not_before")?,
-        fair: column.int("fair")?,
+        line: column.int("line")?,
         seq: column.int("seq")?,
         state: column.stored_name("state")?,
         worker: column.get("worker")?,

@@ -134,7 +134,12 @@ const READERS: &[(&str, &str, Read)] = &[
     ("gateway_sessions", "SELECT * FROM gateway_sessions", |row| gateway_rows::session_record(row).map(|_| None)),
     ("gateway_arrivals", "SELECT * FROM gateway_arrivals", |row| gateway_rows::arrival_record(row).map(|_| None)),
     ("workers", "SELECT * FROM workers", |row| fleet_rows::worker_record(row).map(|_| None)),
-    ("run_queue", "SELECT * FROM run_queue", |row| fleet_rows::entry(row).map(|_| None)),
+    (
+        "run_queue",
+        "SELECT q.*, (SELECT l.line FROM queue_lines l WHERE l.line = q.line AND l.priority = q.priority AND l.queue = q.queue \
+         AND l.fair_key IS q.fair_key) AS found FROM run_queue q",
+        queued,
+    ),
     ("schedules", "SELECT * FROM schedules", |row| fleet_rows::schedule_record(row).map(|_| None)),
 ];
 
@@ -172,6 +177,13 @@ fn message(row: &Row<'_>) -> DbResult<Option<String>> {
     let fits = is_so("role", crate::column::stored_name(&message.role)?)?
         && is_so("origin", crate::column::stored_name(&message.origin)?)?;
     Ok((!fits).then(|| "its role or origin is another one than its message has".to_owned()))
+}
+
+/// A run is taken from the line of its priority, queue and fair key; in another one, or none, nobody finds it in its turn.
+fn queued(row: &Row<'_>) -> DbResult<Option<String>> {
+    fleet_rows::entry(row)?;
+    let found: Option<i64> = Columns::new(row, "run_queue", "run_id").get("found")?;
+    Ok(found.is_none().then(|| "it is in no line of its priority, queue and fair key".to_owned()))
 }
 
 /// Events are looked for by the run that stands in them; the chain goes by that of their call.

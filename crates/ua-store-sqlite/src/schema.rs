@@ -28,7 +28,7 @@ mod embedded {
 const SCRIPT: &str = include_str!("schema.sql");
 
 /// The migrations: number, name, and what `refinery` says that the text comes to.
-const HISTORY: [(i64, &str, &str); 24] = [
+const HISTORY: [(i64, &str, &str); 25] = [
     (1, "initial", "11732174114436838865"),
     (2, "forks", "815804755327385648"),
     (3, "held_time", "5738595691001996234"),
@@ -53,6 +53,7 @@ const HISTORY: [(i64, &str, &str); 24] = [
     (22, "queue_pauses", "6463378081419030914"),
     (23, "unread_answers", "9270646939234394306"),
     (24, "quiet_keys", "1160122867644598621"),
+    (25, "queue_lines", "10812700606431933769"),
 ];
 
 /// The schema this program works with.

@@ -338,7 +338,7 @@ CREATE TABLE run_queue (
   run_id            TEXT PRIMARY KEY NOT NULL REFERENCES runs (run_id),
   queue             TEXT NOT NULL,
   priority          INTEGER NOT NULL,
-  fair              INTEGER NOT NULL,
+  line              INTEGER NOT NULL,
   seq               INTEGER NOT NULL,
   run_after         TEXT NOT NULL,
   queued_at         TEXT NOT NULL,
@@ -352,15 +352,13 @@ CREATE TABLE run_queue (
   why               TEXT
 , not_before TEXT) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idx_run_queue_ready ON run_queue (priority, fair, seq) WHERE state = 'ready';
+CREATE INDEX idx_run_queue_ready ON run_queue (priority, line, seq) WHERE state = 'ready';
 
 CREATE INDEX idx_run_queue_seats ON run_queue (concurrency_key) WHERE state = 'claimed' AND concurrency_key IS NOT NULL;
 
 CREATE INDEX idx_run_queue_worker ON run_queue (worker) WHERE state = 'claimed';
 
 CREATE INDEX idx_run_queue_parked ON run_queue (run_id) WHERE state = 'parked';
-
-CREATE INDEX idx_run_queue_fair ON run_queue (queue, fair_key, fair);
 
 CREATE INDEX idx_run_queue_seq ON run_queue (seq);
 
@@ -628,5 +626,19 @@ BEGIN
 END;
 
 CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key) WHERE attempt > 0 AND failure_kind IS NULL;
+
+CREATE TABLE queue_lines (
+  line     INTEGER PRIMARY KEY NOT NULL,
+  priority INTEGER NOT NULL,
+  queue    TEXT NOT NULL,
+  fair_key TEXT,
+  turn     INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX idx_queue_lines_turn ON queue_lines (priority, turn, line);
+
+CREATE INDEX idx_queue_lines_key ON queue_lines (queue, fair_key, priority);
+
+CREATE INDEX idx_run_queue_line ON run_queue (line);
 
 INSERT INTO meta (key, value) VALUES ('db_uuid', lower(hex(randomblob(16))));

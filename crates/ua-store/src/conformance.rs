@@ -26,6 +26,7 @@ pub mod lost_answers;
 pub mod overrides;
 pub mod ownership;
 pub mod questions;
+mod queue_turns;
 pub mod recalled;
 pub mod related;
 pub mod samples;
@@ -42,6 +43,7 @@ use crate::Store;
 use crate::error::StoreError;
 
 pub use differential::{agree, agree_beside_deletions};
+pub use queue_turns::Turns;
 pub use scene::{Scene, cancel};
 pub use seam::{Crossing, Plan, StoreOutcome, StoreSeam, Undisturbed, Writes};
 
@@ -244,6 +246,8 @@ macro_rules! fleet_conformance_tests {
             a_run_that_may_be_at_work_keeps_its_seat,
             who_is_there_again_keeps_what_it_drives,
             fair_keys_take_turns,
+            turns_are_taken_by_what_is_ready,
+            a_line_that_is_left_is_no_advantage,
             what_dead_workers_had_is_there_for_others,
             a_worker_leaves_in_good_order,
             a_word_wakes_a_parked_run,

@@ -108,9 +108,9 @@ pub struct QueueEntry {
     pub queued_at: Timestamp,
     /// Until when it is left alone since a worker gave it back. It is no younger for that.
     pub not_before: Option<Timestamp>,
-    /// Its turn among those of other fair keys.
-    pub fair: u64,
-    /// Its turn among those that are equal otherwise.
+    /// The line in which it waits ([`QueueLine`]).
+    pub line: u64,
+    /// Its place in its line.
     pub seq: u64,
     /// Where it stands.
     pub state: QueueState,
@@ -122,6 +122,24 @@ pub struct QueueEntry {
     pub strikes: u32,
     /// Why it waits, in a sentence.
     pub why: Option<String>,
+}
+
+/// Runs that wait behind each other: those of one priority, queue and fair key. Lines of one priority take turns.
+///
+/// A turn is counted when a run is taken, not when one is queued: what of a line cannot be taken now (it is for later, waits for a person or a seat,
+/// or is held by another machine) costs the others of its line nothing, and gains them nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueLine {
+    /// Which; one that was made later has a higher number.
+    pub line: u64,
+    /// Of which priority.
+    pub priority: i32,
+    /// In which queue.
+    pub queue: String,
+    /// Of which fair key.
+    pub fair_key: Option<String>,
+    /// When it had its last turn, by the clock of the queue: of two lines the one with the smaller number is next.
+    pub turn: u64,
 }
 
 /// What of a schedule was missed, because nobody was there to submit it.
@@ -356,8 +374,9 @@ pub trait FleetRows {
     /// Those that are parked and about whose lineage there was a word since, or whose run somebody else has ended, with the number of words
     /// now.
     fn woken_entries(&self) -> Result<Vec<(QueueEntry, u64)>, Self::Error>;
-    /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat, and not one that it
-    /// avoids and a worker gave back.
+    /// The next one for a worker: the first, in its line, that is ready now, in a queue of its, of a lineage that no other place holds, with a free
+    /// seat, and not one that it avoids and a worker gave back. Of the lines that have one those of the smallest priority are looked at, and of
+    /// these the one whose turn was the longest ago.
     ///
     /// Whatever is claimed has a seat, and so has what is ready and running and has strikes: its worker was taken for dead, and may be at work.
     fn next_entry(
@@ -368,11 +387,19 @@ pub trait FleetRows {
     ) -> Result<Option<QueueEntry>, Self::Error>;
     /// The highest of `seq`.
     fn last_seq(&self) -> Result<u64, Self::Error>;
-    /// The highest turn of a fair key in a queue.
-    fn last_fair(&self, queue: &str, fair_key: Option<&str>) -> Result<Option<u64>, Self::Error>;
-    /// Whose turn it was last.
+    /// The line of those that are queued like this.
+    fn line_of(&self, options: &QueueOptions) -> Result<Option<u64>, Self::Error>;
+    /// The highest number of a line.
+    fn last_line(&self) -> Result<u64, Self::Error>;
+    /// Makes a line.
+    fn add_line(&self, line: &QueueLine) -> Result<(), Self::Error>;
+    /// A line has a turn.
+    fn set_turn(&self, line: u64, turn: u64) -> Result<(), Self::Error>;
+    /// Removes a line if no run is in it.
+    fn drop_empty_line(&self, line: u64) -> Result<(), Self::Error>;
+    /// When the last turn was.
     fn queue_clock(&self) -> Result<u64, Self::Error>;
-    /// It is the turn of these.
+    /// The last turn is this one.
     fn set_queue_clock(&self, turn: u64) -> Result<(), Self::Error>;
     /// Words of people about the lineage of a run.
     fn words_of_lineage(&self, run: &RunId) -> Result<u64, Self::Error>;

@@ -261,8 +261,9 @@ impl Bench<'_> {
         };
         self.sql("claims", &copies(1_000, 10_000, "queued"))?;
         let entries = "SET search_path = ua; INSERT INTO run_queue SELECT (jsonb_populate_record(q, jsonb_build_object('run_id', 'run_c' || n, \
-                       'seq', n, 'fair', n / 100, 'fair_key', 'k' || n % 100, 'concurrency_key', 'k' || n % 100, 'concurrency_limit', 4))).* \
-                       FROM run_queue q, generate_series(1000, 10999) n WHERE q.run_id = 'run_template'; ANALYZE";
+                       'seq', n, 'line', 1000 + n % 100, 'fair_key', 'k' || n % 100, 'concurrency_key', 'k' || n % 100, 'concurrency_limit', 4))).* \
+                       FROM run_queue q, generate_series(1000, 10999) n WHERE q.run_id = 'run_template'; \
+                       INSERT INTO queue_lines SELECT 1000 + n, 0, 'default', 'k' || n, 0 FROM generate_series(0, 99) n; ANALYZE";
         self.sql("claims", entries)?;
         let measure = |what: &str| -> anyhow::Result<()> {
             let said = self.said(&["claims-server", &url, "300"])?;

@@ -145,7 +145,7 @@ mod tests {
             },
             queued_at: now,
             not_before: None,
-            fair: 0,
+            line: 0,
             seq: 0,
             state: QueueState::Ready,
             worker: None,

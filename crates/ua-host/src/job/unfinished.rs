@@ -577,7 +577,7 @@ mod tests {
             options: QueueOptions::at(at),
             queued_at: at,
             not_before: None,
-            fair: 0,
+            line: 0,
             seq: 0,
             state: QueueState::Ready,
             worker: None,

@@ -433,7 +433,7 @@ async fn a_claim_looks_at_what_waits_and_not_at_what_has_ended() {
              INSERT INTO run_writes SELECT (jsonb_populate_record(w, jsonb_build_object('run_id', 'run_' || n))).* \
                FROM run_writes w, generate_series(1000, 22000) n WHERE w.run_id = 'run_first'; \
              INSERT INTO lineage_places SELECT 'run_' || n, 'elsewhere', 'elsewhere' FROM generate_series(1000, 21000) n; \
-             INSERT INTO run_queue SELECT (jsonb_populate_record(q, jsonb_build_object('run_id', 'run_' || n, 'seq', n, 'fair', n, \
+             INSERT INTO run_queue SELECT (jsonb_populate_record(q, jsonb_build_object('run_id', 'run_' || n, 'seq', n, \
                'concurrency_key', 'k' || n % 100, 'concurrency_limit', 4))).* FROM run_queue q, generate_series(20000, 22000) n; \
              SET session_replication_role = origin; ANALYZE",
         )

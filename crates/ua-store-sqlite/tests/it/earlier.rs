@@ -5,7 +5,12 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 23] = [
+const BACK: [(u32, &str); 24] = [
+    (
+        25,
+        "DROP INDEX idx_run_queue_line; ALTER TABLE run_queue RENAME COLUMN line TO fair; DROP TABLE queue_lines;
+         CREATE INDEX idx_run_queue_fair ON run_queue (queue, fair_key, fair);",
+    ),
     (
         24,
         "DROP INDEX idx_tool_calls_key;

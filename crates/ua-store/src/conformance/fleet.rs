@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use ua_core::{CallStatus, RunStatus, Timestamp};
 
+pub use super::queue_turns::{a_line_that_is_left_is_no_advantage, turns_are_taken_by_what_is_ready};
 use super::samples::{self, at, question_id, run_id};
 use super::{Scene, recalled, refused};
 use crate::error::StoreError;

@@ -3,7 +3,8 @@
 use ua_core::{RunId, RunStatus, Timestamp};
 
 use super::{
-    FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueOptions, QueueState, Release, WorkerRecord,
+    FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueLine, QueueOptions, QueueState, Release,
+    WorkerRecord,
 };
 use crate::error::{RowRef, StoreError};
 use crate::rules::not_found;
@@ -70,11 +71,12 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
                 moved.strikes = 0;
             }
             moved.options.priority = priority.unwrap_or(entry.options.priority);
-            if let Some(queue) = queue {
-                moved.options.queue = queue;
-                moved.fair = turn_of(rows, &moved.options)?;
-            }
+            moved.options.queue = queue.unwrap_or(moved.options.queue);
+            moved.line = line_for(rows, &moved.options)?;
             rows.put_entry(&moved)?;
+            if moved.line != entry.line {
+                rows.drop_empty_line(entry.line)?;
+            }
             done.entries.push(moved);
         }
         FleetChange::Withdraw { run } => {
@@ -82,7 +84,7 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
             if entry.state == QueueState::Claimed {
                 return Err(conflict("run_queue", run.as_str(), "a worker is running it").into());
             }
-            rows.remove_entry(&run)?;
+            leave(rows, &entry)?;
             done.entries.push(entry);
         }
         FleetChange::PutSchedule(schedule) => rows.put_schedule(&schedule)?,
@@ -111,11 +113,23 @@ fn found<R: FleetRows>(rows: &R, name: &str) -> Result<WorkerRecord, R::Error> {
     worker.ok_or_else(|| not_found("workers", name).into())
 }
 
-/// The turn of one that joins a queue: behind those of its key, and not before those whose turn it is. One clock for all queues, so that a new
-/// one does not overtake those that have been busy for long.
-fn turn_of<R: FleetRows>(rows: &R, options: &QueueOptions) -> Result<u64, R::Error> {
-    let last = rows.last_fair(&options.queue, options.fair_key.as_deref())?.unwrap_or(0);
-    Ok(last.max(rows.queue_clock()?) + 1)
+/// The line that a run joins. A new one comes behind all that wait for their turn, and before the one that had it last: whoever joins again and
+/// again overtakes nobody, and nobody who has come waits for a second turn of another. Turns are even numbers, so there is one between any two.
+fn line_for<R: FleetRows>(rows: &R, options: &QueueOptions) -> Result<u64, R::Error> {
+    if let Some(line) = rows.line_of(options)? {
+        return Ok(line);
+    }
+    let line = rows.last_line()? + 1;
+    let QueueOptions { queue, priority, fair_key, .. } = options.clone();
+    let turn = rows.queue_clock()?.saturating_sub(1);
+    rows.add_line(&QueueLine { line, priority, queue, fair_key, turn })?;
+    Ok(line)
+}
+
+/// A run leaves the queue, and so does its line if it was the last there.
+fn leave<R: FleetRows>(rows: &R, entry: &QueueEntry) -> Result<(), R::Error> {
+    rows.remove_entry(&entry.run_id)?;
+    rows.drop_empty_line(entry.line)
 }
 
 fn enqueue<R: FleetRows>(rows: &R, run: &RunId, options: QueueOptions, at: Timestamp) -> Result<QueueEntry, R::Error> {
@@ -129,7 +143,7 @@ fn enqueue<R: FleetRows>(rows: &R, run: &RunId, options: QueueOptions, at: Times
     let entry = QueueEntry {
         run_id: run.clone(),
         queued_at: at,
-        fair: turn_of(rows, &options)?,
+        line: line_for(rows, &options)?,
         seq: rows.last_seq()? + 1,
         options,
         not_before: None,
@@ -200,7 +214,8 @@ fn claim<R: FleetRows>(
     let mut claimed: Vec<QueueEntry> = unheard.take(most).collect();
     while !worker.is_draining && claimed.len() < most {
         let Some(entry) = rows.next_entry(&worker, avoids, at)? else { break };
-        let turn = rows.queue_clock()?.max(entry.fair.saturating_sub(1));
+        let turn = rows.queue_clock()? / 2 * 2 + 2;
+        rows.set_turn(entry.line, turn)?;
         rows.set_queue_clock(turn)?;
         // Read before the run is taken: a word that comes while it is worked on wakes it once too often, never once too little.
         let words = rows.words_of_lineage(&entry.run_id)?;
@@ -233,7 +248,7 @@ fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result
     let free = QueueEntry { worker: None, strikes: 0, ..entry };
     let run = free.run_id.clone();
     match release {
-        Release::Done => return rows.remove_entry(&run),
+        Release::Done => return leave(rows, &free),
         Release::Ready { not_before, since, why, is_driven } => {
             let run_after = since.unwrap_or(free.options.run_after);
             let options = QueueOptions { run_after, ..free.options.clone() };

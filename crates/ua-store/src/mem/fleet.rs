@@ -10,8 +10,8 @@ use super::model::Model;
 use super::rows::Transaction;
 use crate::error::StoreError;
 use crate::fleet::{
-    FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry, QueueState, ScheduleRecord,
-    WorkerRecord, apply_fleet,
+    FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry, QueueLine, QueueOptions,
+    QueueState, ScheduleRecord, WorkerRecord, apply_fleet,
 };
 use crate::record::RunRecord;
 
@@ -39,7 +39,20 @@ impl FleetStore for MemStore {
             QueueState::Ready => 1,
             QueueState::Parked => 2,
         };
-        queue.sort_by_key(|entry| (rank(entry.state), entry.options.priority, entry.fair, entry.seq));
+        queue.sort_by_key(|entry| entry.seq);
+        let mut before: BTreeMap<(u8, u64), u64> = BTreeMap::new();
+        let places: BTreeMap<RunId, u64> = queue
+            .iter()
+            .map(|entry| {
+                let place = before.entry((rank(entry.state), entry.line)).or_default();
+                *place += 1;
+                (entry.run_id.clone(), *place)
+            })
+            .collect();
+        queue.sort_by_key(|entry| {
+            let turn = model.lines.get(&entry.line).map_or(0, |line| line.turn);
+            (rank(entry.state), entry.options.priority, places.get(&entry.run_id).copied(), turn, entry.line)
+        });
         queue.truncate(most as usize);
         Ok(FleetState {
             workers: model.workers.values().cloned().collect(),
@@ -155,20 +168,43 @@ impl FleetRows for Transaction<'_> {
                 && (worker.queues.is_empty() || worker.queues.contains(&entry.options.queue))
                 && has_seat(entry)
         });
-        Ok(ready.min_by_key(|entry| (entry.options.priority, entry.fair, entry.seq)).cloned())
+        let turn = |entry: &QueueEntry| model.lines.get(&entry.line).map_or(0, |line| line.turn);
+        Ok(ready.min_by_key(|entry| (entry.options.priority, turn(entry), entry.line, entry.seq)).cloned())
     }
 
     fn last_seq(&self) -> Found<u64> {
         Ok(self.model().queue.values().map(|entry| entry.seq).max().unwrap_or(0))
     }
 
-    fn last_fair(&self, queue: &str, fair_key: Option<&str>) -> Found<Option<u64>> {
+    fn line_of(&self, options: &QueueOptions) -> Found<Option<u64>> {
+        let QueueOptions { queue, priority, fair_key, .. } = options;
         let model = self.model();
-        let alike = model
-            .queue
-            .values()
-            .filter(|entry| entry.options.queue == queue && entry.options.fair_key.as_deref() == fair_key);
-        Ok(alike.map(|entry| entry.fair).max())
+        let mut lines = model.lines.values();
+        let same = |line: &&QueueLine| line.queue == *queue && line.priority == *priority && line.fair_key == *fair_key;
+        Ok(lines.find(same).map(|line| line.line))
+    }
+
+    fn last_line(&self) -> Found<u64> {
+        Ok(self.model().lines.last_key_value().map_or(0, |(line, _)| *line))
+    }
+
+    fn add_line(&self, line: &QueueLine) -> Found<()> {
+        self.change().lines.insert(line.line, line.clone());
+        Ok(())
+    }
+
+    fn set_turn(&self, line: u64, turn: u64) -> Found<()> {
+        if let Some(line) = self.change().lines.get_mut(&line) {
+            line.turn = turn;
+        }
+        Ok(())
+    }
+
+    fn drop_empty_line(&self, line: u64) -> Found<()> {
+        if !self.model().queue.values().any(|entry| entry.line == line) {
+            self.change().lines.remove(&line);
+        }
+        Ok(())
     }
 
     fn queue_clock(&self) -> Found<u64> {

@@ -7,7 +7,7 @@ use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 use super::blobs::StoredBlob;
 use super::table::Table;
 use crate::error::StoreError;
-use crate::fleet::{QueueEntry, ScheduleRecord, WorkerRecord};
+use crate::fleet::{QueueEntry, QueueLine, ScheduleRecord, WorkerRecord};
 use crate::gateway::{ArrivalRecord, SessionRecord};
 use crate::overrides::OverrideRecord;
 use crate::record::{
@@ -41,6 +41,7 @@ pub(super) struct Model {
     pub(super) arrivals: Table<ArrivalRecord>,
     pub(super) workers: BTreeMap<String, WorkerRecord>,
     pub(super) queue: BTreeMap<RunId, QueueEntry>,
+    pub(super) lines: BTreeMap<u64, QueueLine>,
     pub(super) queue_clock: u64,
     pub(super) schedules: BTreeMap<String, ScheduleRecord>,
 }

@@ -4,3 +4,4 @@ mod conformance;
 mod fleet_model;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
+mod queue_turns;
