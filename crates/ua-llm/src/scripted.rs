@@ -30,10 +30,6 @@ impl LlmProvider for ScriptedProvider {
         "scripted"
     }
 
-    fn takes_seed(&self) -> bool {
-        true
-    }
-
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         observer.sent();

@@ -42,7 +42,22 @@ impl ToolTransport for Joined {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let mut all = Vec::new();
         for part in &self.parts {
-            all.extend(part.transport.list().await?);
+            let tools = part.transport.list().await?;
+            // What is listed here would be called elsewhere.
+            if let Some(names) = &part.servers
+                && let Some(foreign) = tools.iter().find(|tool| !names.contains(&tool.name.server))
+            {
+                let server = &foreign.name.server;
+                return Err(TransportError::Changed {
+                    server: names.join("`, `"),
+                    why: format!(
+                        "`{}` among them is of the server `{server}`, which the step does not name: `Step::transport` takes the names of all its \
+                         servers",
+                        foreign.name.raw
+                    ),
+                });
+            }
+            all.extend(tools);
         }
         Ok(all)
     }
@@ -131,10 +146,38 @@ impl ToolTransport for Joined {
 
 #[cfg(test)]
 mod tests {
-    use ua_core::Env;
+    use serde_json::json;
+    use ua_core::{Env, ToolAnnotations, ToolNamespace};
     use ua_dispatch::LocalTools;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_tool_of_a_server_that_its_transport_is_not_named_for_is_refused_when_it_is_listed() {
+        let spec = |server: &str| ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Mcp, server, "look"),
+            description: "Looks.".to_owned(),
+            input_schema: json!({"type": "object"}),
+            annotations: ToolAnnotations::default(),
+        };
+        let tools = || {
+            let tools = LocalTools::new(Env::simulated(1));
+            let both =
+                tools.with(spec("shop"), async |_| Ok(json!("yes"))).with(spec("elsewhere"), async |_| Ok(json!("no")));
+            Arc::new(both) as Arc<dyn ToolTransport>
+        };
+        let joined = |names: &[&str]| Joined {
+            parts: vec![Part {
+                servers: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+                transport: tools(),
+            }],
+        };
+        assert_eq!(joined(&["shop", "elsewhere"]).list().await.unwrap().len(), 2);
+        let refused = joined(&["shop"]).list().await.unwrap_err().to_string();
+        for told in ["tools of `shop`", "`mcp__elsewhere__look`", "`elsewhere`", "`Step::transport`"] {
+            assert!(refused.contains(told), "{told}: {refused}");
+        }
+    }
 
     #[tokio::test]
     async fn a_generation_that_no_part_knows_is_not_said_to_be_gone() {

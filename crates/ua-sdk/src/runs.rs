@@ -10,13 +10,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus, RunStop};
+use ua_core::{Audience, Budgets, Component, Currency, Env, Redactor, RunId, RunStatus, RunStop, Timestamp};
 use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
 use ua_store::{
-    Answer, Forgotten, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _,
-    Store, StoreError,
+    Answer, Choice, Forgotten, NewOverride, OverrideKind, OverrideRecord, QuestionRecord, QuestionStatus, RunQuery,
+    RunRecord, RunStore as _, Store, StoreError,
 };
 
 use crate::error::Error;
@@ -575,11 +575,13 @@ impl Runs {
     ///
     /// A question takes the choices of [`QuestionRecord::choices`], and one of `Continue` and `Execute` lets what it is about go on. Of a call in
     /// doubt ([`UnknownOutcome`](crate::QuestionKind::UnknownOutcome)) that means that it did not happen, and it is sent again; of an approval it means
-    /// yes. `Happened` says that the effect is there, `Skip` leaves the call as it is and tells the model, and `Abort` ends the run as failed. What the
+    /// yes. `Happened` says that the effect is there, `Skip` leaves the call as it is and tells the model, and `Abort` ends the run as failed: at
+    /// once, as [`Runs::cancel`] does, unless somebody drives it, who ends it between calls. What the
     /// model asks ([`AskUser`](crate::QuestionKind::AskUser)) is answered by `Answer::new(Choice::Continue).text(…)`.
     ///
     /// # Errors
-    /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
+    /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`]. Of an `Abort`
+    /// [`Error::Files`] as well: it is stored then, and the run ends when its step is run again.
     ///
     /// ```
     /// # use ua_sdk::prelude::*;
@@ -599,7 +601,9 @@ impl Runs {
         #[cfg(not(feature = "mcp"))]
         let servers: Arc<dyn ToolTransport> = Arc::new(ua_dispatch::LocalTools::new(self.env.clone()));
         let outside = Through::new(servers, ua_runner::may_be_driven);
-        let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY, &outside).await;
+        let answer = answer.into();
+        let is_abort = answer.choice == Choice::Abort;
+        let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer, BY, &outside).await;
         given.map(drop).map_err(|why| match why.into_store_failure() {
             Ok((doing, source)) => Error::store(doing)(source),
             Err(why @ NotTaken::NotOffered { .. }) => {
@@ -615,7 +619,17 @@ impl Runs {
                 Error::Refused(format!("{why}: {then}"))
             }
             Err(why) => Error::Refused(why.to_string()),
-        })
+        })?;
+        if is_abort { self.end_if_asked(&question.run_id).await } else { Ok(()) }
+    }
+
+    /// Ends a run here of which it is stored that it is to end, unless somebody drives it.
+    async fn end_if_asked(&self, run: &RunId) -> Result<(), Error> {
+        #[cfg(feature = "mcp")]
+        let left = crate::servers::left_behind(&self.folder, run, &self.env, &self.redactor)?;
+        #[cfg(not(feature = "mcp"))]
+        let left = ua_dispatch::LocalTools::new(self.env.clone());
+        Ok(self.host(self.workspace(run.as_str())?).end_if_asked(run, &left).await?)
     }
 
     /// Ends a run. Whoever drives it ends it between calls; one that nobody drives is ended here, as `ua runs cancel` does, with nothing sent and its
@@ -629,13 +643,7 @@ impl Runs {
         if let Err(source) = asked {
             return Err(self.not_changed(id, "cancel the run", source).await);
         }
-        let (run, workspace) = (run_id(id)?, self.workspace(id)?);
-        #[cfg(feature = "mcp")]
-        let left = crate::servers::left_behind(&self.folder, &run, &self.env, &self.redactor)?;
-        #[cfg(not(feature = "mcp"))]
-        let left = ua_dispatch::LocalTools::new(self.env.clone());
-        let host = self.host(workspace);
-        Ok(host.end_if_asked(&run, &left).await?)
+        self.end_if_asked(&run_id(id)?).await
     }
 
     /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
@@ -652,8 +660,22 @@ impl Runs {
             return Err(Error::Refused(format!("there is no budget `{budget}`; budgets are {}", names.join(", "))));
         }
         fields[budget] = value.clone();
-        if let Err(why) = serde_json::from_value::<ua_core::Budgets>(fields) {
-            return Err(Error::Refused(format!("the budget `{budget}` cannot be {value}: {why}")));
+        let wrong = |why: &str| Err(Error::Refused(format!("the budget `{budget}` cannot be {value}: {why}")));
+        match serde_json::from_value::<Budgets>(fields) {
+            Err(why) => return wrong(&why.to_string()),
+            Ok(budgets) => {
+                if let Some((_, why)) = budgets.flaws().into_iter().find(|(name, _)| *name == budget) {
+                    return wrong(why.strip_prefix("is 0: ").unwrap_or(why));
+                }
+                if let Some(max) = budgets.max_cost.filter(|_| budget == "max_cost")
+                    && let Some(price) = self.currency_of(&run.run_id).await?.filter(|price| *price != max.currency())
+                {
+                    return wrong(&format!(
+                        "the run's requests are priced in {price}; other prices are accepted first (`Runs::run_accepting` with \
+                         `Component::Pricing`)"
+                    ));
+                }
+            }
         }
         let change = NewOverride {
             run_id: run.run_id,
@@ -667,6 +689,20 @@ impl Runs {
             Ok(_) => Ok(()),
             Err(source) => Err(self.not_changed(id, "change the budget", source).await),
         }
+    }
+
+    /// The currency in which the requests of a run are priced, as far as that is known: by its newest priced one, unless other prices were accepted
+    /// since.
+    async fn currency_of(&self, run: &RunId) -> Result<Option<Currency>, Error> {
+        let records = self.store.load(run).await.map_err(Error::store("load the run"))?;
+        let accepted = |at: Timestamp| {
+            let is_of_prices = |row: &OverrideRecord| {
+                row.kind == OverrideKind::Pin && row.component == Component::Pricing.as_str() && row.created_at >= at
+            };
+            records.overrides.iter().any(is_of_prices)
+        };
+        let priced = records.requests.iter().rev().find_map(|request| Some((request.price?, request.reserved_at)));
+        Ok(priced.filter(|(_, at)| !accepted(*at)).map(|(price, _)| price.currency))
     }
 
     /// Why a run was not changed. One that has ended never can be, and whoever asks again while the same may succeed later would ask for ever.
@@ -695,11 +731,11 @@ impl Runs {
 
 /// The names of all budgets. Those that may be without a limit have one here, since a budget without one is not written.
 fn budget_names() -> BTreeSet<String> {
-    let all = ua_core::Budgets {
+    let all = Budgets {
         max_turns: Some(1),
         max_tokens: Some(1),
         max_cost: ua_core::Money::parse("1 USD"),
-        ..ua_core::Budgets::default()
+        ..Budgets::default()
     };
     let all = serde_json::to_value(all).unwrap_or_default();
     all.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()

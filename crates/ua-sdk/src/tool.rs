@@ -101,6 +101,18 @@ enum Class {
     External,
 }
 
+impl Class {
+    /// The word of a tool that says it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Unsaid => "nothing",
+            Self::Reads => "reads",
+            Self::Local => "local",
+            Self::External => "external",
+        }
+    }
+}
+
 /// A tool of the program: a name, what it does, typed arguments, an async closure. Until it is said otherwise, it has an effect outside
 /// that must not happen twice: a person is asked about a lost call, and about a repeat in the same words where its name says that it makes
 /// something or moves money (`create_invoice`, `order_pizza`).
@@ -110,6 +122,8 @@ pub struct Tool {
     pub(crate) spec: ToolSpec,
     pub(crate) run: Arc<dyn Fn(LocalCall, bool) -> Answer + Send + Sync>,
     class: Class,
+    /// Another class that was said of it.
+    other_class: Option<Class>,
     effect_kind: Option<String>,
     is_keyed: bool,
     needs_approval: bool,
@@ -142,8 +156,11 @@ where
         let going = run.clone()(Call { inner: call }, arguments);
         Box::pin(async move {
             match going.await {
-                Ok(answer) => serde_json::to_value(answer)
-                    .map_err(|why| LocalFailure::Unknown(format!("its answer is not a JSON value: {why}"))),
+                Ok(answer) => serde_json::to_value(answer).map_err(|why| {
+                    let why = format!("its answer is not a JSON value: {why}");
+                    // Another look would bring the same.
+                    if only_reads { LocalFailure::Reported(why) } else { LocalFailure::Unknown(why) }
+                }),
                 Err(failure) => Err(match failure.into().0 {
                     ToolFailure::NotDone(why) => LocalFailure::NotDone(why),
                     ToolFailure::Refused(why) => LocalFailure::Refused(why),
@@ -163,6 +180,7 @@ where
         },
         run: Arc::new(run),
         class: Class::Unsaid,
+        other_class: None,
         effect_kind: None,
         is_keyed: false,
         needs_approval: false,
@@ -206,15 +224,13 @@ pub(crate) fn result_schema_of<T: JsonSchema>() -> Value {
 impl Tool {
     /// It only reads: a lost call is simply made again.
     pub fn reads(mut self) -> Self {
-        self.class = Class::Reads;
         self.spec.annotations.read_only = Some(true);
-        self
+        self.of_class(Class::Reads)
     }
 
     /// What it changes is on this machine only, and doing it again comes to the same.
-    pub fn local(mut self) -> Self {
-        self.class = Class::Local;
-        self
+    pub fn local(self) -> Self {
+        self.of_class(Class::Local)
     }
 
     /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name. The verb decides whether the same call
@@ -225,8 +241,15 @@ impl Tool {
     /// `parcel.expedite`, `invoice.issue`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
     /// that each call is meant.
     pub fn external(mut self, effect_kind: &str) -> Self {
-        self.class = Class::External;
         self.effect_kind = Some(effect_kind.to_owned());
+        self.of_class(Class::External)
+    }
+
+    fn of_class(mut self, class: Class) -> Self {
+        if self.class != Class::Unsaid && self.class != class {
+            self.other_class = Some(self.class);
+        }
+        self.class = class;
         self
     }
 
@@ -279,12 +302,13 @@ impl Tool {
         let mut rule = format!(
             "[[rule]]\nid = \"program-{name}\"\nserver = \"{SERVER}\"\nname = \"{name}\"\nside_effect_class = \"{class}\"\n"
         );
+        if let Some(other) = self.other_class {
+            let (word, other) = (self.class.word(), other.word());
+            return Err(Error::Step(format!(
+                "the tool `{name}` is said to be of two kinds, `{other}` and `{word}`; leave out one of them"
+            )));
+        }
         if let Some(kind) = &self.effect_kind {
-            if self.only_reads() {
-                return Err(Error::Step(format!(
-                    "the tool `{name}` only reads, and has an effect of the kind {kind:?}; leave out `reads` or `external`"
-                )));
-            }
             if EffectKind::parse(kind).is_none() {
                 return Err(Error::Step(format!(
                     "the tool `{name}` has an effect of the kind {kind:?}: write `<object>.<verb>` in lower-case letters, as in `email.send`"

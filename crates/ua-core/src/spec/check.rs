@@ -1,6 +1,6 @@
 //! Whether a job means something that can be done. Everything that is wrong with it is said at once.
 
-use super::{ModelChoice, RunSpec, SpecError, StopCondition};
+use super::{Budgets, ModelChoice, RunSpec, SpecError, StopCondition};
 use crate::mail::MailAddress;
 use crate::subagents::Subagents;
 
@@ -41,6 +41,33 @@ impl Flaws {
             1 => Err(self.0.remove(0)),
             _ => Err(SpecError::Several(self.0)),
         }
+    }
+}
+
+impl Budgets {
+    /// Every budget that ends a run where it begins, by name, with why; what a run does about failures may be nothing.
+    pub fn flaws(&self) -> Vec<(&'static str, &'static str)> {
+        let Self {
+            max_wallclock_minutes,
+            max_steps,
+            max_tool_calls,
+            max_turns,
+            max_tokens,
+            max_cost,
+            max_retries_per_tool_call: _,
+            max_same_error_repeats: _,
+            max_provider_wait_minutes: _,
+        } = self;
+        let (nothing, unasked) = ("is 0: the run could do nothing", "is 0: the run could ask nothing");
+        let all = [
+            (*max_wallclock_minutes == 0, "max_wallclock_minutes", nothing),
+            (*max_tool_calls == 0, "max_tool_calls", nothing),
+            (*max_steps == 0, "max_steps", nothing),
+            (*max_turns == Some(0), "max_turns", unasked),
+            (*max_tokens == Some(0), "max_tokens", unasked),
+            (max_cost.is_some_and(|money| money.nanos() == 0), "max_cost", unasked),
+        ];
+        all.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(|(_, name, why)| (name, why)).collect()
     }
 }
 
@@ -100,26 +127,10 @@ impl RunSpec {
         Ok(Self { job_key: Some(key.to_owned()), ..self })
     }
 
-    /// Every budget that ends a run where it begins; what a run does about failures may be nothing.
     fn check_budgets(&self, flaws: &mut Flaws) {
-        let super::Budgets {
-            max_wallclock_minutes,
-            max_steps,
-            max_tool_calls,
-            max_turns,
-            max_tokens,
-            max_cost,
-            max_retries_per_tool_call: _,
-            max_same_error_repeats: _,
-            max_provider_wait_minutes: _,
-        } = &self.budgets;
-        let (nothing, unasked) = ("is 0: the run could do nothing", "is 0: the run could ask nothing");
-        flaws.add_if(*max_wallclock_minutes == 0, "budgets.max_wallclock_minutes", nothing);
-        flaws.add_if(*max_tool_calls == 0, "budgets.max_tool_calls", nothing);
-        flaws.add_if(*max_steps == 0, "budgets.max_steps", nothing);
-        flaws.add_if(*max_turns == Some(0), "budgets.max_turns", unasked);
-        flaws.add_if(*max_tokens == Some(0), "budgets.max_tokens", unasked);
-        flaws.add_if(max_cost.is_some_and(|money| money.nanos() == 0), "budgets.max_cost", unasked);
+        for (name, why) in self.budgets.flaws() {
+            flaws.add(format!("budgets.{name}"), why);
+        }
     }
 
     fn check_result(&self, flaws: &mut Flaws) {

@@ -9,6 +9,7 @@ use ua_dispatch::{OutputSchema, Rules};
 use ua_store::RunRecord;
 
 use super::GranularStep;
+use super::fits::FORBIDDEN;
 
 impl GranularStep {
     /// The run's contract. A text is the objective; any other input stands under the step's name.
@@ -50,7 +51,7 @@ impl GranularStep {
         if let Some(schema) = &spec.output_schema {
             OutputSchema::new(schema).map_err(|why| invalid("output_schema", why))?;
         }
-        Rules::of(&spec).map_err(|why| invalid("constraints.forbidden_actions", why))?;
+        Rules::of(&spec).map_err(|why| invalid(FORBIDDEN, why))?;
         let provider = &self.agent.provider;
         if self.agent.seed.is_some() && !provider.takes_seed() {
             return Err(invalid("agent.seed", format!("is set, and {} takes no seed", provider.name())));

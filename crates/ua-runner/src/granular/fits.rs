@@ -1,34 +1,63 @@
 //! Whether what a step says of tools and effects is about any: the command line asks the same of a job, by the same words.
 //!
-//! Before a run is stored, a new one or a fork, its tools are listed, if the step names any. Servers that cannot be listed now are not judged: the
-//! start that follows says why they cannot, and the drive that begins with them asks again.
+//! Before a run is stored, a new one or a fork, its tools are listed, if the step says anything of them. Servers that cannot be listed now are not
+//! judged: the start that follows says why they cannot, and the drive that begins with them asks again.
 
 use std::sync::Arc;
 
-use ua_core::{RunSpec, SpecError, ToolName, ToolSpec};
+use ua_core::{Audience, RunSpec, SpecError, ToolName, ToolSpec};
 use ua_dispatch::selectors::{self, CONDITIONS, Offered};
-use ua_dispatch::{Fence, Rules};
+use ua_dispatch::{Catalog, Fence, Rules};
 
-use super::{GranularStep, words_of_a_step};
+use super::{GranularStep, StepError, words_of_a_step};
 use crate::desk::Judge;
 
 /// What the words about rules of its policies stand under.
 const POLICIES: &str = "policies";
+/// What a step forbids stands under.
+pub(super) const FORBIDDEN: &str = "constraints.forbidden_actions";
 
 impl GranularStep {
-    /// Refuses a step that names tools or effects which none of its tools has.
-    pub(super) async fn check_words(&self, spec: &RunSpec) -> Result<(), SpecError> {
-        if !selectors::has_selectors(spec) && self.agent.classifier.files().is_empty() {
+    /// Whether the step says something that only its tools can be held against.
+    pub(super) fn speaks_of_tools(&self, spec: &RunSpec) -> bool {
+        selectors::has_selectors(spec) || !self.agent.classifier.files().is_empty() || spec.settings.enforce_idempotency
+    }
+
+    /// Refuses a step whose budget of money could not be kept, for want of a price in its currency.
+    pub(super) fn check_price(&self, spec: &RunSpec) -> Result<(), SpecError> {
+        let Some(max) = spec.budgets.max_cost else { return Ok(()) };
+        let (provider, model) = (&self.agent.provider, &self.agent.model);
+        let names = [provider.name(), provider.priced_as()];
+        let why = match names.iter().find_map(|provider| self.agent.prices.price(provider, model)) {
+            Some(price) if price.currency == max.currency() => return Ok(()),
+            Some(price) => {
+                format!("is {max}, and the price of `{model}` is in {}: name both in one currency", price.currency)
+            }
+            None => format!(
+                "is {max}, which cannot be kept without a price: the step's prices have none for `{model}` of `{}`; give them with \
+                 `Step::prices`",
+                provider.name()
+            ),
+        };
+        Err(SpecError::Invalid { field: "budgets.max_cost".to_owned(), why })
+    }
+
+    /// Refuses a step that names tools or effects which none of its tools has, and tools that cannot keep what the step asks of them.
+    pub(super) async fn check_tools(&self, spec: &RunSpec) -> Result<(), StepError> {
+        if !self.speaks_of_tools(spec) {
             return Ok(());
         }
         // What an earlier process left is ended before anything is started beside it.
         if let Fence::Alive { .. } = self.agent.tools.fence_earlier().await {
             return Ok(());
         }
-        match self.agent.tools.list().await {
-            Ok(tools) => self.misfit(spec, tools).map_or(Ok(()), Err),
-            Err(_) => Ok(()),
+        let Ok(tools) = self.agent.tools.list().await else { return Ok(()) };
+        if let Some(misfit) = self.misfit(spec, tools.clone()) {
+            return Err(misfit.into());
         }
+        let rules = Rules::of(spec).map_err(|why| SpecError::Invalid { field: FORBIDDEN.to_owned(), why })?;
+        let rules = rules.speaking_to(Audience::of(Audience::LIBRARY));
+        Catalog::new(tools, &self.agent.classifier, &rules).map(drop).map_err(StepError::Tools)
     }
 
     /// The same for the drive that begins with tools which could not be listed before.

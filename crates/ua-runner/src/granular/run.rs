@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
-use ua_dispatch::{Fence, ToolTransport, selectors};
+use ua_dispatch::{Fence, ToolTransport};
 use ua_files::Folder;
 use ua_ledger::{LateReplies, NoLateReplies};
 use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
@@ -168,7 +168,8 @@ impl GranularStep {
         let owner = owner_stamp(Trace::new(&host.env));
         let lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
         if matches!(host.store.run(run_id).await, Err(StoreError::NotFound { .. })) {
-            self.check_words(&spec).await?;
+            self.check_price(&spec)?;
+            self.check_tools(&spec).await?;
         }
         drop(lock); // who makes the fork takes its own
         let locks = host.locks.clone().unwrap_or_else(|| root.join("locks"));
@@ -197,16 +198,17 @@ impl GranularStep {
         let found = match host.store.run(run_id).await {
             Ok(run) => run,
             Err(StoreError::NotFound { .. }) => {
+                self.check_price(&spec)?;
                 // A tool server is started in the run's folder, so there is one before the servers are asked.
-                let makes_folder = selectors::has_selectors(&spec) && !workspace.exists();
-                if selectors::has_selectors(&spec) {
+                let makes_folder = self.speaks_of_tools(&spec) && !workspace.exists();
+                if self.speaks_of_tools(&spec) {
                     Workspace::create(&workspace)?;
                 }
-                if let Err(wrong) = self.check_words(&spec).await {
+                if let Err(wrong) = self.check_tools(&spec).await {
                     if makes_folder {
                         Workspace::remove_empty(&workspace);
                     }
-                    return Err(wrong.into());
+                    return Err(wrong);
                 }
                 let new = NewRun {
                     run_id: run_id.clone(),

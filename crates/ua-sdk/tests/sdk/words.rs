@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use ua_sdk::crates::ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_sdk::crates::ua_dispatch::{LocalTools, ToolTransport};
 use ua_sdk::crates::ua_store::RunStore as _;
-use ua_sdk::crates::{ua_core, ua_dispatch, ua_store};
+use ua_sdk::crates::{ua_core, ua_dispatch, ua_runner, ua_store};
 use ua_sdk::prelude::*;
-use ua_sdk::{Budgets, Constraints, Escalation, Money, RunStatus, StopCondition, Tool};
+use ua_sdk::{Budgets, Constraints, Escalation, Money, PriceTable, RunStatus, StopCondition, Tool};
 
-use crate::{invoices, model, sending};
+use crate::{Invoice, invoices, model, sending};
 
 /// An order number: its schema knows texts only, as that of a date, an address or an id does.
 #[derive(Deserialize, JsonSchema)]
@@ -197,12 +199,20 @@ async fn numbers_and_declarations_that_come_to_nothing_are_refused() {
     let look = || tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>(()));
     let text = tool("by_text", "Takes a text.", async |_: Call, _: String| Ok::<_, Failure>(()));
     let list = tool("by_list", "Takes a list.", async |_: Call, _: Vec<u8>| Ok::<_, Failure>(()));
+    let money = |max| Budgets { max_cost: Money::parse(max), ..Budgets::default() };
+    let in_dollars = PriceTable::parse("f", "[providers.scripted.scripted]\ninput = 2\noutput = 10\n").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
     for (wrong, told) in [
         (with(text), "`by_text`"),
         (with(list), "`by_list`"),
-        (with(look().external("a.send").reads()), "leave out"),
+        (with(look().external("a.send").reads()), "`external` and `reads`"),
+        (with(look().reads().external("a.send")), "`reads` and `external`"),
+        (with(look().local().external("a.send")), "`local` and `external`"),
+        (with(look().reads().local()), "`reads` and `local`"),
+        (step().seed(7), "takes no seed"),
+        (step().budgets(money("2 USD")), "`Step::prices`"),
+        (step().budgets(money("2 EUR")).prices(in_dollars.clone()), "in one currency"),
         (with(look().timeout(Duration::ZERO)), "1 ms"),
         (with(look().timeout(Duration::MAX)), "365 days"),
         (step().budgets(Budgets { max_turns: Some(1), ..Budgets::default() }), "`Step::max_turns`"),
@@ -215,13 +225,111 @@ async fn numbers_and_declarations_that_come_to_nothing_are_refused() {
     assert!(runs.list(5).await.unwrap().is_empty());
     let right = step()
         .tool(look().timeout(Duration::from_millis(1)).reads())
-        .budgets(Budgets { max_cost: Money::parse("2 USD"), max_turns: Some(3), ..Budgets::default() })
-        .max_turns(3)
+        .budgets(Budgets { max_turns: Some(1), ..Budgets::default() })
+        .max_turns(1)
         .temperature_milli(2000);
+    let _stopped = runs.run(&right, "november").await.unwrap();
     // It has no price, which a higher budget would not help.
+    runs.set_budget("november", "max_cost", "2 USD").await.unwrap();
+    runs.set_budget("november", "max_turns", 5).await.unwrap();
     let stopped = runs.run(&right, "november").await.unwrap();
     let told = stopped.to_string();
     assert!(told.contains("`Component::Pricing`") && !told.contains("set_budget"), "{told}");
+}
+
+/// What a step is refused with is refused of a run that exists, too.
+#[tokio::test]
+async fn a_budget_that_would_end_a_run_where_it_begins_is_not_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let in_dollars = PriceTable::parse("f", "[providers.scripted.scripted]\ninput = 2\noutput = 10\n").unwrap();
+    let step = invoices(&sending(), &Arc::default()).prices(in_dollars).max_turns(1);
+    let _stopped = runs.run(&step, "november").await.unwrap();
+    for (budget, value, told) in [
+        ("max_turns", json!(0), "could ask nothing"),
+        ("max_tokens", json!(0), "could ask nothing"),
+        ("max_tool_calls", json!(0), "could do nothing"),
+        ("max_steps", json!(0), "could do nothing"),
+        ("max_wallclock_minutes", json!(0), "could do nothing"),
+        ("max_cost", json!("0 USD"), "could ask nothing"),
+        ("max_cost", json!("3 EUR"), "priced in USD"),
+    ] {
+        let refused = runs.set_budget("november", budget, value).await.unwrap_err();
+        assert!(matches!(&refused, Error::Refused(why) if why.contains(told) && why.contains(budget)), "{refused}");
+    }
+    for (budget, value) in [
+        ("max_retries_per_tool_call", json!(0)),
+        ("max_same_error_repeats", json!(0)),
+        ("max_turns", json!(5)),
+        ("max_cost", json!("3 USD")),
+    ] {
+        runs.set_budget("november", budget, value).await.unwrap();
+    }
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
+}
+
+/// Keys that a tool cannot take, and policies about tools that are not there, are known before anything is stored, with whatever brings the tools;
+/// the corrected step has the same id.
+#[tokio::test]
+async fn what_tools_cannot_keep_is_refused_before_anything_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let send = || tool("send_invoice", "Sends.", async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order));
+    let step = |send: Tool| {
+        Step::new("invoices").model(model(&sending())).tool(send.external("invoice.send")).input("Send the invoice.")
+    };
+    let refused = runs.run(&step(send()).enforce_idempotency(), "november").await.unwrap_err();
+    assert!(matches!(&refused, Error::Tools { why, .. } if why.contains("send_invoice")), "{refused}");
+    assert!(runs.list(5).await.unwrap().is_empty() && !runs.workspace("november").unwrap().exists());
+    let keyed = step(send().keyed()).enforce_idempotency();
+    assert!(matches!(runs.run(&keyed, "november").await.unwrap(), Outcome::Complete { .. }));
+
+    let shop = LocalTools::new(ua_core::system::env()).with(look_of("shop"), async |_| Ok(json!("nothing")));
+    let shop: Arc<dyn ToolTransport> = Arc::new(shop);
+    let rule = "[[rule]]\nid = \"care\"\nname = \"sell\"\napproval = \"ask\"\n";
+    let wrong = step(send()).transport(["shop"], shop.clone()).policy(rule);
+    let refused = runs.run(&wrong, "december").await.unwrap_err();
+    assert!(matches!(&refused, Error::Step(why) if why.contains("care")), "{refused}");
+    assert_eq!(runs.list(5).await.unwrap().len(), 1);
+    let stopped = runs.run(&step(send()).transport(["store"], shop.clone()), "december").await.unwrap();
+    assert!(matches!(stopped, Outcome::Stopped { reason: RunStop::ToolServer, .. }), "{stopped:?}");
+    assert!(stopped.to_string().contains("`Step::transport`"), "{stopped}");
+    let right = step(send()).transport(["shop"], shop);
+    assert!(matches!(runs.run(&right, "december").await.unwrap(), Outcome::Complete { .. }));
+}
+
+fn look_of(server: &str) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::qualified(ToolNamespace::Mcp, server, "look"),
+        description: "Looks.".to_owned(),
+        input_schema: json!({"type": "object"}),
+        annotations: ToolAnnotations::default(),
+    }
+}
+
+/// As `ua answer` does; one that somebody drives is ended by whoever does.
+#[tokio::test]
+async fn an_aborted_run_that_nobody_drives_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let send = tool("send_invoice", "Sends.", async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order));
+    let send = send.external("invoice.send").approved_by_a_person();
+    let step = Step::new("invoices").model(model(&sending())).tool(send).input("Send the invoice.");
+    let Outcome::Waiting { question } = runs.run(&step, "november").await.unwrap() else { panic!() };
+    runs.answer(&question, Choice::Abort).await.unwrap();
+    assert_eq!(runs.wait("november").await.unwrap().status, RunStatus::Failed);
+    assert!(runs.unfinished().await.unwrap().is_empty() && runs.questions("november").await.unwrap().is_empty());
+    let outcome = runs.run(&step, "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
+
+    let Outcome::Waiting { question } = runs.run(&step, "december").await.unwrap() else { panic!() };
+    let run = ua_core::RunId::parse("december").unwrap();
+    let owner = ua_runner::owner_stamp(ua_core::Trace::new(&ua_core::system::env()));
+    let lock = ua_runner::RunLock::take(&folder.path().join("locks"), &run, &owner).unwrap();
+    runs.answer(&question, Choice::Abort).await.unwrap();
+    assert_eq!(runs.get("december").await.unwrap().status, RunStatus::WaitingForHuman);
+    drop(lock);
+    assert!(matches!(runs.run(&step, "december").await.unwrap(), Outcome::Failed { .. }));
 }
 
 #[tokio::test]
