@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::{CanonicalJson, Sha256, sha256};
 use crate::policy::SideEffectClass;
+use crate::schema::demands_of;
 use crate::spec::RunSpec;
 use crate::status::text_enum;
 use crate::tool::ToolSpec;
@@ -147,6 +148,8 @@ pub struct ToolPin {
 const DESCRIPTION: &str = "description";
 const SCHEMA: &str = "schema";
 const ANNOTATIONS: &str = "annotations";
+/// Where the digest of what its schema demands is kept, which is the same where only its words for a model are others.
+const DEMANDS: &str = "demands";
 
 /// The beginning of a text, on one line.
 fn begin_of(text: &str) -> String {
@@ -187,6 +190,7 @@ impl ToolPin {
                 (DESCRIPTION, begin_of(&spec.description)),
                 (SCHEMA, begin_of(&arguments_of(&spec.input_schema))),
                 (ANNOTATIONS, begin_of(&annotations.to_string())),
+                (DEMANDS, Pin::of_json(&demands_of(&spec.input_schema)).digest.to_hex()),
             ]
             .map(|(part, words)| (part.to_owned(), words))
             .into(),
@@ -253,7 +257,11 @@ impl ToolPin {
         }
         // Words that are the same on both sides differ behind what is kept of them.
         let side = |of: &Self, other: &Self, pick: fn(&(&str, Sha256, Sha256)) -> Sha256| {
+            let demands = of.words.get(DEMANDS).filter(|demands| other.words.get(DEMANDS) == Some(demands));
             let told = |part: &(&str, Sha256, Sha256)| match of.words.get(part.0) {
+                Some(_) if part.0 == SCHEMA && demands.is_some() => {
+                    format!("schema {} (only descriptions differ)", short(pick(part)))
+                }
                 Some(words) if other.words.get(part.0).is_some_and(|others| others != words) => {
                     format!("{} \"{words}\"", part.0)
                 }

@@ -44,6 +44,7 @@ mod price;
 mod probe;
 mod redact;
 mod reply;
+mod schema;
 mod secret;
 mod shared;
 mod spec;
@@ -103,6 +104,7 @@ pub use reply::{
     EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
     unreadable_result,
 };
+pub use schema::demands_of;
 pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;
 pub use spec::{

@@ -20,7 +20,7 @@ use serde_json::Value;
 use ua_classify::Classifier;
 use ua_core::{Budgets, Component, Constraints, Env, Escalation, PriceTable, Redactor, Settings, StopCondition};
 use ua_dispatch::{StopSignal, ToolTransport};
-use ua_llm::LlmProvider;
+use ua_llm::{LlmProvider, ModelExtras};
 use ua_store::Store;
 
 pub use definition::Differs;
@@ -47,6 +47,8 @@ pub struct Agent {
     pub temperature_milli: Option<u32>,
     /// What sampling starts from; refused with a provider that takes no seed.
     pub seed: Option<u64>,
+    /// How the model is to work, as its provider was told. Part of the definition; refused with a provider that does not read it.
+    pub extras: ModelExtras,
     /// Whether the model reads images: those in tool results are sent along then.
     pub images: bool,
     /// Whether the model writes a reply by a JSON Schema ([`ModelFacts::structured`](ua_llm::ModelFacts)).
@@ -78,6 +80,7 @@ impl Agent {
             max_output_tokens: 8192,
             temperature_milli: None,
             seed: None,
+            extras: ModelExtras::default(),
             images: false,
             structured: false,
             prices: PriceTable::default(),

@@ -219,7 +219,7 @@ pub enum RunEvent {
         /// The most money.
         max_cost: Option<Money>,
     },
-    /// A piece of the model's text.
+    /// A piece of the model's text, as it comes: what must not be kept is taken out of the whole reply, not out of its pieces.
     Text {
         /// The piece.
         delta: String,

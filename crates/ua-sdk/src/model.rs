@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ua_core::chain;
 #[cfg(any(feature = "anthropic", feature = "openai"))]
 use ua_llm::ModelTable;
-use ua_llm::{LlmProvider, ModelFacts, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Script, ScriptedProvider};
 
 use crate::error::Error;
 
@@ -19,13 +19,17 @@ pub struct Model {
     pub(crate) secrets: Vec<(String, String)>,
     /// What is known about it: how much it reads and writes, whether it reads images and writes by a schema.
     pub(crate) facts: ModelFacts,
+    /// Makes its provider with what a step says of how it is to work; not of a provider that the program made.
+    maker: Option<Maker>,
 }
+
+type Maker = Arc<dyn Fn(ModelExtras) -> Result<Arc<dyn LlmProvider>, Error> + Send + Sync>;
 
 impl Model {
     /// A model of any provider, by the provider's name of it. Nothing is taken to be known about it, its key neither: say it with
     /// [`Model::secret`], and what it is with [`Model::with_facts`].
     pub fn of(provider: Arc<dyn LlmProvider>, name: impl Into<String>) -> Self {
-        Self { provider, name: name.into(), secrets: Vec::new(), facts: ModelFacts::default() }
+        Self { provider, name: name.into(), secrets: Vec::new(), facts: ModelFacts::default(), maker: None }
     }
 
     /// A model that says what a script says: no network, no key. For tests and for trying things out.
@@ -53,13 +57,29 @@ impl Model {
 
     /// A model of a provider that is given this key, with what is known about it.
     #[cfg(any(feature = "anthropic", feature = "openai"))]
-    fn known(provider: Arc<dyn LlmProvider>, name: &str, key: Option<&str>) -> Self {
+    fn known(maker: Maker, name: &str, key: Option<&str>) -> Result<Self, Error> {
+        let provider = maker(ModelExtras::default())?;
         let facts = ModelTable::shipped().find(provider.name(), name).cloned().unwrap_or_default();
         let secret = format!("key of {}", provider.name());
-        let model = Self::of(provider, name).with_facts(facts);
-        match key {
+        let model = Self { maker: Some(maker), ..Self::of(provider, name).with_facts(facts) };
+        Ok(match key {
             Some(key) => model.secret(&secret, key),
             None => model,
+        })
+    }
+
+    /// Its provider, which is told this of how the model is to work.
+    pub(crate) fn provider_with(&self, extras: &ModelExtras) -> Result<Arc<dyn LlmProvider>, Error> {
+        if *extras == ModelExtras::default() {
+            return Ok(self.provider.clone());
+        }
+        match &self.maker {
+            Some(maker) => maker(extras.clone()),
+            None => Err(Error::Step(format!(
+                "it says how its model is to work (effort, thoughts, choice of tools, headers), and `{}` is a provider of the program's own, which \
+                 is told that where it is made",
+                self.provider.name()
+            ))),
         }
     }
 }
@@ -91,7 +111,8 @@ impl Anthropic {
     /// # Errors
     /// [`Error::Model`] when there is no key, or key or address cannot be used.
     pub fn from_env(model: &str) -> Result<Model, Error> {
-        Self::at(model, &key("ANTHROPIC_API_KEY")?, crate::env::var("ANTHROPIC_BASE_URL"))
+        let base_url = crate::env::var("ANTHROPIC_BASE_URL").map(|url| ("ANTHROPIC_BASE_URL", url));
+        Self::made(model, &key("ANTHROPIC_API_KEY")?, base_url)
     }
 
     /// The model of that name behind the public API, with a key that the program has from elsewhere. It is taken out of what is kept.
@@ -99,25 +120,39 @@ impl Anthropic {
     /// # Errors
     /// [`Error::Model`] when the key cannot be used.
     pub fn with_key(model: &str, key: &str) -> Result<Model, Error> {
-        Self::at(model, key, None)
+        Self::made(model, key, None)
     }
 
-    fn at(model: &str, key: &str, base_url: Option<String>) -> Result<Model, Error> {
-        let mut config = ua_llm::AnthropicConfig::new(key.to_owned().into());
-        if let Some(base_url) = base_url {
-            check_is_private(&base_url)?;
-            config.base_url = base_url;
+    /// The same behind another address that speaks the Messages API, by https unless it is on this machine.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when key or address cannot be used.
+    pub fn at(model: &str, base_url: &str, key: &str) -> Result<Model, Error> {
+        Self::made(model, key, Some(("the address", base_url.to_owned())))
+    }
+
+    fn made(model: &str, key: &str, base_url: Option<(&str, String)>) -> Result<Model, Error> {
+        if let Some((said, base_url)) = &base_url {
+            check_is_private(said, base_url)?;
         }
-        let provider = ua_llm::AnthropicProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, Some(key)))
+        let (secret, base_url) = (key.to_owned(), base_url.map(|(_, base_url)| base_url));
+        let maker: Maker = Arc::new(move |extras| {
+            let mut config = ua_llm::AnthropicConfig::new(secret.clone().into());
+            config.extras = extras;
+            if let Some(base_url) = &base_url {
+                config.base_url.clone_from(base_url);
+            }
+            Ok(Arc::new(ua_llm::AnthropicProvider::new(config, ua_core::system::env())?))
+        });
+        Model::known(maker, model, Some(key))
     }
 }
 
-/// A key does not leave this machine in clear text.
+/// A key does not leave this machine in clear text. `said` is what the address is called.
 #[cfg(feature = "anthropic")]
-fn check_is_private(base_url: &str) -> Result<(), Error> {
-    let address = url::Url::parse(base_url.trim())
-        .map_err(|why| Error::Model(format!("ANTHROPIC_BASE_URL is not an address: {why}")))?;
+fn check_is_private(said: &str, base_url: &str) -> Result<(), Error> {
+    let address =
+        url::Url::parse(base_url.trim()).map_err(|why| Error::Model(format!("{said} is not an address: {why}")))?;
     let is_here = match address.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -127,7 +162,7 @@ fn check_is_private(base_url: &str) -> Result<(), Error> {
     if address.scheme() == "https" || is_here {
         return Ok(());
     }
-    Err(Error::Model(format!("ANTHROPIC_BASE_URL {base_url} would send the key in clear text; use https")))
+    Err(Error::Model(format!("{said} {base_url} would send the key in clear text; use https")))
 }
 
 /// Models behind OpenAI's interfaces: its own, and those of the many servers that speak Chat Completions.
@@ -143,7 +178,7 @@ impl OpenAi {
     /// # Errors
     /// [`Error::Model`] when there is no key, or key or address cannot be used.
     pub fn from_env(model: &str) -> Result<Model, Error> {
-        Self::at(model, &key("OPENAI_API_KEY")?, crate::env::var("OPENAI_BASE_URL"))
+        Self::made(model, &key("OPENAI_API_KEY")?, crate::env::var("OPENAI_BASE_URL"))
     }
 
     /// The model of that name behind OpenAI's own Responses API, with a key that the program has from elsewhere. It is taken out of what is kept.
@@ -151,16 +186,27 @@ impl OpenAi {
     /// # Errors
     /// [`Error::Model`] when the key cannot be used.
     pub fn with_key(model: &str, key: &str) -> Result<Model, Error> {
-        Self::at(model, key, None)
+        Self::made(model, key, None)
     }
 
-    fn at(model: &str, key: &str, base_url: Option<String>) -> Result<Model, Error> {
-        let mut config = ua_llm::OpenAiConfig::new(key.to_owned().into());
-        if let Some(base_url) = base_url {
-            config.base_url = base_url;
-        }
-        let provider = ua_llm::OpenAiProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, Some(key)))
+    /// The same behind another address that speaks the Responses API, by https unless it is on this machine.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when key or address cannot be used.
+    pub fn at(model: &str, base_url: &str, key: &str) -> Result<Model, Error> {
+        Self::made(model, key, Some(base_url.to_owned()))
+    }
+
+    fn made(model: &str, key: &str, base_url: Option<String>) -> Result<Model, Error> {
+        let secret = key.to_owned();
+        let maker: Maker = Arc::new(move |extras| {
+            let mut config = ua_llm::OpenAiConfig { extras, ..ua_llm::OpenAiConfig::new(secret.clone().into()) };
+            if let Some(base_url) = &base_url {
+                config.base_url.clone_from(base_url);
+            }
+            Ok(Arc::new(ua_llm::OpenAiProvider::new(config, ua_core::system::env())?))
+        });
+        Model::known(maker, model, Some(key))
     }
 
     /// The same behind Chat Completions, which llama.cpp, vLLM, Ollama and many others speak. A server on this machine needs no key.
@@ -181,11 +227,15 @@ impl OpenAi {
     }
 
     fn chat_at(model: &str, key: Option<&str>, base_url: Option<String>) -> Result<Model, Error> {
-        let mut config = ua_llm::ChatConfig::new(key.map(|key| key.to_owned().into()));
-        if let Some(base_url) = base_url {
-            config.base_url = base_url;
-        }
-        let provider = ua_llm::ChatProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, key))
+        let secret = key.map(str::to_owned);
+        let maker: Maker = Arc::new(move |extras| {
+            let mut config = ua_llm::ChatConfig::new(secret.clone().map(Into::into));
+            config.extras = extras;
+            if let Some(base_url) = &base_url {
+                config.base_url.clone_from(base_url);
+            }
+            Ok(Arc::new(ua_llm::ChatProvider::new(config, ua_core::system::env())?))
+        });
+        Model::known(maker, model, key)
     }
 }

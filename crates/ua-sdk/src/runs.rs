@@ -103,7 +103,7 @@ impl Runs {
     }
 
     /// Learns the keys that a step is given, and refuses one that says any of them itself: it would be stored, and sent to the model.
-    fn refuse_secrets(&self, step: &Step) -> Result<(), Error> {
+    fn refuse_secrets(&self, step: &Step, id: &str) -> Result<(), Error> {
         if let Some(model) = &step.model {
             self.redactor.learn(model.secrets.clone());
         }
@@ -111,7 +111,7 @@ impl Runs {
         if let Some(servers) = &step.servers {
             self.redactor.learn(crate::servers::secrets(&servers.specs));
         }
-        step.refuse_secrets(&self.redactor)
+        step.refuse_secrets(&self.redactor, id)
     }
 
     /// Refuses to drive a run of which there is another copy that is used, or that has its turns from one.
@@ -281,10 +281,11 @@ impl Runs {
 
     /// Runs the step for a typed result: the model's last message has to be a `T`, by its JSON Schema. Models that write by a schema are given
     /// it with each request; whatever a model is, what does not fit, or fits and cannot be read as a `T`, is told to it and asked for again, and
-    /// the step is not complete before it can. Run again, a complete step returns the same result without a request.
+    /// the step is not complete before it can. Run again, a complete step returns the same result without a request. A plain text is no
+    /// JSON, so it is no `T`, a `String` neither: [`Runs::run`] has it as `final_output`.
     ///
     /// # Errors
-    /// As [`Runs::run`]; [`Error::NotComplete`] with the outcome when the step waits, stopped, failed or was cancelled; [`Error::Result`] when the
+    /// As [`Runs::run`]; [`Error::Step`] for a step whose [`Step::output_schema`] is another one; [`Error::NotComplete`] with the outcome when the step waits, stopped, failed or was cancelled; [`Error::Result`] when the
     /// result that an earlier version of the program took cannot be read as today's `T`.
     ///
     /// ```
@@ -312,6 +313,7 @@ impl Runs {
     where
         T: DeserializeOwned + JsonSchema,
     {
+        step.check_result_is(&crate::tool::result_schema_of::<T>())?;
         match self.run_accepting(&step.clone().output::<T>(), id, changed).await? {
             Outcome::Complete { final_output: result, .. } => {
                 serde_json::from_value(result.clone()).map_err(|why| Error::Result { result, why: why.to_string() })
@@ -382,7 +384,7 @@ impl Runs {
         self.may_be_driven()?;
         let run = run_id(id)?;
         self.refuse_copies(&run).await?;
-        self.refuse_secrets(step)?;
+        self.refuse_secrets(step, id)?;
         let workspace = self.workspace(id)?;
         #[cfg(feature = "mcp")]
         let servers = crate::servers::transport(step, &self.folder, &workspace, &run, &self.env, &self.redactor)?;
@@ -442,7 +444,7 @@ impl Runs {
         self.may_be_driven()?;
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
         self.refuse_copies(&parent).await?;
-        self.refuse_secrets(step)?;
+        self.refuse_secrets(step, id)?;
         let host = self.host(self.workspace(id)?);
         // The fork's folder is made out of its parent's, so servers that are asked for their tools are started in another one.
         #[cfg(feature = "mcp")]
@@ -485,7 +487,8 @@ impl Runs {
     }
 
     /// The runs that have not ended and that nobody drives, newest first: run their steps again to resume them. One whose status is `Running` was
-    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`] said. On a server database
+    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`] said. One that waited
+    /// and was answered is `WaitingForHuman` until it is run, and has no [questions](Runs::questions) any more. On a server database
     /// it has those, too, that stay with another folder, whose drivers are not seen from here. A step drives only the runs that were begun with it, so
     /// keep what tells them apart in their ids.
     ///
@@ -496,10 +499,12 @@ impl Runs {
     /// # use ua_sdk::{RunStatus, prelude::*};
     /// # async fn resume(runs: &Runs, step: &Step) -> Result<(), Error> {
     /// for run in runs.unfinished().await? {
-    ///     if run.status != RunStatus::Running || !run.run_id.as_str().starts_with("invoices-") {
+    ///     let id = run.run_id.as_str();
+    ///     let is_answered = run.status == RunStatus::WaitingForHuman && runs.questions(id).await?.is_empty();
+    ///     if !(run.status == RunStatus::Running || is_answered) || !id.starts_with("invoices-") {
     ///         continue; // stopped on purpose, waits for a person, or is of another step
     ///     }
-    ///     println!("{}: {}", run.run_id, runs.run(step, run.run_id.as_str()).await?);
+    ///     println!("{id}: {}", runs.run(step, id).await?);
     /// }
     /// # Ok(())
     /// # }
@@ -639,7 +644,9 @@ impl Runs {
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]; [`Error::Refused`] for a run that has ended. Once it is asked for, the run ends when its step is run again at the latest.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
-        let asked = self.store.request_cancel(&run_id(id)?, reason, self.env.now()).await;
+        // It is kept, and stands in the files of the run.
+        let reason = self.redactor.text(reason);
+        let asked = self.store.request_cancel(&run_id(id)?, &reason, self.env.now()).await;
         if let Err(source) = asked {
             return Err(self.not_changed(id, "cancel the run", source).await);
         }

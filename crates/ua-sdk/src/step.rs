@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition, ToolName};
+use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition, ToolName, ToolSpec};
 use ua_dispatch::{LocalTools, ToolTransport};
+use ua_llm::ModelExtras;
 use ua_runner::{Agent, GranularStep, ResultCheck};
 
 use crate::error::Error;
@@ -40,6 +41,7 @@ pub struct Step {
     max_output_tokens: Option<u32>,
     temperature_milli: Option<u32>,
     seed: Option<u64>,
+    extras: ModelExtras,
     output_schema: Option<Value>,
     accepts: Option<ResultCheck>,
     history_max_tokens: Option<u64>,
@@ -70,6 +72,7 @@ impl Step {
             max_output_tokens: None,
             temperature_milli: None,
             seed: None,
+            extras: ModelExtras::default(),
             output_schema: None,
             accepts: None,
             history_max_tokens: None,
@@ -102,18 +105,48 @@ impl Step {
         self
     }
 
-    /// Refuses what would be kept as it is with a secret in it.
-    pub(crate) fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
-        let input = self.input.to_string();
-        for (part, text) in [("system prompt", &self.system), ("input", &input)] {
-            if let Some(name) = redactor.found_in(text) {
+    /// Refuses what would be kept as it is, or sent to the model, with a secret in it; `id` is what it is run under.
+    pub(crate) fn refuse_secrets(&self, redactor: &Redactor, id: &str) -> Result<(), Error> {
+        if redactor.is_empty() {
+            return Ok(());
+        }
+        let json = |part: &str, value: Value| (part.to_owned(), value.to_string());
+        let said = [
+            ("run id".to_owned(), id.to_owned()),
+            ("name".to_owned(), self.name.clone()),
+            ("system prompt".to_owned(), self.system.clone()),
+            json("input", self.input.clone()),
+            json("output schema", json!(self.output_schema)),
+            json("stop conditions", json!(self.stop_conditions)),
+            json("constraints", json!(self.constraints)),
+            json("escalation", json!(self.escalation)),
+            json("headers", json!(self.extras.headers)),
+        ];
+        let tools = self.tools.iter().map(|tool| {
+            let ToolSpec { name, description, input_schema, .. } = &tool.spec;
+            json(&format!("tool `{}`", name.tool), json!([description, input_schema]))
+        });
+        let policies = self.policies.iter().map(|policy| ("policy".to_owned(), policy.clone()));
+        for (part, text) in said.into_iter().chain(tools).chain(policies) {
+            if let Some(name) = redactor.found_in(&text) {
                 return Err(Error::Step(format!(
-                    "its {part} holds the value of {name}, which would be stored and sent to the model; leave it out: a tool of the program has \
+                    "its {part} holds the value of {name}, which would be stored or sent to the model; leave it out: a tool of the program has \
                      it without the model"
                 )));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a result of another form than that which a typed run asks for.
+    pub(crate) fn check_result_is(&self, schema: &Value) -> Result<(), Error> {
+        match &self.output_schema {
+            Some(own) if own != schema => Err(Error::Step(format!(
+                "the step `{}` has an `output_schema`, and is run for a result of another one; leave out one of them",
+                self.name
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// A tool of the program; the model sees it as `mcp__program__<name>`.
@@ -169,6 +202,30 @@ impl Step {
     /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Step`]).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
+    pub fn effort(mut self, effort: impl Into<String>) -> Self {
+        self.extras.effort = Some(effort.into());
+        self
+    }
+
+    /// The most tokens of thoughts before a reply, for models that are told so ([`Anthropic`](crate::Anthropic)); others refuse it ([`Error::Step`]).
+    pub fn thinking_tokens(mut self, tokens: u32) -> Self {
+        self.extras.thinking_tokens = Some(tokens);
+        self
+    }
+
+    /// `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it.
+    pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
+        self.extras.tool_choice = Some(choice.into());
+        self
+    }
+
+    /// A header that every request to the model has besides; may be said several times. It is part of the definition and kept as it is, so no key.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.extras.headers.insert(name.into(), value.into());
         self
     }
 
@@ -288,7 +345,12 @@ impl Step {
         }
         parts.extend(servers.map(|transport| Part { servers: None, transport }));
         let tools = Arc::new(Joined { parts });
-        let mut agent = Agent::new(model.provider.clone(), model.name.clone(), tools, Arc::new(classifier));
+        if model.name.trim().is_empty() {
+            return Err(Error::Model("the name of the model is empty".to_owned()));
+        }
+        let provider = model.provider_with(&self.extras)?;
+        let mut agent = Agent::new(provider, model.name.clone(), tools, Arc::new(classifier));
+        agent.extras = self.extras.clone();
         agent.system.clone_from(&self.system);
         agent.max_output_tokens =
             self.max_output_tokens.unwrap_or_else(|| model.facts.output_tokens(MAX_OUTPUT_TOKENS));

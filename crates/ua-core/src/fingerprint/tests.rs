@@ -162,6 +162,19 @@ fn changed_arguments_are_said_by_name_and_type() {
     let after = pin(schema(json!({"text": {"type": "string"}, "to": {}}), json!(["text"])));
     let text = before.diff(&after).to_string();
     assert_eq!(text, "tools mcp__forum__post: schema \"text: string\" → schema \"text: string, to?\"");
+    // Other words about the same arguments are no reason to look at the calls; what nobody sees in a list of names and types is.
+    let about = |words: &str, longest: u32| {
+        pin(schema(json!({"text": {"type": "string", "description": words, "maxLength": longest}}), json!(["text"])))
+    };
+    let told = |now: &Fingerprint| about("What to post.", 9).diff(now).to_string();
+    let text = told(&about("What is posted.", 9));
+    assert!(
+        text.starts_with("tools mcp__forum__post: schema ") && text.ends_with(" (only descriptions differ)"),
+        "{text}"
+    );
+    for other in [about("What to post.", 8), about("What is posted.", 8)] {
+        assert!(!told(&other).is_empty() && !told(&other).contains("only descriptions"), "{}", told(&other));
+    }
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use ua_core::{RunSpec, SpecError};
+use ua_core::{RunSpec, SpecError, demands_of};
 use ua_dispatch::{OutputSchema, Rules};
+use ua_llm::ModelExtras;
 use ua_store::RunRecord;
 
 use super::GranularStep;
@@ -45,6 +46,14 @@ impl GranularStep {
         if let Some(schema) = &self.output_schema {
             job["output_schema"] = schema.clone();
         }
+        let ModelExtras { effort, thinking_tokens, tool_choice, headers } = &self.agent.extras;
+        let model = [
+            ("effort", json!(effort)),
+            ("thinking_tokens", json!(thinking_tokens)),
+            ("tool_choice", json!(tool_choice)),
+            ("headers", json!(headers)),
+        ];
+        job["model"] = model.into_iter().filter(|(_, said)| !said.is_null()).collect();
         // The checks are those of a job file.
         let spec = RunSpec::parse(&job.to_string())?;
         let invalid = |field: &str, why: String| SpecError::Invalid { field: field.to_owned(), why };
@@ -55,6 +64,12 @@ impl GranularStep {
         let provider = &self.agent.provider;
         if self.agent.seed.is_some() && !provider.takes_seed() {
             return Err(invalid("agent.seed", format!("is set, and {} takes no seed", provider.name())));
+        }
+        if let Some((field, why)) = self.agent.extras.unread(provider.name()).into_iter().next() {
+            return Err(invalid(
+                &format!("model.{field}"),
+                format!("is set, and {} does not take it: {why}", provider.name()),
+            ));
         }
         Ok(spec)
     }
@@ -154,7 +169,7 @@ pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value) -> Ve
         let (old, new) = (&stored[&name], &wanted[&name]);
         match name.as_str() {
             // These are told by what is in them, by the name that it has in a program.
-            "settings" => {
+            "settings" | "model" => {
                 for field in names(old, new) {
                     note(&mut differs, field.clone(), &old[&field], &new[&field]);
                 }
@@ -170,7 +185,7 @@ pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value) -> Ve
                 note(&mut differs, "input".to_owned(), old, new);
             }
             "objective" | "inputs" => {}
-            "output_schema" => note(&mut differs, name, &bare(old), &bare(new)),
+            "output_schema" => note(&mut differs, name, &demands_of(old), &demands_of(new)),
             _ => note(&mut differs, name, old, new),
         }
     }
@@ -179,34 +194,6 @@ pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value) -> Ve
         note(&mut differs, part.to_owned(), &run.launch[&name], &launch[&name]);
     }
     differs
-}
-
-/// What a schema demands, without what it only says to people: two of which one has other comments take the same values.
-fn bare(schema: &Value) -> Value {
-    const WORDS: [&str; 6] = ["$schema", "$comment", "title", "description", "examples", "deprecated"];
-    // Below these the names are those of fields and definitions, not of keywords.
-    const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-    // And these are values.
-    const VALUES: [&str; 4] = ["enum", "const", "default", "required"];
-    match schema {
-        Value::Object(fields) => {
-            let kept = fields.iter().filter(|(name, _)| !WORDS.contains(&name.as_str()));
-            let bare_of = |(name, value): (&String, &Value)| {
-                let name = name.as_str();
-                let value = if VALUES.contains(&name) {
-                    value.clone()
-                } else if let Some(named) = value.as_object().filter(|_| NAMED.contains(&name)) {
-                    named.iter().map(|(name, schema)| (name.clone(), bare(schema))).collect()
-                } else {
-                    bare(value)
-                };
-                (name.to_owned(), value)
-            };
-            kept.map(bare_of).collect()
-        }
-        Value::Array(schemas) => schemas.iter().map(bare).collect(),
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other.clone(),
-    }
 }
 
 /// The names of the fields of both, each once.
@@ -233,18 +220,6 @@ mod tests {
         let lead = "x".repeat(LEAD);
         let told = format!("system (stored: …{lead}before, now: …{lead}after, and more)");
         assert_eq!(differs.to_string(), told);
-    }
-
-    #[test]
-    fn a_schema_is_told_from_another_by_what_it_demands() {
-        let schema = |title: &str, kind: &str| {
-            json!({"$schema": "s", "title": title, "description": title, "type": "object", "required": ["title"],
-                   "properties": {"title": {"type": kind, "description": title}}, "$defs": {"A": {"title": title}}})
-        };
-        assert_eq!(bare(&schema("One", "string")), bare(&schema("Two", "string")));
-        assert_ne!(bare(&schema("One", "string")), bare(&schema("One", "integer")), "a field may be called `title`");
-        let other = json!({"properties": {}});
-        assert_ne!(bare(&json!({"properties": {"description": {}}})), bare(&other));
     }
 
     #[test]

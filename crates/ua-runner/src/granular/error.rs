@@ -110,7 +110,10 @@ pub fn words_of_a_step(error: &SpecError) -> String {
             let field = match field.as_str() {
                 "objective" | "inputs" => "input",
                 "budgets.max_turns" => "max_turns",
-                other => other.strip_prefix("settings.").or_else(|| other.strip_prefix("agent.")).unwrap_or(other),
+                other => {
+                    let of = ["settings.", "agent.", "model."].iter().find_map(|of| other.strip_prefix(of));
+                    of.unwrap_or(other)
+                }
             };
             format!("`{field}` {why}")
         }

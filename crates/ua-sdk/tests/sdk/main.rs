@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use ua_sdk::crates::ua_store::RunStore as _;
 use ua_sdk::prelude::*;
 
+#[cfg(any(feature = "anthropic", feature = "openai"))]
+mod asked;
 mod changed;
 mod copied;
 mod refused;
@@ -203,6 +205,31 @@ async fn an_error_of_a_tool_that_only_reads_is_told_to_the_model() {
     assert_eq!(final_output, "gone");
 }
 
+/// An answer that is no JSON is none the next time either: the model of a tool that only reads is told at once, and of an effect a person is asked.
+#[tokio::test]
+async fn an_answer_that_is_no_json_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let look = tool("look", "Looks.", async move |_: Call, (): ()| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(std::collections::BTreeMap::from([((1, 2), "a pair is no name")]))
+    });
+    let turns = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}, {"text": "{{result:toolu_1_1}}"}]);
+    let step = |look: Tool| Step::new("look").model(model(&turns)).tool(look).input("Look.");
+    let outcome = runs.run(&step(look.clone().reads()), "read").await.unwrap();
+    let Outcome::Complete { final_output, .. } = &outcome else { panic!("{outcome:?}") };
+    assert!(final_output.as_str().is_some_and(|told| told.contains("not a JSON value")), "{final_output}");
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+    let outcome = runs.run(&step(look.external("row.update")), "effect").await.unwrap();
+    assert!(
+        matches!(&outcome, Outcome::Waiting { .. }) && outcome.to_string().contains("not a JSON value"),
+        "{outcome}"
+    );
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+}
+
 #[tokio::test]
 async fn a_typed_result_is_checked_asked_for_again_and_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,6 +245,10 @@ async fn a_typed_result_is_checked_asked_for_again_and_kept() {
         assert_eq!(given, Invoice { order: "A-17".to_owned(), cents: 900 });
     }
     assert_eq!(runs.get("price").await.unwrap().turn_index, 3);
+    // A step that says another form of its result is not run for this one.
+    let another = runs.run_for::<Invoice>(&step.clone().output_schema(json!({"type": "string"})), "another").await;
+    assert!(matches!(&another, Err(Error::Step(why)) if why.contains("output_schema")), "{another:?}");
+    assert!(runs.get("another").await.is_err());
     // The schema belongs to the definition.
     let other = runs.run(&step, "price").await.unwrap_err().to_string();
     assert!(other.contains("output_schema"), "{other}");

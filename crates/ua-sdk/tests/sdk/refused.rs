@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use ua_sdk::crates::{ua_core, ua_runner};
 use ua_sdk::prelude::*;
-use ua_sdk::{FailureClass, RunEvent, RunStatus};
+use ua_sdk::{Constraints, FailureClass, RunEvent, RunStatus};
 
 use crate::{Invoice, invoices, sending};
 
@@ -142,10 +142,17 @@ async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap().secret("SHOP_KEY", "shop-0123456789");
     let step = || Step::new("ask").model(crate::model(&json!([{"text": "Yes."}])).secret("MODEL_KEY", "sk-0123456789"));
+    let look = |words: &str| tool("look", words, async |_: Call, (): ()| Ok::<_, Failure>(())).reads();
+    let to = |address: &str| Constraints { allowed_recipients: vec![address.to_owned()], ..Constraints::default() };
     for (step, part, name) in [
         (step().input("Use sk-0123456789."), "its input", "MODEL_KEY"),
         (step().input(json!({"shop": {"key": "shop-0123456789"}})), "its input", "SHOP_KEY"),
         (step().system("Say shop-0123456789.").input("Go."), "its system prompt", "SHOP_KEY"),
+        (step().input("Go.").output_schema(json!({"description": "sk-0123456789"})), "its output schema", "MODEL_KEY"),
+        (step().input("Go.").tool(look("Uses shop-0123456789.")), "its tool `look`", "SHOP_KEY"),
+        (step().input("Go.").constraints(to("sk-0123456789@a.example")), "its constraints", "MODEL_KEY"),
+        (step().input("Go.").policy("# shop-0123456789"), "its policy", "SHOP_KEY"),
+        (Step::new("shop-0123456789").model(crate::model(&json!([]))).input("Go."), "its name", "SHOP_KEY"),
     ] {
         let refused = runs.run(&step, "november").await.unwrap_err();
         let Error::Step(why) = &refused else { panic!("{refused}") };
@@ -155,6 +162,16 @@ async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
     assert!(matches!(runs.run(&step().input("Go."), "november").await.unwrap(), Outcome::Complete { .. }));
     let fork = runs.fork(&step().input("Use sk-0123456789."), "brief", "november", None).await.unwrap_err();
     assert!(matches!(&fork, Error::Step(why) if why.contains("MODEL_KEY")), "{fork}");
+    let id = runs.run(&step().input("Go."), "sk-0123456789").await.unwrap_err();
+    assert!(matches!(&id, Error::Step(why) if why.contains("its run id")), "{id}");
+    // The reason of a cancel is kept, too.
+    let waiting = tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>(())).approved_by_a_person();
+    let turns = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}]);
+    let waiting = Step::new("wait").model(crate::model(&turns)).tool(waiting).input("Go.");
+    assert!(matches!(runs.run(&waiting, "october").await.unwrap(), Outcome::Waiting { .. }));
+    runs.cancel("october", "shop-0123456789 was stolen").await.unwrap();
+    let reason = runs.get("october").await.unwrap().cancel_reason.unwrap();
+    assert!(reason.contains("SHOP_KEY") && !reason.contains("0123456789"), "{reason}");
 }
 
 /// A program has no server that would look at what the runner cannot check, so a schema that it would not hold a model to is refused.
