@@ -27,6 +27,7 @@ mod failure;
 mod faults;
 mod fingerprint;
 mod form;
+mod half_character;
 mod handle;
 mod harness;
 mod id;
@@ -63,7 +64,7 @@ mod words;
 pub use asked::{QuestionText, on_one_line};
 pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
-pub use budget_stop::BudgetStop;
+pub use budget_stop::{BudgetStop, Missing};
 pub use busy::{Busy, busy_with};
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Digesting, Sha256, inexact, parse_strict, sha256};
@@ -78,6 +79,7 @@ pub use fingerprint::{
     PolicyWords, ToolPin,
 };
 pub use form::{FieldKind, default_of};
+pub use half_character::{HalfCharacter, half_characters};
 pub use handle::{ElicitAnswer, FIELD_ORDER, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};

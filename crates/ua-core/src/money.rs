@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Billionths in one unit of a currency.
-const NANOS: u64 = 1_000_000_000;
+pub(crate) const NANOS: u64 = 1_000_000_000;
 
 /// A currency by its three capital letters, as in ISO 4217.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,8 +3,10 @@
 //! A stream is foreign input. An event has a greatest size; lines end with LF, CRLF or CR, also where a piece ends between the two; a byte
 //! order mark at the beginning is none of the text; fields that nobody knows, lines without a colon and waits that are no number are
 //! passed over; of a field that stands twice the last one counts, but lines of data are joined. In one point it is stricter: data that is
-//! not UTF-8 is refused instead of mended, since arguments of a call must not change in silence.
+//! not UTF-8 is refused instead of mended, since arguments of a call must not change in silence; or it is marked ([`Parser::marking`]), for
+//! whoever looks for the mark.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// What stood between two empty lines.
@@ -31,6 +33,8 @@ impl Event {
 #[derive(Debug)]
 pub struct Parser {
     limit: usize,
+    /// What stands in the place of bytes that are no text.
+    mark: Option<char>,
     line: Vec<u8>,
     /// The last line ended with a carriage return, so a line feed that follows belongs to it.
     after_return: bool,
@@ -45,6 +49,7 @@ impl Parser {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
+            mark: None,
             line: Vec::new(),
             after_return: false,
             at_start: true,
@@ -52,6 +57,11 @@ impl Parser {
             seen_field: false,
             ready: VecDeque::new(),
         }
+    }
+
+    /// The same, with `mark` in the place of bytes that are no text.
+    pub fn marking(limit: usize, mark: char) -> Self {
+        Self { mark: Some(mark), ..Self::new(limit) }
     }
 
     /// The next complete event.
@@ -113,13 +123,16 @@ impl Parser {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
-                let value = std::str::from_utf8(value).map_err(|_| "it sent text that is not UTF-8".to_owned())?;
+                let value = match self.mark {
+                    Some(mark) => marked(value, mark),
+                    None => std::str::from_utf8(value).map_err(|_| "it sent text that is not UTF-8".to_owned())?.into(),
+                };
                 match &mut self.event.data {
                     Some(data) => {
                         data.push('\n');
-                        data.push_str(value);
+                        data.push_str(&value);
                     }
-                    None => self.event.data = Some(value.to_owned()),
+                    None => self.event.data = Some(value.into_owned()),
                 }
             }
             b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(value).into_owned()),
@@ -136,6 +149,21 @@ impl Parser {
         self.seen_field = true;
         Ok(())
     }
+}
+
+/// The text that bytes are, with `mark` in the place of those that are none.
+pub fn marked(bytes: &[u8], mark: char) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push(mark);
+        }
+    }
+    text.into()
 }
 
 #[cfg(test)]
@@ -206,5 +234,9 @@ mod tests {
         assert!(parser.push(b"data: 123\ndata: 4\n\n").is_ok());
         assert!(parser.push(b"data: 12345\n").unwrap_err().contains("more than 10 bytes"));
         assert!(Parser::new(10).push(b"data: \xff\n").unwrap_err().contains("UTF-8"));
+        let mut parser = Parser::marking(20, '?');
+        parser.push("data: a\u{e4}".as_bytes()).unwrap();
+        parser.push(b"\xc3\xffb\n\n").unwrap();
+        assert_eq!(parser.next_event(), Some(message("aä??b")));
     }
 }

@@ -385,6 +385,18 @@ impl LlmError {
         if let Self::RateLimited { until_reset, .. } = self { *until_reset } else { None }
     }
 
+    /// The same, with the wait that its words ask for, unless it was asked for otherwise.
+    #[must_use]
+    pub(crate) fn after(mut self, wait: Option<Duration>) -> Self {
+        if let Self::RateLimited { retry_after, .. }
+        | Self::Overloaded { retry_after, .. }
+        | Self::Server { retry_after, .. } = &mut self
+        {
+            *retry_after = retry_after.or(wait);
+        }
+        self
+    }
+
     /// The same, with what the provider's headers say of the limit that was reached. A wait that it asks for counts alone.
     #[must_use]
     pub(crate) fn whole_again_in(mut self, span: Option<Duration>) -> Self {

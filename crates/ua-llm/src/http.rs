@@ -12,6 +12,7 @@ pub(crate) mod events;
 #[cfg(test)]
 mod fault_tests;
 pub(crate) mod lenient;
+mod marks;
 pub(crate) mod reject;
 pub(crate) mod reply_limit;
 pub(crate) mod too_long;
@@ -31,6 +32,7 @@ use ua_http::Versions;
 
 use self::events::{Assemble, Bytes, ReadFault, broken, limited, read_reply, read_whole};
 use crate::error::LlmError;
+use crate::estimate::heard_so_far;
 use crate::provider::StreamObserver;
 
 /// Bytes of a reply, far beyond the longest that a model writes.
@@ -148,14 +150,15 @@ impl HttpClient {
             return self.refused(response, model, assembler, observer).await;
         }
         if let Some(stated) = not_a_stream(&response) {
-            return self.unstreamed(response, &stated, model, assembler, observer).await;
+            return self.unlabelled(response, &stated, model, assembler, observer).await;
         }
         self.has_answered.store(true, Ordering::Relaxed);
         read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
     }
 
-    /// Reads what came in the place of a stream: a whole reply, of a server or something in front of it that streams none, or no reply.
-    async fn unstreamed(
+    /// Reads what is not labelled as a stream: one all the same, of a server that labels it otherwise; a whole reply, of a server or something in
+    /// front of it that streams none; or no reply.
+    async fn unlabelled(
         &self,
         response: Response,
         stated: &str,
@@ -168,18 +171,28 @@ impl HttpClient {
         while let Some(piece) = pieces.next().await {
             match piece {
                 Ok(piece) => body.extend_from_slice(piece.get_ref()),
-                // What had begun as a reply may be billed as one.
-                Err(fault) if body.trim_ascii_start().starts_with(b"{") => return Err(broken(fault, 0)),
+                // What had begun as a reply may be billed as one, and so may what was cut before anything came.
+                Err(fault) if body.trim_ascii_start().first().is_none_or(|first| *first == b'{') => {
+                    if let Some(heard) = heard_so_far(None, body.len() as u64) {
+                        observer.heard(heard);
+                    }
+                    return Err(broken(fault, body.len()));
+                }
                 Err(_) => break,
             }
+            if begins_as_a_stream(&body) {
+                self.has_answered.store(true, Ordering::Relaxed);
+                let begun = futures_util::stream::iter([Ok(Cursor::new(body))]);
+                return read_reply(Box::pin(begun.chain(pieces)), model, assembler, observer).await;
+            }
         }
-        let reply = serde_json::from_slice(&body).ok().and_then(|reply| assembler.as_events(reply));
-        match reply {
+        let body = marks::marked(ua_http::sse::marked(&body, marks::MARK).into_owned());
+        match serde_json::from_str(&body).ok().and_then(|reply| assembler.as_events(reply)) {
             Some(events) => {
                 self.has_answered.store(true, Ordering::Relaxed);
                 read_whole(&events, model, assembler, observer)
             }
-            None => Err(reject::not_a_stream(stated, &String::from_utf8_lossy(&body))),
+            None => Err(reject::not_a_stream(stated, &marks::text(body))),
         }
     }
 
@@ -268,6 +281,12 @@ fn not_a_stream(response: &Response) -> Option<String> {
     let stated = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_stream = stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
     (!is_stream).then(|| stated.to_owned())
+}
+
+/// Whether a body is a stream of events by its first line, as far as it came.
+fn begins_as_a_stream(body: &[u8]) -> bool {
+    let line = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+    ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field.as_bytes()))
 }
 
 fn innermost(error: &reqwest::Error) -> String {

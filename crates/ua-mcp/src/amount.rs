@@ -206,29 +206,12 @@ fn mark(message: &mut Value, changed: &[String], says_two_things: bool) {
 
 /// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
 pub(crate) fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
-    let escape = |at: usize| {
-        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let (mut whole, mut at, mut is_changed) = (Vec::with_capacity(line.len()), 0, false);
-    while let Some(byte) = line.get(at) {
-        let length = match escape(at) {
-            Some(0xD800..=0xDBFF) if matches!(escape(at + 6), Some(0xDC00..=0xDFFF)) => 12,
-            Some(0xD800..=0xDFFF) => {
-                whole.extend_from_slice(b"\\ufffd");
-                (at, is_changed) = (at + 6, true);
-                continue;
-            }
-            Some(_) => 6,
-            // Whatever follows a backslash belongs to it.
-            None if *byte == b'\\' => 2,
-            None => 1,
-        };
-        let end = line.len().min(at + length);
-        whole.extend_from_slice(line.get(at..end)?);
-        at = end;
+    let halves = ua_core::half_characters(line);
+    let mut whole = line.to_vec();
+    for half in &halves {
+        whole[half.range()].copy_from_slice(b"\\ufffd");
     }
-    is_changed.then_some(whole)
+    (!halves.is_empty()).then_some(whole)
 }
 
 /// The line with null for each `NaN`, `Infinity` and `-Infinity` that stands where a value may; `None` when none does.

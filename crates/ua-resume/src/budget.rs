@@ -1,7 +1,7 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::{BudgetStop, Currency, Money, RunStop, WaitBudgets};
+use ua_core::{BudgetStop, Currency, Missing, Money, RunStop, WaitBudgets};
 use ua_store::{RunRecord, RunRecords};
 
 use crate::usage::UsageSummary;
@@ -138,8 +138,11 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
     };
     let limit = stop.limit.parse::<u64>().unwrap_or(most);
     // What is printed has to be enough for what comes next.
-    let missing = stop.needed().map_or(0, |needed| needed.saturating_sub(limit).next_multiple_of(1_000));
-    let again = limit.clamp(least, most).max(missing);
+    let (usual, step) = (limit.clamp(least, most), if stop.budget == "max_tokens" { 1_000 } else { 1 });
+    let again = match stop.missing() {
+        Missing::Next(missing) => usual.max(missing.next_multiple_of(step)),
+        Missing::Over(missing) => usual.saturating_add(missing.next_multiple_of(step)),
+    };
     let more = format!("+{again}");
     let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);
     let more = match currency.filter(|_| stop.budget == "max_cost") {

@@ -11,7 +11,8 @@ use ua_core::{ModelTurn, StopReason, Usage};
 use ua_http::sse::Parser;
 
 use crate::error::{BoxError, LlmError};
-use crate::http::reject;
+use crate::http::marks::{self, Halves, MARK};
+use crate::http::{reject, waiting};
 use crate::provider::{Ending, Silent, StreamObserver};
 
 /// Bytes of one event, as many as of a whole reply: some servers send one in a single event.
@@ -127,25 +128,29 @@ pub(crate) async fn read_reply(
     mut assembler: impl Assemble,
     observer: &dyn StreamObserver,
 ) -> Result<ModelTurn, LlmError> {
-    let mut parser = Parser::new(EVENT_LIMIT);
+    let (mut parser, mut halves) = (Parser::marking(EVENT_LIMIT, MARK), Halves::default());
     let mut told_of = None;
     while let Some(piece) = bytes.next().await {
         let piece = piece.map_err(|fault| broken(fault, assembler.text_bytes()))?;
         let pushed = parser.push(piece.get_ref());
         while let Some(event) = parser.next_event() {
             let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
-            if let Some(turn) = take(&data, model, &mut assembler, observer, &mut told_of)? {
-                return Ok(turn);
+            for data in halves.push(data) {
+                if let Some(turn) = take(&data, model, &mut assembler, observer, &mut told_of)? {
+                    return Ok(turn);
+                }
             }
         }
         pushed.map_err(|why| LlmError::Garbled { why })?;
     }
     // Some servers leave out the line that ends the last event. One that was cut instead is no JSON.
     let last = parser.last_event().and_then(|event| event.data).filter(|data| !data.is_empty());
-    if let Some(data) = last.filter(|data| is_whole(data))
-        && let Some(turn) = take(&data, model, &mut assembler, observer, &mut told_of)?
-    {
-        return Ok(turn);
+    let mut left: Vec<String> = last.into_iter().flat_map(|data| halves.push(data)).collect();
+    left.extend(halves.end());
+    for data in left.iter().filter(|data| is_whole(data)) {
+        if let Some(turn) = take(data, model, &mut assembler, observer, &mut told_of)? {
+            return Ok(turn);
+        }
     }
     at_end(&mut assembler, model, observer)
 }
@@ -172,7 +177,7 @@ fn at_end(assembler: &mut impl Assemble, model: &str, observer: &dyn StreamObser
         Some(end) => {
             let turn = end.map_err(|fault| told(fault, assembler, model))?;
             observer.ended(&assembler.ending());
-            Ok(turn)
+            Ok(marks::settled(turn))
         }
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
@@ -197,10 +202,10 @@ fn take(
     match progress {
         Ok(Progress::Nothing) => {}
         Ok(Progress::Session(id)) => observer.session(&id),
-        Ok(Progress::Text(delta)) => observer.text(&delta),
+        Ok(Progress::Text(delta)) => observer.text(&marks::text(delta)),
         Ok(Progress::Whole(turn)) => {
             observer.ended(&assembler.ending());
-            return Ok(Some(turn));
+            return Ok(Some(marks::settled(turn)));
         }
         Err(fault) => {
             let Some((turn, ending)) = withheld(&fault, assembler, model) else {
@@ -248,7 +253,7 @@ pub(crate) fn read_in_pieces(bytes: &[u8], piece: usize, assembler: impl Assembl
 pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model: &str) -> Result<ModelTurn, LlmError> {
     for event in events {
         match assembler.feed(event) {
-            Ok(Progress::Whole(turn)) => return Ok(turn),
+            Ok(Progress::Whole(turn)) => return Ok(marks::settled(turn)),
             Ok(Progress::Nothing | Progress::Session(_) | Progress::Text(_)) => {}
             Err(fault) => {
                 let kept_back = withheld(&fault, &assembler, model).map(|(turn, _)| turn);
@@ -257,7 +262,7 @@ pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model
         }
     }
     match assembler.end() {
-        Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
+        Some(end) => end.map(marks::settled).map_err(|fault| told(fault, &assembler, model)),
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
 }
@@ -284,7 +289,10 @@ pub(crate) fn ended_with(word: &str, details: &Value) -> String {
 
 fn told(fault: Fault, assembler: &impl Assemble, model: &str) -> LlmError {
     match fault {
-        Fault::Reported { kind, message } => assembler.reported(&kind, message, model),
+        Fault::Reported { kind, message } => {
+            let wait = waiting::asked_in_words(&message);
+            assembler.reported(&kind, marks::text(message), model).after(wait)
+        }
         Fault::Nonsense(why) => LlmError::Garbled { why },
     }
 }

@@ -3,6 +3,7 @@
 //! another reply.
 
 use std::io::Cursor;
+use std::sync::Mutex;
 
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -243,6 +244,55 @@ fn lines_that_mean_nothing_lose_nothing() {
         same(wire, wire.plain().concat().trim_end(), "a last event without an empty line");
         same(wire, &wire.plain().concat().replace("data: ", "data:"), "no blank behind the colon");
         same(wire, &wire.plain().concat().replace("event: ", "event: x\nevent: "), "two names of an event");
+    }
+}
+
+/// Shows what was streamed as text.
+#[derive(Default)]
+struct Streamed(Mutex<String>);
+
+impl StreamObserver for Streamed {
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap().push_str(delta);
+    }
+}
+
+/// A reply in which something is no text is there all the same: halves that come one behind the other are the character, whatever else is no text is
+/// U+FFFD in what the model said, and arguments in which such a thing stands were not read.
+#[test]
+fn what_is_no_text_loses_no_reply() {
+    let lone = "Gr\\ud83d\u{20}e";
+    for wire in WIRES {
+        let plain = wire.plain();
+        let cut_at = plain.iter().position(|block| block.contains("Grüße")).unwrap();
+        let mut cut = plain.clone();
+        cut[cut_at] = plain[cut_at].replace("Grüße", "Gr\\ud83d");
+        cut.insert(cut_at + 1, plain[cut_at].replace("Grüße", "\\ude00e"));
+        let cut = cut.concat().replace("Grüße", "Gr\\ud83d\\ude00e").into_bytes();
+        let bad = |with: &[u8]| {
+            let plain = plain.concat();
+            let parts: Vec<&[u8]> = plain.split("Grüße").map(str::as_bytes).collect();
+            parts.join(with)
+        };
+        for (bytes, wanted) in [
+            (cut, "Gr😀e"),
+            (bad(lone.as_bytes()), "Gr\u{fffd} e"),
+            (bad(b"Gr\xff\xc3e"), "Gr\u{fffd}\u{fffd}e"),
+            (bad("Gr😀e".as_bytes()), "Gr😀e"),
+        ] {
+            for piece in [1, 7, usize::MAX] {
+                let streamed = Streamed::default();
+                let turn = wire.read_watched(&bytes, piece, &streamed).unwrap();
+                assert_eq!(turn.text(), wanted, "{wire:?}");
+                assert_eq!(streamed.0.into_inner().unwrap(), wanted, "{wire:?}");
+                assert_eq!(turn.tool_uses().next().unwrap().input, json!({"x": 1}), "{wire:?}");
+            }
+        }
+        for half in ["\\ud83d", "\u{fdd0}"] {
+            let arguments = plain.concat().replace("1}\"", &format!("\\\"a{half}\\\"}}\""));
+            let turn = wire.read(&arguments, "\n", 7).unwrap();
+            assert_eq!(turn.tool_uses().next().unwrap().input, json!("{\"x\":\"a\u{fffd}\"}"), "{wire:?}");
+        }
     }
 }
 

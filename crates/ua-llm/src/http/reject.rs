@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use ua_core::Timestamp;
 
 use crate::error::LlmError;
-use crate::http::too_long;
+use crate::http::{too_long, waiting};
 
 /// Whether an error says that a filter kept back what was said, or what was asked: another reply may be another.
 pub(crate) fn is_withheld(kind: &str, message: &str) -> bool {
@@ -64,7 +64,7 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => LlmError::Unauthorized { status, message },
         400 if says_no_such_model(body, &message) => LlmError::NotFound { model: model.to_owned(), message },
         400 if says_none_is_free(&message) => {
-            LlmError::Overloaded { retry_after: retry_after.or_else(|| seconds_asked(&message)), message }
+            LlmError::Overloaded { retry_after: retry_after.or_else(|| waiting::asked_in_words(&message)), message }
         }
         403 if is_page(body) => {
             LlmError::NotAReply { what: "an HTML page that forbids it (HTTP 403)".to_owned(), is_foreign: false }
@@ -169,9 +169,6 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
             is_foreign = true;
             format!("JSON of something else: {}", start())
         }
-        Err(_) if trimmed.starts_with("data:") || trimmed.starts_with("event:") => {
-            return LlmError::Garbled { why: format!("a stream of events is labelled as {named}") };
-        }
         Err(_) if content_type.eq_ignore_ascii_case("text/html") || trimmed.starts_with('<') => {
             is_foreign = true;
             format!("an HTML page: {}", start())
@@ -264,15 +261,6 @@ pub(crate) fn wait_asked(header: &str, now: Timestamp) -> Option<Duration> {
 /// Whether a router says of a request that none of the models behind it takes one now (`LiteLLM`, with status 400).
 fn says_none_is_free(message: &str) -> bool {
     message.to_ascii_lowercase().contains("no deployments available")
-}
-
-/// How long a message asks to wait (`Try again in 5 seconds`).
-fn seconds_asked(message: &str) -> Option<Duration> {
-    let lower = message.to_ascii_lowercase();
-    let (_, behind) = lower.split_once("try again in ")?;
-    let (number, unit) = behind.split_once(' ')?;
-    let seconds: f64 = number.parse().ok().filter(|_| unit.starts_with("second"))?;
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Whether an API says that the account has no credit left, or may use no more of it. Anthropic says so as of a bad request (400).
@@ -456,7 +444,6 @@ mod tests {
         let error = by_status(400, None, body, "m");
         assert!(error.may_retry() && error.retry_after() == Some(Duration::from_secs(5)), "{error}");
         assert_eq!(by_status(400, Some(Duration::from_secs(9)), body, "m").retry_after(), Some(Duration::from_secs(9)));
-        assert_eq!(seconds_asked("try again in 2 hours"), None);
     }
 
     #[test]
@@ -527,12 +514,10 @@ mod tests {
             ("text/plain", "Welcome", "something else (text/plain): Welcome", true),
             ("text/plain", " ", "an empty answer (text/plain)", true),
             ("application/json", r#"{"choices":[],"usage":{"prompt_tokens":9}}"#, "a whole reply as JSON", false),
-            ("text/plain", "data: {}\n\n", "labelled as text/plain", false),
         ] {
             let error = not_a_stream(content_type, body);
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!((error.left_us(), error.was_refused()), (true, is_free), "{error}");
-            assert_eq!(error.to_string().contains("garbled"), says.starts_with("labelled"), "{error}");
             let is_foreign = says.starts_with("an HTML page") || says.starts_with("JSON of something else");
             assert_eq!(error.is_foreign(), is_foreign, "{error}");
         }

@@ -1,6 +1,6 @@
 //! How long a provider asks to be left alone, where it says so elsewhere than in `Retry-After`.
 //!
-//! Google has it in the body (`RetryInfo`), `OpenAI` and whoever speaks like it in the message and in headers that say when a limit is whole again.
+//! Google has it in the body (`RetryInfo`), `OpenAI` and whoever speaks like it in the message, also inside a stream, and in headers that say when a limit is whole again.
 //! The latter is an upper bound, and no request to stay away for hours: of it no more is taken than is waited anyway, and no run ends for it.
 
 use std::time::Duration;
@@ -22,10 +22,12 @@ pub(super) fn asked_in_body(status: u16, body: &str) -> Option<Duration> {
     let error = error_in(body).filter(|_| is_too_early(status))?;
     let mut details = error["details"].as_array().into_iter().flatten();
     let of_google = details.find_map(|detail| span(detail["retryDelay"].as_str()?));
-    of_google.or_else(|| {
-        let message = error["message"].as_str().or(error.as_str())?.to_ascii_lowercase();
-        span(message.split_once("try again in ")?.1)
-    })
+    of_google.or_else(|| asked_in_words(error["message"].as_str().or(error.as_str())?))
+}
+
+/// What a message asks for (`Please try again in 1.2s`).
+pub(super) fn asked_in_words(message: &str) -> Option<Duration> {
+    span(message.to_ascii_lowercase().split_once("try again in ")?.1)
 }
 
 /// How long it takes, by the headers of a refusal, until a limit that is used up is whole again.

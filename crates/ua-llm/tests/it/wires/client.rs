@@ -326,6 +326,37 @@ async fn an_outage_is_one_whatever_it_looks_like() {
     }
 }
 
+/// What is a stream is read as one, whatever it is labelled as.
+#[tokio::test]
+async fn a_stream_that_is_labelled_as_something_else_is_read() {
+    let events = [
+        r#"{"type":"message_start","message":{"id":"m","model":"m","usage":{"input_tokens":5}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"hi"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    for label in ["content-type: text/plain\r\n", "content-type: application/json\r\n", ""] {
+        for begin in ["", "\n", ": comment\n\n", "\u{feff}", "event: message_start\n"] {
+            let url = canned(format!("HTTP/1.1 200 OK\r\n{label}connection: close\r\n\r\n{begin}{stream}")).await;
+            let turn = provider(&url, &Env::simulated(1)).complete(&request(prompt()), &Silent).await.unwrap();
+            assert_eq!((turn.text().as_str(), turn.stop_reason), ("hi", StopReason::EndTurn), "{label:?} {begin:?}");
+        }
+        let cut = canned_error(format!("HTTP/1.1 200 OK\r\n{label}connection: close\r\n\r\n{}", &stream[..99])).await;
+        assert!(matches!(cut, LlmError::Cut { .. }) && cut.may_retry() && !cut.was_refused(), "{label:?}: {cut:?}");
+    }
+}
+
+/// A wait that an error inside a stream asks for is one.
+#[tokio::test]
+async fn a_wait_that_is_asked_for_inside_a_stream_is_heard() {
+    let error = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Please try again in 8s."}}"#;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let error = canned_error(format!("{head}event: error\ndata: {error}\n\n")).await;
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(8)), "{error:?}");
+}
+
 /// Something in front of a provider may stream nothing. What it brought is paid for, and one that was cut may be.
 #[tokio::test]
 async fn a_reply_that_is_not_streamed_is_read_and_a_cut_one_is_a_cut() {
