@@ -6,8 +6,8 @@ use ua_core::RunSpec;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
-use crate::paths::read;
 use crate::people::{People, Presence};
+use crate::placed::{FileKind, Place, Placed};
 use crate::trust;
 
 /// Asks about the servers that a job needs and that nobody let in, while somebody is here. Without anybody, or after a no, the check that
@@ -31,7 +31,7 @@ pub(crate) async fn ask_about(
 pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
     for file in launch.untrusted_policies(host.settings()) {
         // What only raises caution counts as it is.
-        let text = read(&file, "the policy file").unwrap_or_default();
+        let text = Place::named(FileKind::Policy, &file).read().map(Placed::into_text).unwrap_or_default();
         if PolicyRules::parse(&text, &file.display().to_string()).is_ok_and(|rules| rules.only_raises()) {
             continue;
         }

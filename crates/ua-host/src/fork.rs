@@ -15,6 +15,7 @@ use crate::hint::{Word, text};
 use crate::host::Host;
 use crate::launch::{Begun, Launch, LaunchOptions};
 use crate::people::People;
+use crate::placed::{FileKind, Place};
 use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
 use crate::{input_files, paths, tree};
@@ -136,20 +137,22 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
     let parent = request.parent;
     let mut spec = RunSpec::clone(&parent.spec);
     if let Some(file) = request.job_overrides {
-        let overrides = paths::read(&settings.absolute(file)?, "the job overrides")?;
+        let whole = settings.absolute(file)?;
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
-        let overrides = overrides.replace("${JOB_DIR}", &folder);
         let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
-        let overrides: Value =
-            serde_json::from_str(&overrides).map_err(|e| usage(ua_core::json_fault(&overrides, &e)))?;
-        if !overrides.is_object() {
-            return Err(usage("it is not a JSON object".to_owned())
-                .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));
-        }
-        let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
-        merge(&mut job, overrides);
-        spec = RunSpec::parse(&job.to_string())
-            .map_err(|e| usage(e.to_string()).hint("`ua schema job-file` lists every field").not_begun())?;
+        spec = Place::named(FileKind::JobOverrides, file).at(&whole).read()?.parse(|text| {
+            let overrides = text.replace("${JOB_DIR}", &folder);
+            let overrides: Value =
+                serde_json::from_str(&overrides).map_err(|e| usage(ua_core::json_fault(&overrides, &e)))?;
+            if !overrides.is_object() {
+                return Err(usage("it is not a JSON object".to_owned())
+                    .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));
+            }
+            let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
+            merge(&mut job, overrides);
+            RunSpec::parse(&job.to_string())
+                .map_err(|e| usage(e.to_string()).hint("`ua schema job-file` lists every field").not_begun())
+        })?;
     }
     budgets::put_into(request.budgets, &mut spec)?;
     Ok(spec)

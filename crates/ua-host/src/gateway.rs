@@ -234,7 +234,7 @@ impl Said {
     /// Reads all of it, so that whoever starts a broker, and `ua doctor`, refuse what the broker would.
     fn read(host: &Host, root: &Path) -> Result<Self, HostError> {
         let config = GatewayConfig::read(root)?;
-        let classifier = policies::classifier_of_user(host.settings(), &config.policies, &[], None)?;
+        let classifier = policies::classifier_of_user(host.settings(), &config.policies, None, None)?;
         for (place, budget) in config.rules.budgets.iter().enumerate() {
             let Some(effect) = &budget.effect else { continue };
             if let Err(nearest) = classifier.can_be_effect(effect) {

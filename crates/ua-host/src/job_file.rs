@@ -8,6 +8,7 @@ use ua_core::{RunSpec, SpecError};
 
 use crate::error::HostError;
 use crate::paths::{NO_FILE, cannot_read, job_dir, json_fragment, without_bom};
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 
 /// The largest job file.
@@ -30,7 +31,8 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
             failure
         }
     })?;
-    parse(settings, file, &text)
+    // The name as it was typed stands in what is told.
+    Place::named(FileKind::Job, file).at(&whole).with(text).parse(|text| parse(settings, file, text))
 }
 
 fn too_large(file: &dyn std::fmt::Display, size: impl std::fmt::Display) -> HostError {

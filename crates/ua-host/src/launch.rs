@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_classify::{Classifier, PolicyRules};
+use ua_classify::Classifier;
 use ua_core::{Component, Env, PriceTable, Redactor, RunId, RunSpec};
 use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, ScriptedProvider};
@@ -23,8 +23,10 @@ use crate::claude_code;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
-use crate::paths::{is_below, job_dir, json_fragment, read};
+use crate::paths::{job_dir, json_fragment};
 use crate::people::People;
+use crate::placed::{FileKind, Place};
+use crate::policies::OfJob;
 use crate::providers::{self, no_model};
 use crate::review::ServerReview;
 use crate::settings::Settings;
@@ -553,20 +555,8 @@ impl Launch {
         let mut files = over.to_vec();
         files.extend(of_user);
         files.extend(policies::of_user(settings));
-        for file in &of_job {
-            self.check_foreign_policy(file)?;
-        }
-        policies::classifier(settings, &files, &of_job, self.mcp_file().as_ref())
-    }
-
-    /// Refuses what a job names for a policy outside of its folder and that is none, without a word of it: it may be any file of the user.
-    fn check_foreign_policy(&self, file: &Path) -> Result<(), HostError> {
-        if is_below(file, &self.job_dir) || PolicyRules::parse(&read(file, "the policy file")?, "").is_ok() {
-            return Ok(());
-        }
-        Err(HostError::usage(format!("{}: not a policy file; {NOTHING_SHOWN}", file.display()))
-            .hint("correct `policies` of the job")
-            .not_begun())
+        let of_job = OfJob { folder: self.job_dir.clone(), files: of_job };
+        policies::classifier(settings, &files, Some(&of_job), self.mcp_file().as_ref())
     }
 
     /// The policy files that were named for this job: with it, or in it. Those of the configuration are for every job.
@@ -588,7 +578,8 @@ impl Launch {
     /// The policy files of the job that nobody trusted as they are now.
     pub fn untrusted_policies(&self, settings: &Settings) -> Vec<PathBuf> {
         let is_trusted = |file: &PathBuf| {
-            read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
+            let placed = Place::of_job(FileKind::Policy, file, &self.job_dir).read();
+            placed.is_ok_and(|placed| trust::policy::is_trusted(settings, file, &placed.into_text()))
         };
         // What the user named is the user's word, whichever job names it too.
         let ((mut of_user, of_job), mut seen) = (self.named_policies(), BTreeSet::new());
@@ -653,9 +644,6 @@ impl Launch {
     }
 }
 
-/// Why an error about a file that a job names says no more.
-const NOTHING_SHOWN: &str = "it lies outside of the folder of the job, so nothing of it is shown";
-
 impl Launch {
     /// Provider and model.
     pub fn model(&self) -> (String, String) {
@@ -675,6 +663,12 @@ impl Launch {
         let cassette = providers::cassette_file(settings, None).ok().flatten();
         let model = providers::default_model(settings, &provider, cassette.as_deref()).ok().flatten();
         (provider, model.unwrap_or_else(|| "(none is named)".to_owned()))
+    }
+
+    /// One whose model is a script, for tests.
+    #[cfg(test)]
+    pub(crate) fn scripted(folder: PathBuf, script: PathBuf) -> Self {
+        Self { provider: "scripted".into(), script: Some(script), ..Self::for_inspection(folder) }
     }
 
     /// A launch that belongs to no job: for looking at tools.
@@ -705,40 +699,5 @@ impl Launch {
             system: None,
             provider_sessions: false,
         }
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn s17_no_error_says_what_is_in_a_file_that_is_not_the_jobs() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("job");
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(dir.path().join("key"), "hushhush = [").unwrap();
-        std::fs::write(folder.join("own"), "hushhush = [").unwrap();
-        std::os::unix::fs::symlink("../key", folder.join("link")).unwrap();
-        let settings = Settings::of_process();
-        let launch = Launch::for_inspection(folder.clone());
-        let said = |file: &Path| {
-            let of_job = launch.check_foreign_policy(file).err().map(|error| error.to_string());
-            let scripted = Launch { provider: "scripted".into(), script: Some(file.to_path_buf()), ..launch.clone() };
-            let (redactor, places) = (Redactor::default(), Places::default());
-            let provider = scripted
-                .provider(&settings, &Env::simulated(1), &redactor, &places, &ModelExtras::default())
-                .map(|_| ());
-            (of_job, provider.unwrap_err().to_string())
-        };
-        for file in [dir.path().join("key"), folder.join("../key"), folder.join("link")] {
-            let (policy, script) = said(&file);
-            for error in [policy.unwrap(), script] {
-                assert!(error.contains("outside of the folder of the job") && !error.contains("hush"), "{error}");
-            }
-        }
-        let (policy, script) = said(&folder.join("own"));
-        assert!(policy.is_none() && script.contains("hushhush"), "its own files are explained: {script}");
     }
 }

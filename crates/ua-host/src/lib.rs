@@ -48,6 +48,7 @@ pub mod models;
 mod packs;
 pub mod paths;
 pub mod people;
+pub mod placed;
 pub mod policies;
 pub mod pricing;
 pub mod progress;

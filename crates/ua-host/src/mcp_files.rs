@@ -9,7 +9,8 @@ use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest}
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::paths::{is_program, read};
+use crate::paths::is_program;
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 use crate::text::plain;
 use crate::trust::{self, ConfigFile};
@@ -24,15 +25,17 @@ pub fn mcp_config_file(settings: &Settings, named: Option<&Path>) -> Option<Conf
 /// An MCP configuration file, as it is written; nothing of it is resolved.
 pub fn mcp_config(file: Option<&ConfigFile>) -> Result<McpConfig, HostError> {
     let Some(ConfigFile { path, .. }) = file else { return Ok(McpConfig::default()) };
-    let text = read(path, "the MCP configuration")?;
+    let placed = Place::named(FileKind::Servers, path).read()?;
     let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
-    McpConfig::parse(&text, &path.display().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
+    placed.parse(|text| {
+        McpConfig::parse(text, &path.display().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
+    })
 }
 
 /// The variables and secrets that an MCP configuration file refers to; none of one that cannot be read.
 pub fn referred_to(file: Option<&ConfigFile>) -> Vec<String> {
-    let text = file.and_then(|file| read(&file.path, "the MCP configuration").ok());
-    text.map(|text| ua_mcp::references(&text)).unwrap_or_default()
+    let placed = file.and_then(|file| Place::named(FileKind::Servers, &file.path).read().ok());
+    placed.map(|placed| ua_mcp::references(&placed.into_text())).unwrap_or_default()
 }
 
 /// How each server of a configuration is reached, as it is written (what its variables stand for is not what a person looked at): a

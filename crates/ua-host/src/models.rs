@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ua_llm::{ModelFacts, ModelTable};
 
 use crate::error::{HostError, chain};
-use crate::paths::read;
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 
 /// The most output tokens of one reply, unless the job says otherwise or the model writes less.
@@ -24,9 +24,15 @@ pub fn are_the_projects(settings: &Settings) -> bool {
 /// The user's own entries.
 pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
     let Some(file) = file(settings) else { return Ok(ModelTable::default()) };
-    let text = read(&settings.absolute(&file)?, "the models")?;
-    ModelTable::parse(&file.display().to_string(), &text)
-        .map_err(|error| HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form").not_begun())
+    let (whole, project) = (settings.absolute(&file)?, settings.project_folder());
+    let place = match &project {
+        Some(project) if are_the_projects(settings) => Place::of_project(FileKind::Models, &file, project),
+        Some(_) | None => Place::of_user(settings, FileKind::Models, &file),
+    };
+    place.at(&whole).read()?.parse(|text| {
+        ModelTable::parse(&file.display().to_string(), text)
+            .map_err(|error| HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form").not_begun())
+    })
 }
 
 /// All of it.

@@ -8,17 +8,8 @@ use serde_json::Value;
 use crate::error::HostError;
 use crate::settings::Settings;
 
-/// The most that is read of a file that a person names: configuration, policies, prices, scripts.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
-
 /// What a job file is called that is none: the job came on standard input.
 pub const NO_FILE: &str = "-";
-
-/// Reads a file of text, named by a whole path; `what` says which one it is in an error.
-pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
-    let read = ua_files::read_text(file, MAX_BYTES).map_err(|error| cannot_read(what, file, &error))?;
-    Ok(without_bom(&read).to_owned())
-}
 
 /// That a file cannot be read, and what helps against it; `what` says which one it is. Whoever reads a file that a person named refuses it by
 /// this, so that no hint asks for a file that is there.
@@ -164,7 +155,9 @@ mod tests {
     fn a_hint_about_a_file_fits_what_is_wrong_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x");
-        let hint = |path: &Path| read(path, "the script").unwrap_err().hint_text().unwrap_or_default().to_owned();
+        let read = |path: &Path| ua_files::read_text(path, 100).unwrap_err();
+        let hint =
+            |path: &Path| cannot_read("the script", path, &read(path)).hint_text().unwrap_or_default().to_owned();
         assert_eq!(hint(&file), "name a file that is there; nothing was started");
         assert_eq!(hint(folder.path()), "it is a folder: name a file in it; nothing was started");
         std::fs::write(&file, b"\xff\xfe").unwrap();

@@ -10,7 +10,8 @@ use crate::error::{HostError, chain};
 use crate::hint::{Word, text};
 use crate::mcp_files::mcp_config;
 use crate::packs;
-use crate::paths::{job_dir, read};
+use crate::paths::job_dir;
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 
@@ -58,7 +59,7 @@ fn split(text: &str) -> Vec<String> {
 pub fn classifier_of_user(
     settings: &Settings,
     over: &[PathBuf],
-    of_job: &[PathBuf],
+    of_job: Option<&OfJob>,
     servers: Option<&ConfigFile>,
 ) -> Result<Classifier, HostError> {
     let mut files = over.to_vec();
@@ -74,10 +75,20 @@ pub fn files_of_user(settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
     Ok(files)
 }
 
+/// The policy files that a job names, and the folder of the job.
+#[derive(Debug, Clone)]
+pub struct OfJob {
+    /// The folder, whole.
+    pub folder: PathBuf,
+    /// The files, whole.
+    pub files: Vec<PathBuf>,
+}
+
 /// The policy files of a job: relative to the folder of its file.
-pub fn of_job(settings: &Settings, job: &Path) -> Result<Vec<PathBuf>, HostError> {
+pub fn of_job(settings: &Settings, job: &Path) -> Result<OfJob, HostError> {
     let folder = job_dir(settings, job)?;
-    Ok(crate::job_file::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect())
+    let files = crate::job_file::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect();
+    Ok(OfJob { folder, files })
 }
 
 /// The files that are not among `seen`, each once: where two paths lead to one file (two settings name it, a link, `./`) the first counts.
@@ -93,22 +104,25 @@ pub(crate) fn each_once<'f>(
 pub(crate) fn classifier(
     settings: &Settings,
     files: &[PathBuf],
-    of_job: &[PathBuf],
+    of_job: Option<&OfJob>,
     servers: Option<&ConfigFile>,
 ) -> Result<Classifier, HostError> {
-    let parse = |file: &Path| {
-        let text = read(file, "the policy file")?;
-        let rules = PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?;
-        Ok::<_, HostError>((rules, text))
+    let parse = |place: Place<'_>, file: &Path| {
+        let placed = place.read()?;
+        let rules =
+            placed.parse(|text| PolicyRules::parse(text, &file.display().to_string()).map_err(|e| bad_policy(&e)))?;
+        Ok::<_, HostError>((rules, placed.into_text()))
     };
     let (mut rules, mut seen) = (Vec::new(), BTreeSet::new());
     for file in each_once(files, &mut seen) {
-        rules.push(parse(file)?.0);
+        rules.push(parse(Place::of_user(settings, FileKind::Policy, file), file)?.0);
     }
     let mut job = Vec::new();
-    for file in each_once(of_job, &mut seen) {
-        let (rules, text) = parse(file)?;
-        job.push(JobPolicy { rules, is_trusted: trust::policy::is_trusted(settings, file, &text) });
+    if let Some(of_job) = of_job {
+        for file in each_once(&of_job.files, &mut seen) {
+            let (rules, text) = parse(Place::of_job(FileKind::Policy, file, &of_job.folder), file)?;
+            job.push(JobPolicy { rules, is_trusted: trust::policy::is_trusted(settings, file, &text) });
+        }
     }
     // A configuration that cannot be read vouches for nothing; whoever starts its servers says what is wrong with it.
     let config = mcp_config(servers).unwrap_or_default();

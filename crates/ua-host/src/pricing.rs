@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ua_core::{Money, PriceTable, RunSpec, TokenPrice};
 
 use crate::error::{HostError, chain};
-use crate::paths::read;
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 
 /// The file of a new run: the one that is named, else `UA_PRICING`, else the user's own if there is one.
@@ -22,13 +22,15 @@ pub fn is_the_projects(settings: &Settings, named: Option<&Path>) -> bool {
 /// Reads the table; without a file it is empty, and all costs are unknown. One `of_project` only raises what the user's own table, and the
 /// list prices that this version knows, say: a budget of money would hold nothing otherwise.
 pub fn table(settings: &Settings, file: Option<&Path>, of_project: bool) -> Result<PriceTable, HostError> {
-    let table = read_table(file)?;
+    let project = settings.project_folder();
+    let named_by = project.as_deref().filter(|_| of_project);
+    let table = read_table(settings, file, named_by)?;
     if !of_project {
         return Ok(table);
     }
     let users = settings.of_users_file("UA_PRICING").map(PathBuf::from).or_else(|| settings.user_file("pricing.toml"));
     let users = users.map(|file| settings.absolute(&file)).transpose()?;
-    let users = read_table(users.as_deref())?.shared(ua_llm::ANTHROPIC, ua_claude_code::NAME);
+    let users = read_table(settings, users.as_deref(), None)?.shared(ua_llm::ANTHROPIC, ua_claude_code::NAME);
     Ok(table.not_below(users).not_below(list_prices()))
 }
 
@@ -57,14 +59,20 @@ fn list_prices() -> PriceTable {
         .unwrap_or_else(|error| unreachable!("what is shipped is tested: {error}"))
 }
 
-fn read_table(file: Option<&Path>) -> Result<PriceTable, HostError> {
+/// Reads the table of a person, or of the project in `project`, whose settings name it.
+fn read_table(settings: &Settings, file: Option<&Path>, project: Option<&Path>) -> Result<PriceTable, HostError> {
     let Some(file) = file else { return Ok(PriceTable::default()) };
-    let text = read(file, "the price table")?;
-    PriceTable::parse(&file.display().to_string(), &text).map_err(|error| {
-        // A project may name the file, and any text is a wrong table: what stands in it is not repeated.
-        let whole = chain(&error);
-        let told: Vec<&str> = whole.lines().filter(|line| !line.contains('|')).map(str::trim).collect();
-        HostError::usage(told.join(" ").trim()).hint("docs/guide/models.md shows a price table").not_begun()
+    let place = match project {
+        Some(project) => Place::of_project(FileKind::Prices, file, project),
+        None => Place::of_user(settings, FileKind::Prices, file),
+    };
+    place.read()?.parse(|text| {
+        PriceTable::parse(&file.display().to_string(), text).map_err(|error| {
+            // Without the lines themselves, which the parser draws.
+            let whole = chain(&error);
+            let told: Vec<&str> = whole.lines().filter(|line| !line.contains('|')).map(str::trim).collect();
+            HostError::usage(told.join(" ").trim()).hint("docs/guide/models.md shows a price table").not_begun()
+        })
     })
 }
 

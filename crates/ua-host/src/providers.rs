@@ -14,6 +14,7 @@ use ua_llm::{
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
+use crate::placed::{FileKind, Place};
 use crate::redaction::LOGS;
 use crate::settings::Settings;
 
@@ -269,6 +270,7 @@ fn open_cassette(cassette: Option<&Path>, redactor: Redactor, places: Places) ->
     };
     ReplayProvider::open(file, redactor, places)
         .map_err(|error| HostError::usage(chain(&error)).hint("`ua job FILE --record FILE` makes a cassette"))
+        .map_err(|error| Place::named(FileKind::Cassette, file).told(error))
 }
 
 /// The file that exchanges of a run go into: in a folder, one of the run's name.

@@ -330,6 +330,11 @@ fn checkout_of(folder: PathBuf) -> PathBuf {
     first.unwrap_or(folder)
 }
 
+/// Whether version control made something of a folder, or of one above it.
+pub(crate) fn is_in_a_checkout(folder: &Path) -> bool {
+    folder.ancestors().any(|folder| CHECKOUTS.iter().any(|name| folder.join(name).exists()))
+}
+
 /// What a server is looked at with.
 struct Look<'a> {
     settings: &'a Settings,

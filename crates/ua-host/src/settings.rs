@@ -148,6 +148,11 @@ impl Settings {
         here.ancestors().map(|folder| folder.join(PROJECT_FILE)).find(|path| path.is_file())
     }
 
+    /// The folder of the project's file, where that was found.
+    pub(crate) fn project_folder(&self) -> Option<PathBuf> {
+        self.project_file()?.parent().map(Path::to_path_buf)
+    }
+
     /// The same with what the command line says in the place of a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<String>) -> Self {

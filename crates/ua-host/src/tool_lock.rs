@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ua_mcp::DefinitionLock;
 
 use crate::error::HostError;
+use crate::placed::{FileKind, Place};
 use crate::trust::ConfigFile;
 
 /// Where the lock of an MCP configuration is.
@@ -30,10 +31,12 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(crate::paths::cannot_read("the lock", &path, &error)),
     };
-    let lock = DefinitionLock::parse(&text).map_err(|why| {
-        HostError::usage(format!("cannot read {}: {why}", path.display()))
-            .hint("look at the tools (`ua tools list`), then write it again with `ua tools lock`")
-            .not_begun()
+    let lock = Place::named(FileKind::Lock, &path).with(text).parse(|text| {
+        DefinitionLock::parse(text).map_err(|why| {
+            HostError::usage(format!("cannot read {}: {why}", path.display()))
+                .hint("look at the tools (`ua tools list`), then write it again with `ua tools lock`")
+                .not_begun()
+        })
     })?;
     Ok(Some(lock))
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     // What another installation noted is its own word.
     host.home().refuse_foreign()?;
     let classifier =
-        classifier_of_user(host.settings(), policies, &[], mcp_config_file(host.settings(), None).as_ref())?;
+        classifier_of_user(host.settings(), policies, None, mcp_config_file(host.settings(), None).as_ref())?;
     let mut seen = BTreeSet::new();
     let rows: Vec<AuditRow> = noted(host.home().root())
         .into_iter()

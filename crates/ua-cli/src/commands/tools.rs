@@ -108,8 +108,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::List { mcp_config, policy, job, json } => {
             let Looked { specs, about } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?.unwrap_or_default();
-            let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
+            let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?;
+            let classifier = classifier_of_user(host.settings(), &policy, of_job.as_ref(), file.as_ref())?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
                 print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
@@ -139,9 +139,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::Explain { name, mcp_config, policy, job } => {
             let specs = offered(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let of_job =
-                job.as_deref().map(|job| policies::of_job(host.settings(), job)).transpose()?.unwrap_or_default();
-            let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
+            let of_job = job.as_deref().map(|job| policies::of_job(host.settings(), job)).transpose()?;
+            let classifier = classifier_of_user(host.settings(), &policy, of_job.as_ref(), file.as_ref())?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
@@ -169,7 +168,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 }
             }
             // Whoever tries a rule of such a file looks here for what it does.
-            let files: Vec<PathBuf> = policy.iter().chain(&of_job).cloned().collect();
+            let files: Vec<PathBuf> =
+                policy.iter().chain(of_job.iter().flat_map(|of_job| &of_job.files)).cloned().collect();
             let rules = ua_host::check::rules(host.settings(), &classifier, &files, &specs.iter().collect::<Vec<_>>());
             let is_of_file = |rule: &&ua_host::check::RuleMatch| {
                 files.iter().any(|file| rule.place == file.display().to_string()) && rule.tools.is_empty()

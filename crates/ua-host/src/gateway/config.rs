@@ -16,6 +16,7 @@ use crate::hint::{self, Word};
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
 use crate::paths;
+use crate::placed::{self, FileKind};
 use crate::settings::believed;
 use crate::trust::ConfigFile;
 
@@ -61,12 +62,14 @@ impl GatewayConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(paths::cannot_read("the configuration", &path, &error)),
         };
-        Self::parse(&text, root).map_err(|why| {
-            HostError::usage(format!("{}: {why}", path.display())).hint([
-                hint::text("docs/guide/gateway.md has an example; "),
-                Word::NothingBegun,
-                hint::text(", because a wrong rule could lift a budget"),
-            ])
+        placed::Place::named(FileKind::Gateway, &path).with(text).parse(|text| {
+            Self::parse(text, root).map_err(|why| {
+                HostError::usage(format!("{}: {why}", path.display())).hint([
+                    hint::text("docs/guide/gateway.md has an example; "),
+                    Word::NothingBegun,
+                    hint::text(", because a wrong rule could lift a budget"),
+                ])
+            })
         })
     }
 

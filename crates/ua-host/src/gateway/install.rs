@@ -20,6 +20,7 @@ use self::entry::{Becomes, Entry};
 use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
+use crate::placed::{FileKind, Place};
 
 pub use self::entry::{Front, What};
 pub(super) use self::entry::{Program, plain_name};
@@ -95,7 +96,8 @@ impl Format {
             let hint = error.hint_text().unwrap_or(
                 "nothing was changed; correct that file, or have the client write its first tool server into it, or name another file with --file",
             );
-            HostError::usage(format!("cannot change {}: {}", path.display(), error.message())).hint(hint)
+            let told = HostError::usage(format!("cannot change {}: {}", path.display(), error.message())).hint(hint);
+            Place::named(FileKind::Client, path).told(told)
         })
     }
 

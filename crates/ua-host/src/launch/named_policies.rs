@@ -18,7 +18,7 @@ use ua_resume::shell_word;
 
 use super::Launch;
 use crate::error::HostError;
-use crate::paths::read;
+use crate::placed::{FileKind, Place, Placed};
 use crate::policies;
 use crate::settings::Settings;
 use crate::text::plain;
@@ -90,12 +90,13 @@ pub(crate) enum Begun<'r> {
 
 /// Whether a person trusted a policy file as it is now.
 fn is_trusted(settings: &Settings, file: &Path) -> bool {
-    read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
+    let placed = Place::named(FileKind::Policy, file).read();
+    placed.is_ok_and(|placed| trust::policy::is_trusted(settings, file, &placed.into_text()))
 }
 
 /// The digest of a file's text; empty where it cannot be read.
 fn digest_of(file: &Path) -> String {
-    let text = read(file, "the policy file");
+    let text = Place::named(FileKind::Policy, file).read().map(Placed::into_text);
     text.map_or_else(|_| String::new(), |text| Sha256::from_bytes(sha2::Sha256::digest(&text).into()).to_hex())
 }
 

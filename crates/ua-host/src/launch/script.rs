@@ -5,9 +5,10 @@ use std::path::Path;
 
 use ua_llm::Script;
 
-use super::{Launch, NOTHING_SHOWN};
+use super::Launch;
 use crate::error::{HostError, chain};
-use crate::paths::{is_below, json_fragment, read};
+use crate::paths::json_fragment;
+use crate::placed::{FileKind, Place};
 use crate::selectors;
 
 impl Launch {
@@ -17,13 +18,11 @@ impl Launch {
             return Err(HostError::usage("the provider `scripted` needs a script")
                 .hint("name one in the job's `model.script`, relative to the job file"));
         };
-        let text = read(file, "the script")?;
-        let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
-        let script = Script::parse(&text).map_err(|e| {
-            // What a job names elsewhere may be any file of the user: nothing of it is shown.
-            let is_the_jobs = is_below(file, &self.job_dir);
-            let why = if is_the_jobs { chain(&e) } else { format!("not a script; {NOTHING_SHOWN}") };
-            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script").not_begun()
+        let script = Place::of_job(FileKind::Script, file, &self.job_dir).read()?.parse(|text| {
+            Script::parse(&text.replace("${JOB_DIR}", &json_fragment(&self.job_dir))).map_err(|e| {
+                let words = format!("{}: {}", file.display(), chain(&e));
+                HostError::usage(words).hint("correct the script").not_begun()
+            })
         })?;
         Ok((file, script))
     }

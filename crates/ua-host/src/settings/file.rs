@@ -10,6 +10,7 @@ use super::FileValue;
 use super::list::{SETTINGS, Setting, ValueKind};
 use crate::error::HostError;
 use crate::home::DEFAULT_ROOT;
+use crate::placed::{FileKind, Place};
 
 /// The most that is read of a configuration file.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -37,7 +38,12 @@ impl Layer {
     pub fn read(self, path: &Path, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
         let text = ua_files::read_text(path, MAX_BYTES)
             .map_err(|e| crate::paths::cannot_read("the configuration", path, &e))?;
-        let said = self.parse(path, &text, home)?;
+        let said = match self {
+            Self::User => self.parse(path, &text, home)?,
+            Self::Project => {
+                Place::named(FileKind::Project, path).with(text).parse(|text| self.parse(path, text, home))?
+            }
+        };
         let has_secret = said.iter().any(|(variable, _)| {
             SETTINGS.iter().any(|setting| setting.variable == *variable && setting.kind == ValueKind::Secret)
         });

@@ -12,7 +12,7 @@ use ua_core::KeyBuilder;
 use super::{Entry, Trusted, canonical};
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::paths::read;
+use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 use crate::text::plain;
 
@@ -35,11 +35,15 @@ impl PolicyReview {
     /// # Errors
     /// When it cannot be read, or is none.
     pub fn of(settings: &Settings, file: &Path) -> Result<Self, HostError> {
-        let text = read(file, "the policy file")?;
-        PolicyRules::parse(&text, &file.display().to_string()).map_err(|error| {
-            HostError::usage(chain(&error))
-                .hint("`ua trust` takes policy files (.toml), configurations of tool servers and folders of workspaces")
+        let placed = Place::named(FileKind::Policy, file).read()?;
+        placed.parse(|text| {
+            PolicyRules::parse(text, &file.display().to_string()).map_err(|error| {
+                HostError::usage(chain(&error)).hint(
+                    "`ua trust` takes policy files (.toml), configurations of tool servers and folders of workspaces",
+                )
+            })
         })?;
+        let text = placed.into_text();
         Ok(Self { digest: digest_of(&text), is_trusted: is_trusted(settings, file, &text), text })
     }
 

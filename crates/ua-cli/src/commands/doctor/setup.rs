@@ -263,7 +263,7 @@ pub(super) async fn servers(
     };
     let classifier = match job {
         Some(job) => job.launch.classifier(host.settings()),
-        None => classifier_of_user(host.settings(), &args.policy, &[], None),
+        None => classifier_of_user(host.settings(), &args.policy, None, None),
     };
     let classifier = match classifier {
         Ok(classifier) => classifier,
