@@ -54,6 +54,7 @@ mod packs;
 mod people;
 mod phases;
 mod pictures;
+mod placed;
 mod probe;
 mod prompts;
 mod real_claude_code;

@@ -14,7 +14,7 @@ use ua_llm::{
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
-use crate::placed::{FileKind, Place};
+use crate::placed::{FileKind, Place, refuse_leading_out};
 use crate::redaction::LOGS;
 use crate::settings::Settings;
 
@@ -281,6 +281,7 @@ pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
 /// The place that a person named for a recording, absolute: a folder, a cassette, or a file that is empty or not there.
 pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, HostError> {
     let file = settings.absolute(file)?;
+    refuse_leading_out(file.parent().unwrap_or(&file))?;
     // Also one to nothing: it would be written where a checkout says.
     if file.is_symlink() && !file.is_dir() {
         return Err(not_a_cassette(&file, "it is a link"));

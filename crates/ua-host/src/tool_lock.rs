@@ -45,6 +45,7 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
 pub fn write(path: &Path, text: &str) -> Result<(), HostError> {
     let cannot = |error: &std::io::Error| HostError::storage(format!("cannot write {}: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    crate::placed::refuse_leading_out(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| cannot(&e))?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(|e| cannot(&e))?;
     file.persist(path).map(drop).map_err(|e| cannot(&e.error))

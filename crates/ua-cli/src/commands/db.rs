@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use ua_core::{CallId, CallStatus, RunId};
 use ua_host::Database;
 use ua_host::home::Home;
+use ua_host::placed::refuse_leading_out;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
 use ua_store::{
@@ -385,6 +386,7 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     home.refuse_foreign()?;
     home.has_file()?;
     let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
+    refuse_leading_out(&to)?;
     if to.exists() {
         return Err(HostError::usage(format!("{} exists already", to.display()))
             .hint("name a new file; nothing is overwritten"));

@@ -17,6 +17,7 @@ use ua_evidence::{Artifact, EvidenceReport};
 use ua_files::Folder;
 use ua_host::Database;
 use ua_host::home::Home;
+use ua_host::placed::refuse_leading_out;
 use ua_host::standing::standing;
 use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Commands, Handoff, ResumePacket, Standing};
@@ -356,6 +357,7 @@ fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), 
                 .hint("name a folder, or one of --html, --json, --transcript"));
         }
         Some(out) => {
+            refuse_leading_out(out)?;
             fs::create_dir_all(out).map_err(|e| {
                 HostError::usage(format!("cannot make the folder {}: {e}", out.display()))
                     .hint("choose another folder with --out")
@@ -575,6 +577,7 @@ fn write_file(home: &Home, path: &Path, text: &str) -> Result<PathBuf, HostError
         return Err(HostError::usage(format!("{} is a folder", path.display()))
             .hint(format!("name a file in it, for example {}", path.join(PAGE_NAME).display())));
     }
+    refuse_leading_out(folder)?;
     replaced::check(home, None, [Planned { path: &path, text: Some(text) }])?;
     fs::create_dir_all(folder).map_err(|e| {
         HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))

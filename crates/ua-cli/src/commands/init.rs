@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ua_files::Folder;
+use ua_host::placed::refuse_leading_out;
 
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json};
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     let fail = |doing: &str, error: std::io::Error| {
         HostError::storage(format!("cannot {doing} {place}: {error}")).hint("choose another folder: `ua init DIR`")
     };
+    refuse_leading_out(&args.dir)?;
     std::fs::create_dir_all(&args.dir).map_err(|e| fail("make the folder", e))?;
     let folder = Folder::open(&args.dir).map_err(|e| fail("open the folder", e))?;
     // All or nothing: a second `ua init` destroys nobody's job.

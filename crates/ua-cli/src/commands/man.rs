@@ -84,6 +84,7 @@ fn write(folder: &Path, pages: &[(String, String)]) -> Result<(), HostError> {
     let fail = |error: std::io::Error| {
         HostError::storage(format!("cannot write to {}: {error}", folder.display())).hint("choose another --out")
     };
+    ua_host::placed::refuse_leading_out(folder)?;
     std::fs::create_dir_all(folder).map_err(fail)?;
     let into = ua_files::Folder::open(folder).map_err(fail)?;
     pages.iter().try_for_each(|(name, page)| into.replace(format!("{name}.1"), page.as_bytes()).map_err(fail))

@@ -20,7 +20,7 @@ use self::entry::{Becomes, Entry};
 use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
-use crate::placed::{FileKind, Place};
+use crate::placed::{FileKind, Place, refuse_leading_out};
 
 pub use self::entry::{Front, What};
 pub(super) use self::entry::{Program, plain_name};
@@ -321,6 +321,7 @@ fn changed<K: Default, T>(
     change: impl Fn(&str, &mut K) -> Result<Option<T>, HostError>,
 ) -> Result<T, HostError> {
     let mut kept = K::default();
+    refuse_leading_out(path)?;
     // Another file may be in the place of the one that was changed before its record is as well.
     let _records = if dry_run { None } else { locked(&records_lock(root)) };
     for _ in 0..TRIES {
