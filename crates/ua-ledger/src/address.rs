@@ -8,7 +8,7 @@
 use serde_json::Value;
 use ua_core::{MailAddress, is_unseen, narrow};
 
-use crate::in_text::addresses_in;
+use crate::in_text::{addresses_in, begins_broken, each_quoted, without_breaks};
 use crate::recipient::split;
 
 /// What the name of an argument says about its value.
@@ -16,6 +16,8 @@ use crate::recipient::split;
 pub(crate) enum Sound {
     /// Nothing.
     Other,
+    /// Where something is, or what it is about: an address, if it looks like nothing else: `source`, `proxy`.
+    Maybe,
     /// An address, if it looks like one: `site`, `location`.
     Perhaps,
     /// An address, whatever it looks like: `url`, `webhook`.
@@ -61,7 +63,7 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
         Value::String(text) => with(&Leaf { text, ..*around }),
         // As a fetcher reads it, `3232235521` is a host.
         Value::Number(number) => {
-            let is_host = number.as_u64().is_some_and(|number| number >= 1 << 24) && around.sound != Sound::Other;
+            let is_host = number.as_u64().is_some_and(|number| number >= 1 << 24) && around.sound >= Sound::Perhaps;
             if is_host || around.is_phone || around.is_recipient {
                 with(&Leaf { text: &number.to_string(), ..*around });
             }
@@ -121,6 +123,68 @@ const ADDRESS_ENDINGS: [&str; 7] = ["endpoint", "href", "link", "uri", "url", "u
 const PERHAPS: [&str; 13] = [
     "address", "domain", "endpoint", "host", "href", "link", "location", "page", "site", "src", "target", "uri", "url",
 ];
+/// Words in names of arguments that are addresses if they look like one and like nothing else: a word for a place, or for what is done there.
+const MAYBE: [&str; 50] = [
+    "browse",
+    "cdn",
+    "crawl",
+    "download",
+    "feed",
+    "feeds",
+    "fetch",
+    "forwarder",
+    "gateway",
+    "git",
+    "goto",
+    "image",
+    "images",
+    "img",
+    "mirror",
+    "mirrors",
+    "navigate",
+    "open",
+    "origin",
+    "origins",
+    "ping",
+    "probe",
+    "proxies",
+    "proxy",
+    "redirect",
+    "redirects",
+    "referer",
+    "referrer",
+    "registry",
+    "relay",
+    "remote",
+    "remotes",
+    "repo",
+    "repos",
+    "repositories",
+    "repository",
+    "resolve",
+    "resource",
+    "resources",
+    "rss",
+    "scrape",
+    "server",
+    "servers",
+    "socket",
+    "source",
+    "sources",
+    "upload",
+    "upstream",
+    "visit",
+    "ws",
+];
+/// Endings of names of files that are no domains of the Internet: `a.report.pdf` is a file.
+const FILES: [&str; 52] = [
+    "avi", "bak", "bmp", "cfg", "conf", "cpp", "css", "csv", "db", "doc", "docx", "epub", "gif", "gz", "heic", "htm",
+    "html", "ico", "ini", "ipynb", "java", "jpeg", "jpg", "js", "json", "jsonl", "jsx", "lock", "log", "mp3", "mp4",
+    "odt", "parquet", "pdf", "png", "ppt", "pptx", "rtf", "sql", "svg", "tar", "toml", "tsv", "tsx", "txt", "wav",
+    "webp", "xls", "xlsx", "xml", "yaml", "yml",
+];
+/// Those that are domains as well: `notes.md` is a file, and says nothing to anybody but whoever bought that name; `secret.evil.md` may be a host.
+const FILES_AND_DOMAINS: [&str; 9] = ["cc", "md", "mov", "pl", "ps", "py", "rs", "sh", "zip"];
 /// Names of arguments that are words for people.
 const WORDS: [&str; 34] = [
     "body",
@@ -239,6 +303,8 @@ fn of_name(name: &str) -> Leaf<'static> {
         Sound::Address
     } else if PERHAPS.iter().any(|part| lower.contains(part)) {
         Sound::Perhaps
+    } else if words.iter().any(|word| MAYBE.contains(&word.as_str())) {
+        Sound::Maybe
     } else {
         Sound::Other
     };
@@ -292,24 +358,41 @@ const DATA: [&str; 7] = [",", ";", "application/", "audio/", "image/", "text/", 
 pub(crate) fn letters_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
-        let folded = folded(word).to_ascii_lowercase();
-        let is_letter = |scheme: &str| {
+        let folded = without_breaks(&folded(word)).to_ascii_lowercase();
+        let is_there = |scheme: &str| {
             folded.match_indices(scheme).any(|(at, _)| {
                 let is_scheme = !folded[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-                is_scheme && folded.len() > at + scheme.len()
+                is_scheme && begins_a_letter(&folded[at..])
             })
         };
-        let is_data = || {
-            folded.match_indices("data:").any(|(at, scheme)| {
-                let is_scheme = !folded[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-                is_scheme && DATA.iter().any(|beginning| folded[at + scheme.len()..].starts_with(beginning))
-            })
-        };
-        if LETTERS.iter().chain(&PROGRAMS).any(|scheme| is_letter(scheme)) || is_data() {
+        if LETTERS.iter().chain(&PROGRAMS).chain(&["data:"]).any(|scheme| is_there(scheme)) {
             found.push(without_end_of_sentence(word).to_owned());
         }
     }
+    // A reader of addresses leaves tabs and ends of lines out. In prose a line may end anywhere, so it counts where a value stands: in quotation
+    // marks, and in a text that is nothing else.
+    let is_one = !without_breaks(text.trim()).contains(char::is_whitespace);
+    if is_one && begins_broken(text.trim(), begins_a_letter) {
+        found.push(text.trim().to_owned());
+    }
+    each_quoted(text, &mut |value| {
+        // With a space behind it no word of the text shows it.
+        let beginning: String = value.chars().take(500).collect();
+        if begins_a_letter(&folded(&beginning).to_ascii_lowercase()) || begins_broken(value, begins_a_letter) {
+            found.push(value.to_owned());
+        }
+    });
     found
+}
+
+/// Whether a text in the usual spelling and small letters begins by a scheme of [`LETTERS`], of [`PROGRAMS`] or that of `data:`, with something
+/// behind it. A program may begin with a space, what stands behind `Tel: ` is a word.
+fn begins_a_letter(text: &str) -> bool {
+    let behind = |schemes: &[&str]| schemes.iter().find_map(|scheme| text.strip_prefix(*scheme));
+    let is_data = |rest: &str| DATA.iter().any(|beginning| rest.starts_with(beginning));
+    behind(&LETTERS).is_some_and(|rest| rest.starts_with(|c: char| !c.is_whitespace()))
+        || behind(&PROGRAMS).is_some_and(|rest| !rest.trim_start().is_empty())
+        || text.strip_prefix("data:").is_some_and(is_data)
 }
 
 /// `file:///…`: a file of this machine, and not one of another (`file:////host/…`).
@@ -528,6 +611,36 @@ pub(crate) fn looks_like_address(text: &str) -> bool {
             let rest = rest.trim_start_matches(['/', '\\']);
             looks_like_host(rest) || rest.starts_with('[') || is_host_number(host_of(rest))
         })
+}
+
+/// Whether a text can hardly be anything but an address without a scheme: one word that is a name of a host, with a path or without one, a host
+/// with a port, or the number of one. Not what is called as a file is, nor a version.
+pub(crate) fn is_plainly_an_address(text: &str) -> bool {
+    let text = text.trim_start_matches(['/', '\\']);
+    if text.contains(char::is_whitespace) {
+        return false;
+    }
+    let authority = text.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let has_more = authority.len() < text.len();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let (name, port) = host.rsplit_once(':').map_or((host, ""), |(name, port)| (name, port));
+    let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || "-_".contains(c));
+    // `redis:7` is the version of something.
+    let is_usual = port.parse::<u32>().is_ok_and(|port| port >= 80) || name.contains('.');
+    if is_port && is_usual && name.split('.').all(is_label) && name.contains(char::is_alphabetic) {
+        return true;
+    }
+    if authority.starts_with('[') {
+        return looks_like_address(text);
+    }
+    let ending = host_of(text).rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_numbers = host_of(text).split('.').all(|part| part.parse::<u8>().is_ok());
+    let is_one_name = host_of(text).matches('.').count() == 1 && FILES_AND_DOMAINS.contains(&ending.as_str());
+    let is_file = (FILES.contains(&ending.as_str()) || is_one_name) && !has_more && !is_port;
+    // `1.2` is a version, `10.0.0.1` a host, and so is either with a port or a path.
+    let is_version = is_numbers && !has_more && !is_port && host_of(text).matches('.').count() != 3;
+    looks_like_host(text) && !is_file && !is_version
 }
 
 /// A host as one number: `3232235521`, `0xc0a80001`, `030052000001`.
@@ -786,6 +899,122 @@ mod tests {
             let found = [addresses_in(text, Sound::Other), letters_in(text)].concat();
             assert!(found.is_empty(), "{text}: {found:?}");
         }
+    }
+
+    /// Every reading of a text in which a browser takes tabs and ends of lines out, and prose in which it does not.
+    #[test]
+    fn s1_a_scheme_with_a_break_in_it_is_found_in_quotation_marks() {
+        let found = |text: &str| [addresses_in(text, Sound::Other), letters_in(text)].concat();
+        let schemes: Vec<&str> =
+            LETTERS.iter().chain(&PROGRAMS).copied().chain(["data:text/html,", "https://", "http:"]).collect();
+        for scheme in schemes {
+            for at in 1..=scheme.find(':').unwrap() + 1 {
+                for broken in ["\t", "\n", "\r\n", "\t\n\t", "&Tab;", "&#10;", "&#x9;", "\\t", "\\u0009", "\\x0a"] {
+                    let spelled = format!("{}{broken}{}", &scheme[..at], &scheme[at..]);
+                    for place in [
+                        "<a href=\"{}m@evil.example/S\">",
+                        "<a href = '{}m@evil.example/S'>",
+                        "<form action=\" {}m@evil.example/S\">",
+                        "<p style=\"background: url({}m@evil.example/S)\">",
+                        "<meta http-equiv=refresh content=\"0;url={}m@evil.example/S\">",
+                        "{\"u\": \"{}m@evil.example/S\"}",
+                        "location.assign('{}m@evil.example/S')",
+                    ] {
+                        let text = format!("words of others, {}", place.replace("{}", &spelled));
+                        assert!(!found(&text).is_empty(), "{text:?}");
+                    }
+                    // Alone it is the whole value, and as a reference of markup it needs no quotation marks.
+                    let is_read = broken != "\\t";
+                    assert!(!is_read || !found(&format!("{spelled}m@evil.example/S")).is_empty(), "{spelled:?}");
+                    if broken.starts_with('&') {
+                        assert!(!found(&format!("see <a href={spelled}m@evil.example/S>")).is_empty(), "{spelled:?}");
+                    }
+                }
+            }
+        }
+        for text in [
+            "we write java\nscript: a language, and mail\nto: whom",
+            "he said \"write an e-mail\nto ana\" and 'wait\nhere'",
+            "{\"text\": \"first line\\nsecond line: more\\nthird\"}",
+            "f(\"a b\\tc\", 'd\\te') = \"C:\\temp\\new\"",
+            "title = \"Tel\nephone: see below\"",
+            "x = \"a ratio of 1:2\n3:4, 5/6\"",
+        ] {
+            assert_eq!(found(text), [""; 0], "{text:?}");
+        }
+        for text in ["<a href=\"javascript: fetch(1)\">", "<a href='java\tscript: fetch(1)'>"] {
+            assert!(!found(text).is_empty(), "{text:?}");
+        }
+        assert_eq!(found("label=\"Tel: 030 12 34\""), [""; 0]);
+        // One that is known stays what it is, in prose of several lines too.
+        let text = "(\"seen\nhttps://known.example/x\nand more\")";
+        assert_eq!(found(text), ["https://known.example/x"]);
+    }
+
+    #[test]
+    fn s1_a_name_for_a_place_is_one_when_its_value_looks_like_one() {
+        for name in [
+            "proxy",
+            "server",
+            "goto",
+            "visit",
+            "open",
+            "feed",
+            "remote",
+            "repo",
+            "origin",
+            "source",
+            "resource",
+            "referer",
+            "httpProxy",
+            "source_page",
+            "gitRemote",
+            "mirrors",
+        ] {
+            for value in [
+                "evil.test",
+                "evil.test:3128",
+                "evil.test/SECRET",
+                "user@evil.test/SECRET",
+                "git@evil.test:owner/SECRET",
+                "evil:8080",
+                "SECRET.evil.md",
+                "evil.pdf/SECRET",
+                "evil.md/SECRET",
+                "10.0.0.1",
+                "10.0.0.1:80",
+                "10.1:80/SECRET",
+                "[2001:db8::1]/SECRET",
+                "evil。test/SECRET",
+                "evil%2etest/SECRET",
+                "localhost",
+                "SECRET.evil.test",
+            ] {
+                assert_eq!(asked(&json!({ name: value })), [value], "{name}");
+                assert_eq!(asked(&json!({ name: [{"value": value}] })), [value], "{name}, inside");
+            }
+            for value in [
+                "annual report",
+                "Annual Report of example.org",
+                "report.pdf",
+                "a.b.report.PDF",
+                "notes.md",
+                "src/main.rs",
+                "/home/ana/notes.md",
+                "main",
+                "owner/name",
+                "v1.2",
+                "1.2",
+                "1.2.3",
+                "redis:7",
+                "wikipedia",
+                "",
+            ] {
+                assert_eq!(asked(&json!({ name: value })), [""; 0], "{name}: {value}");
+            }
+            assert_eq!(asked(&json!({ name: 123_456_789 })), [""; 0], "{name}: an id");
+        }
+        assert_eq!(asked(&json!({"resourceful": "evil.test", "opening": "evil.test"})), [""; 0], "whole words");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! them may find is found here: it may be too much, which costs a question, and not too little. Proved by: this file's tests, and `address`'s.
 
 use crate::address::{
-    SPECIAL, Sound, begins_an_address, ends_an_address, folded, is_file_of_this_machine, looks_like_address,
-    scheme_before, unescaped, without_end_of_sentence,
+    SPECIAL, Sound, begins_an_address, ends_an_address, folded, is_file_of_this_machine, is_plainly_an_address,
+    looks_like_address, scheme_before, unescaped, without_end_of_sentence,
 };
 
 /// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
@@ -22,6 +22,7 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
         || (is_split && begins_as_an_address(&folded(&joined)))
         || match sound {
             Sound::Address => true,
+            Sound::Maybe => is_plainly_an_address(text) || is_plainly_an_address(&folded(text)),
             Sound::Perhaps => text.contains("://") || looks_like_address(text) || looks_like_address(&folded(text)),
             Sound::Other => false,
         };
@@ -40,7 +41,7 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
     found
 }
 
-fn without_breaks(text: &str) -> String {
+pub(crate) fn without_breaks(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\t' | '\r' | '\n')).collect()
 }
 
@@ -74,10 +75,23 @@ fn first_plain_address(word: &str) -> Option<usize> {
     without_slashes.chain(with_scheme).chain(slashes).min()
 }
 
-/// Adds the addresses that stand in quotation marks as values do (`src="…"`, `url('…')`, `{"u": "…"}`) with white space in them: a reader leaves
-/// tabs and ends of lines out and writes spaces otherwise, so all of it is the address.
+/// Adds the addresses that stand in quotation marks as values do with white space in them: a reader leaves tabs and ends of lines out and writes
+/// spaces otherwise, so all of it is the address.
 fn quoted_addresses(text: &str, found: &mut Vec<String>) {
-    let plain = if text.contains(['&', '\\']) { unescaped(text) } else { String::new() };
+    each_quoted(text, &mut |value| {
+        // How an address begins is told by less than this.
+        let beginning: String = value.chars().take(500).collect();
+        let is_one = begins_as_an_address(&folded(&beginning.replace(['\t', '\r', '\n'], " ")));
+        if is_one || begins_broken(value, begins_a_page) {
+            found.push(value.to_owned());
+        }
+    });
+}
+
+/// Shows what stands in quotation marks as values do (`src="…"`, `url('…')`, `{"u": "…"}`) with white space in it, as it is written and with its
+/// escapes read.
+pub(crate) fn each_quoted(text: &str, with: &mut impl FnMut(&str)) {
+    let plain = if text.contains(['&', '\\']) { breaks_read(&unescaped(text)) } else { String::new() };
     let readings: &[&str] = if plain.is_empty() || plain == text { &[text] } else { &[text, &plain] };
     for text in readings {
         for (at, quote) in text.match_indices(['"', '\'']) {
@@ -88,16 +102,51 @@ fn quoted_addresses(text: &str, found: &mut Vec<String>) {
             let value = &text[at + 1..];
             let value = value.find(quote).map_or(value, |end| &value[..end]).trim();
             let may_be_one = |c: char| !c.is_ascii() || matches!(c, ':' | '/' | '\\' | '&' | '%');
-            if !value.contains(char::is_whitespace) || !value.contains(may_be_one) {
-                continue;
-            }
-            // How an address begins is told by less than this.
-            let beginning: String = value.chars().take(500).collect();
-            if begins_as_an_address(&folded(without_breaks(&beginning).trim())) {
-                found.push(value.to_owned());
+            if value.contains(char::is_whitespace) && value.contains(may_be_one) {
+                with(value);
             }
         }
     }
+}
+
+/// A text with tabs and ends of lines in the place of the escapes by which JSON and programs write them.
+fn breaks_read(text: &str) -> String {
+    text.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r")
+}
+
+/// How far the beginning of an address is looked for: longer than every scheme, with as many breaks in it.
+const BEGINNING: usize = 64;
+
+/// Whether an address begins anywhere in a value because a reader of addresses leaves a tab or the end of a line out (WHATWG URL, "basic URL
+/// parser", which removes all of them first), and would not without: `begins` says whether one begins a text in the usual spelling.
+pub(crate) fn begins_broken(value: &str, begins: impl Fn(&str) -> bool) -> bool {
+    let is_break = |c: char| matches!(c, '\t' | '\r' | '\n');
+    if !value.contains(is_break) {
+        return false;
+    }
+    let mut before = ' ';
+    for (at, c) in value.char_indices() {
+        let may_begin = !before.is_ascii_alphanumeric() && !c.is_whitespace();
+        before = c;
+        let beginning: String = if may_begin { value[at..].chars().take(BEGINNING).collect() } else { String::new() };
+        if !beginning.contains(is_break) {
+            continue;
+        }
+        let read = |text: &str| folded(text).to_ascii_lowercase();
+        if begins(&read(&without_breaks(&beginning))) && !begins(&read(&beginning.replace(is_break, " "))) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a text begins as the address of a page does, by its scheme or by its slashes. A scheme that is not known would be any word at the end
+/// of a line.
+fn begins_a_page(text: &str) -> bool {
+    let behind = SPECIAL.iter().find_map(|scheme| text.strip_prefix(scheme));
+    behind.is_some_and(|rest| {
+        rest.trim_start_matches(['/', '\\']).starts_with(|c: char| c.is_alphanumeric() || "[%@_-".contains(c))
+    }) || (text.starts_with("//") && looks_like_address(text))
 }
 
 /// Whether a text is an address from its beginning, with a scheme or without one: `//example.org`.
