@@ -1018,6 +1018,17 @@ mod tests {
     }
 
     #[test]
+    fn s1_the_documentation_lists_the_names_that_count() {
+        let page = include_str!("../../../docs/security.md");
+        let start = page.find("Which names of arguments sound like an address").unwrap();
+        let listed: std::collections::BTreeSet<&str> =
+            page[start..].split("\n\n").next().unwrap().split('`').skip(1).step_by(2).collect();
+        for name in ADDRESS.iter().chain(&ADDRESS_ENDINGS).chain(&PERHAPS).chain(&MAYBE) {
+            assert!(listed.contains(name), "{name}");
+        }
+    }
+
+    #[test]
     fn an_address_whose_host_is_read_in_two_ways_is_not_plain() {
         for address in
             ["https://example.org/a?b", "example.org", "https://bücher.example/x%20y", "https://a@example.org:1/"]
