@@ -47,12 +47,30 @@ impl Progress {
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let total = self.total.map_or_else(String::new, |total| format!(" of {total}"));
+        let total = self.total.map_or_else(String::new, |total| format!(" of {}", Short(total)));
         match (self.progress.is_nan(), &self.message) {
-            (false, Some(message)) => write!(f, "{}{total}: {message}", self.progress),
-            (false, None) => write!(f, "{}{total}", self.progress),
+            (false, Some(message)) => write!(f, "{}{total}: {message}", Short(self.progress)),
+            (false, None) => write!(f, "{}{total}", Short(self.progress)),
             (true, message) => f.write_str(message.as_deref().unwrap_or_default()),
         }
+    }
+}
+
+/// A number of a server's choosing in at most sixteen characters: whole where it is, with three decimals, or, very large or small, by a power of
+/// ten.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size < 1e15 && self.0.fract() == 0.0 {
+            return write!(f, "{:.0}", self.0);
+        }
+        if size != 0.0 && !(1e-3..1e9).contains(&size) {
+            return write!(f, "{:.3e}", self.0);
+        }
+        let text = format!("{:.3}", self.0);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -560,6 +578,38 @@ mod tests {
             reply.send(json!({"action": "decline"})).unwrap();
         };
         tokio::join!(host.request("elicitation/create", question, Some(1)), answering).0.unwrap();
+    }
+
+    #[test]
+    fn numbers_of_progress_are_short_whatever_a_server_sends() {
+        let shown = |number: f64| Short(number).to_string();
+        let cases = [
+            (0.0, "0"),
+            (2.0, "2"),
+            (-3.5, "-3.5"),
+            (0.1 + 0.2, "0.3"),
+            (100.0 / 3.0, "33.333"),
+            (1_073_741_824.0, "1073741824"),
+            (1e308, "1.000e308"),
+            (-1e308, "-1.000e308"),
+            (1.234_567e-9, "1.235e-9"),
+            (123_456_789_012.5, "1.235e11"),
+        ];
+        for (number, wanted) in cases {
+            assert_eq!(shown(number), wanted);
+        }
+        for number in
+            [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 999_999_999_999_999.0, 999_999_999.999_9, -0.001, f64::INFINITY]
+        {
+            assert!(shown(number).len() <= 16, "{number:e}: {}", shown(number));
+        }
+        let progress = Progress {
+            call_id: CallId::parse("call_1").unwrap(),
+            progress: 1.0,
+            total: Some(1e308),
+            message: Some("x".into()),
+        };
+        assert_eq!(progress.to_string(), "1 of 1.000e308: x");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use ua_core::{ModelTurn, StopReason, Usage};
+use ua_core::{Block, ModelTurn, StopReason, Usage};
 use ua_http::sse::Parser;
 
 use crate::error::{BoxError, LlmError};
@@ -177,7 +177,7 @@ fn at_end(assembler: &mut impl Assemble, model: &str, observer: &dyn StreamObser
         Some(end) => {
             let turn = end.map_err(|fault| told(fault, assembler, model))?;
             observer.ended(&assembler.ending());
-            Ok(marks::settled(turn))
+            Ok(within_bounds(marks::settled(turn)))
         }
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
@@ -205,7 +205,7 @@ fn take(
         Ok(Progress::Text(delta)) => observer.text(&marks::text(delta)),
         Ok(Progress::Whole(turn)) => {
             observer.ended(&assembler.ending());
-            return Ok(Some(marks::settled(turn)));
+            return Ok(Some(within_bounds(marks::settled(turn))));
         }
         Err(fault) => {
             let Some((turn, ending)) = withheld(&fault, assembler, model) else {
@@ -216,6 +216,25 @@ fn take(
         }
     }
     Ok(None)
+}
+
+/// The most tool calls that one reply may ask for. Replies of real work ask for a few dozen; one of thousands is a model that repeats itself, and
+/// each call would be a row, looked at beside all others.
+pub(super) const MOST_CALLS: usize = 1_000;
+
+/// A reply with more calls than are taken from one: its text alone, with a word about them, which ended as no reply does, so that the model is
+/// told to say it again. It is not continued from where its provider keeps it, since there the calls are in it.
+fn within_bounds(turn: ModelTurn) -> ModelTurn {
+    let calls = turn.tool_uses().count();
+    if calls <= MOST_CALLS {
+        return turn;
+    }
+    let mut blocks: Vec<Block> = turn.blocks.into_iter().filter(|block| matches!(block, Block::Text { .. })).collect();
+    let text = format!(
+        "(This reply asked for {calls} tool calls. At most {MOST_CALLS} are taken from one reply, so none of them was made.)"
+    );
+    blocks.push(Block::Text { text });
+    ModelTurn { blocks, stop_reason: StopReason::Other, response_id: None, ..turn }
 }
 
 /// The reply that a filter kept back, where a server says so by an error: it is refused, as it is where the end of a reply says so.
@@ -253,7 +272,7 @@ pub(crate) fn read_in_pieces(bytes: &[u8], piece: usize, assembler: impl Assembl
 pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model: &str) -> Result<ModelTurn, LlmError> {
     for event in events {
         match assembler.feed(event) {
-            Ok(Progress::Whole(turn)) => return Ok(marks::settled(turn)),
+            Ok(Progress::Whole(turn)) => return Ok(within_bounds(marks::settled(turn))),
             Ok(Progress::Nothing | Progress::Session(_) | Progress::Text(_)) => {}
             Err(fault) => {
                 let kept_back = withheld(&fault, &assembler, model).map(|(turn, _)| turn);
@@ -262,7 +281,7 @@ pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model
         }
     }
     match assembler.end() {
-        Some(end) => end.map(marks::settled).map_err(|fault| told(fault, &assembler, model)),
+        Some(end) => end.map(marks::settled).map(within_bounds).map_err(|fault| told(fault, &assembler, model)),
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
 }

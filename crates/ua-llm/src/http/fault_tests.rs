@@ -9,7 +9,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use ua_core::{Block, Message, ModelTurn, Origin};
 
-use super::events::{Assemble, Bytes, ReadFault, read_reply, read_whole};
+use super::events::{Assemble, Bytes, MOST_CALLS, ReadFault, read_reply, read_whole};
 use super::reject;
 use crate::error::LlmError;
 use crate::provider::{Ending, Silent, StreamObserver};
@@ -581,5 +581,34 @@ fn a_refusal_of_any_shape_is_an_error_and_no_end_of_the_process() {
         assert_eq!(of_chat, body.contains("tool_use_failed"), "{body}");
         assert!(anthropic::Assembler::default().refused_as_events(&body).is_none(), "{body}");
         assert!(openai::Assembler::default().refused_as_events(&body).is_none(), "{body}");
+    }
+}
+
+#[test]
+fn a_reply_that_asks_for_calls_without_end_is_one_that_asks_for_none() {
+    for wire in [Wire::Anthropic, Wire::Responses, Wire::Chat] {
+        for (calls, is_taken) in [(MOST_CALLS, true), (MOST_CALLS + 1, false)] {
+            let mut reply = wire.whole();
+            let list = match wire {
+                Wire::Anthropic => &mut reply["content"],
+                Wire::Responses => &mut reply["output"],
+                Wire::Chat => &mut reply["choices"][0]["message"]["tool_calls"],
+            };
+            let mut call = list.as_array_mut().unwrap().pop().unwrap();
+            for number in 0..calls {
+                for name in ["id", "call_id"] {
+                    if call.get(name).is_some() {
+                        call[name] = json!(format!("{name}{number}"));
+                    }
+                }
+                list.as_array_mut().unwrap().push(call.clone());
+            }
+            let turn = wire.read_one(&reply).unwrap().unwrap();
+            assert_eq!(turn.tool_uses().count(), if is_taken { calls } else { 0 });
+            assert!(turn.text().starts_with("Grüße"), "what it says stays: {}", turn.text());
+            assert_eq!(turn.text().contains("At most 1000 are taken from one reply"), !is_taken);
+            assert_eq!(turn.stop_reason == ua_core::StopReason::Other, !is_taken);
+            assert!(is_taken || turn.response_id.is_none(), "what the provider keeps has the calls");
+        }
     }
 }
