@@ -50,6 +50,7 @@
 
 mod classifier;
 mod composite;
+mod encoded_words;
 mod error;
 mod explain;
 mod job;

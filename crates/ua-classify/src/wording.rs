@@ -3,10 +3,12 @@
 //! A model that is asked again writes `Re: invoice 17!` for `Invoice 17`. Somebody who reads both sees one subject, so they have one
 //! scope, and the second mail is asked about. What is folded: letter case, spaces, punctuation, marks of answers and forwards in front,
 //! characters that nobody sees, letters and digits in other forms (full-width, in circles, as mathematics has them, several in one sign),
-//! accents, and letters of other alphabets that look like Latin ones. Digits and other wording (`Your invoice no. 17`) stay apart, and so do
+//! accents, letters of other alphabets that look like Latin ones, and the encoded words of mail (`=?utf-8?q?Invoice_17?=`). Digits and other wording (`Your invoice no. 17`) stay apart, and so do
 //! Latin letters that look like others in some types (`l` and `I`).
 
 use ua_core::{is_mark, is_unseen, latin_look_alike, narrow, spelt_out, unmarked};
+
+use crate::encoded_words;
 
 /// Arguments that hold words for people, of effects that send words to people.
 const WORDS: [&str; 14] = [
@@ -42,7 +44,8 @@ const MARKS: [&str; 10] = ["antw", "aw", "fw", "fwd", "re", "ref", "rv", "sv", "
 
 /// The words of `text`; its pictures and other signs when it has none, and nothing when it is of spaces, punctuation and marks of answers.
 pub(crate) fn fold(text: &str) -> String {
-    let letters: String = text
+    let shown = if text.contains("=?") { encoded_words::decoded(text) } else { text.to_owned() };
+    let letters: String = shown
         .chars()
         .filter(|c| !is_unseen(*c) && !is_mark(*c))
         .flat_map(|c| spelt_out(c).map_or_else(|| vec![narrow(c)], |letters| letters.chars().collect()))
@@ -107,6 +110,10 @@ mod tests {
             "Invoíce 17",
             "Invoi\u{301}ce 17",
             "ɪɴᴠᴏɪᴄᴇ 17",
+            "=?utf-8?q?Invoice_17?=",
+            "Re: =?utf-8?b?SW52b2ljZSAxNw==?=",
+            "=?utf-8?q?Inv?= =?utf-8?q?oice?= 17",
+            "=?utf-8?q?Re=3A_Invoice_17?=",
         ] {
             assert_eq!(fold(dress), "invoice 17", "{dress:?}");
         }

@@ -16,6 +16,8 @@ use crate::outline::Outline;
 const LONG_WORD: usize = 40;
 /// The same in a table.
 const LONG_WORD_IN_TABLE: usize = 18;
+/// What stands between blocks with a space between them.
+const APART: &str = "\n\n";
 /// The longest link target; the layout takes no longer ones.
 const MAX_TARGET: usize = 4000;
 
@@ -24,7 +26,7 @@ pub(crate) struct Writer<'a> {
     out: String,
     /// Where in the program each line of the Markdown begins: offset and line, both rising.
     marks: Vec<(usize, usize)>,
-    /// The least number of lines on paper.
+    /// The least number of lines on paper (`limits::LINES_PER_PAGE`).
     lines: usize,
     warnings: Vec<String>,
     images: Images<'a>,
@@ -109,7 +111,7 @@ impl<'a> Writer<'a> {
 
     /// Writes blocks as markup.
     pub(crate) fn blocks(&mut self, blocks: &'a [Block]) -> Result<(), PdfError> {
-        self.blocks_apart(blocks, "\n\n")
+        self.blocks_apart(blocks, APART)
     }
 
     fn blocks_apart(&mut self, blocks: &'a [Block], between: &str) -> Result<(), PdfError> {
@@ -118,7 +120,8 @@ impl<'a> Writer<'a> {
                 self.code(between);
             }
             self.marks.push((self.out.len(), block.line));
-            self.lines += 1;
+            // Blocks that stand apart have more than a line's height between them.
+            self.lines += if index > 0 && between == APART { 2 } else { 1 };
             self.block(block)?;
         }
         Ok(())
@@ -189,7 +192,7 @@ impl<'a> Writer<'a> {
             }
             self.lines += usize::from(item.blocks.is_empty());
             self.code("[");
-            self.blocks_apart(&item.blocks, if is_tight { "\n" } else { "\n\n" })?;
+            self.blocks_apart(&item.blocks, if is_tight { "\n" } else { APART })?;
             self.code("], ");
         }
         self.code(");");
