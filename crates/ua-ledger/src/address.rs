@@ -638,8 +638,9 @@ pub(crate) fn is_plainly_an_address(text: &str) -> bool {
     let is_numbers = host_of(text).split('.').all(|part| part.parse::<u8>().is_ok());
     let is_one_name = host_of(text).matches('.').count() == 1 && FILES_AND_DOMAINS.contains(&ending.as_str());
     let is_file = (FILES.contains(&ending.as_str()) || is_one_name) && !has_more && !is_port;
-    // `1.2` is a version, `10.0.0.1` a host, and so is either with a port or a path.
-    let is_version = is_numbers && !has_more && !is_port && host_of(text).matches('.').count() != 3;
+    // `1.2` is a version, `10.0.0.1` a host, and so is either with a port or a path; `v1.2` is none anywhere.
+    let is_short = !has_more && !is_port && host_of(text).matches('.').count() != 3;
+    let is_version = ending.parse::<u8>().is_ok() && (!is_numbers || is_short);
     looks_like_host(text) && !is_file && !is_version
 }
 
@@ -967,7 +968,7 @@ mod tests {
             "resource",
             "referer",
             "httpProxy",
-            "source_page",
+            "source_name",
             "gitRemote",
             "mirrors",
         ] {

@@ -22,8 +22,12 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
         || (is_split && begins_as_an_address(&folded(&joined)))
         || match sound {
             Sound::Address => true,
-            Sound::Maybe => is_plainly_an_address(text) || is_plainly_an_address(&folded(text)),
-            Sound::Perhaps => text.contains("://") || looks_like_address(text) || looks_like_address(&folded(text)),
+            Sound::Maybe => is_in_either(text, is_plainly_an_address),
+            Sound::Perhaps => {
+                text.contains("://")
+                    || is_in_either(text, looks_like_address)
+                    || is_in_either(text, is_plainly_an_address)
+            }
             Sound::Other => false,
         };
     if is_whole {
@@ -39,6 +43,11 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
     }
     quoted_addresses(text, &mut found);
     found
+}
+
+/// Whether that is so of a text as it is written, or in the usual spelling.
+fn is_in_either(text: &str, is_so: impl Fn(&str) -> bool) -> bool {
+    is_so(text) || is_so(&folded(text))
 }
 
 pub(crate) fn without_breaks(text: &str) -> String {
@@ -133,7 +142,8 @@ pub(crate) fn begins_broken(value: &str, begins: impl Fn(&str) -> bool) -> bool 
             continue;
         }
         let read = |text: &str| folded(text).to_ascii_lowercase();
-        if begins(&read(&without_breaks(&beginning))) && !begins(&read(&beginning.replace(is_break, " "))) {
+        let unbroken = beginning.split(is_break).next().unwrap_or_default();
+        if begins(&read(&without_breaks(&beginning))) && !begins(&read(unbroken)) {
             return true;
         }
     }
