@@ -15,6 +15,7 @@ mod lacking;
 mod queues;
 mod room;
 mod schedule;
+mod seats;
 mod submit;
 mod worker;
 
@@ -27,6 +28,7 @@ pub use begun_in::say_where_begun;
 pub use cron::Cron;
 pub use queues::{of_move as queue_of_move, of_schedule as queue_of_schedule, of_worker as queues_of_worker};
 pub use schedule::{ScheduledJob, cron_of, submit_for};
+pub use seats::Seats;
 pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
 pub use worker::{LeftBehind, Onlooker, Told, WorkerOptions, work};
 

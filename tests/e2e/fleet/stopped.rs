@@ -92,6 +92,7 @@ fn a_worker_that_stands_still_keeps_the_seat_of_its_run() {
             || why(env, "r").contains("already driven"),
             || format!("{:?}\n{}", why(env, "r"), second.stderr()),
         );
+        assert_eq!(why(env, "seated"), "waits for a seat of acme:1, at work: r");
         // It takes what comes later, and not what waits for the seat.
         env.run(&["submit", &job("free"), "--run-id", "free"]).code(0);
         until("the one without a key", || status(env, "free") == "succeeded");
@@ -126,7 +127,8 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     env.run(&["db", "migrate", "--database-url", &direct]).code(0);
     let database = Some("fleet_machines");
     for (run, point) in [("begun", "after:tool.invoke:post_comment"), ("claimed", "before:store.acquire_run")] {
-        env.run(&["submit", &comment_job(&env), "--run-id", run]).code(0);
+        env.run(&["submit", &comment_job(&env), "--run-id", run, "--concurrency-key", &format!("acme_{run}:1")])
+            .code(0);
         env.run_killed_at(point, &["worker", "--name", &format!("of_{run}")]);
     }
     another_machine(&env);
@@ -146,6 +148,11 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     env.run(&["submit", &later, "--run-id", "later"]).code(0);
     until("the one that came later", || status(&env, "later") == "succeeded");
     assert_eq!((state(&env, "begun"), env.comments().len()), ("ready".to_owned(), 3));
+    // What waits for a seat that a run of the first machine has is told so, and is not waited for either.
+    env.run(&["submit", &later, "--new", "--run-id", "seated", "--concurrency-key", "acme_begun:1"]).code(0);
+    until("it is known who has the seat", || {
+        why(&env, "seated").contains("waits for a seat of acme_begun:1; begun keeps one")
+    });
     // It has no workers left, and is named by what holds runs.
     let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
     env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run"]);
@@ -156,6 +163,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     let forget = format!("`ua workers forget {first}`");
     let left = left.says(&["begun", "another one replaced under the same name", &forget]);
     assert!(!left.stderr.contains("only a worker there"), "{}", left.stderr);
+    left.says(&["2 runs left in the queue", "seated: waits for a seat of acme_begun:1; begun keeps one"]);
     let listed = rows(&env, &["queue", "list"]).into_iter().find(|row| row["run_id"] == "begun").unwrap();
     assert!(listed["why"].as_str().unwrap().contains(&forget), "{listed}");
     env.run(&["workers", "forget", &first]).code(0);
@@ -163,7 +171,8 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     let question = rows(&env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
     env.run(&["answer", &question, "happened"]).code(0);
     until("the run", || status(&env, "begun") == "succeeded");
-    assert_eq!(env.comments().len(), 3);
+    until("what waited for its seat", || status(&env, "seated") == "succeeded");
+    assert_eq!(env.comments().len(), 4);
     second.signal(Signal::TERM);
     second.wait().code(0);
 }

@@ -507,7 +507,10 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let failed = |e: StoreError| HostError::store("read the queue", &e);
     let store = host.home().open_read_only()?;
     let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let FleetState { mut queue, workers, .. } = store.fleet_state(most).await.map_err(failed)?;
+    let FleetState { mut queue, workers, .. } = store.fleet_state(most.max(MOST_LOOKED_AT)).await.map_err(failed)?;
+    // Who has a seat may stand behind what is shown.
+    let seats = fleet::Seats::of(&store, &queue).await.map_err(failed)?;
+    queue.truncate(most as usize);
     let (answered, locks) = (ua_host::tree::answered_runs(&store).await?, host.home().locks());
     for entry in &mut queue {
         let is_held = RunLock::is_held(&locks, &entry.run_id);
@@ -528,6 +531,7 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
         }
     }
     fleet::say_where_begun(&store, &mut queue, &workers, now).await.map_err(failed)?;
+    seats.say_who_waits(&mut queue, &workers, now);
     Ok((queue, now))
 }
 

@@ -25,6 +25,7 @@ use super::due::{CaughtUp, Timetable};
 use super::fits::fits;
 use super::health::Health;
 use super::lacking::Lacking;
+use super::seats::Seats;
 use super::{ailing, check_name, place_of, room};
 use crate::Database;
 use crate::error::{HostError, Kind, chain};
@@ -50,6 +51,9 @@ const MOST_DOUBLED_IF_TAKEN: u32 = 6;
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// How long a run is left alone whose model provider was not available.
 const OUTAGE: Duration = Duration::from_secs(30);
+
+/// Why a worker that was told to take no more runs leaves one.
+const DRAINED: &str = "this worker was told to take no more runs (`ua workers drain`)";
 
 /// How many entries of the queue are looked at for the next one.
 const LOOKED_AT: u32 = 10_000;
@@ -425,12 +429,15 @@ impl Worker {
     }
 
     /// What is left in its queues once there is nothing that it could do: nobody works on anything that might come back, and each run that waits
-    /// is for later, or was tried and cannot be driven. `None` while there is something to do.
+    /// is for later, was tried and cannot be driven, or waits for a place where nobody is. `None` while there is something to do. One that was told
+    /// to take nothing more waits for nobody.
     async fn left_behind(&self) -> Option<LeftBehind> {
         let (now, state) = (self.now().await.ok()?, self.store.fleet_state(LOOKED_AT).await.ok()?);
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
         let refusals = self.refusals.all();
         let is_full = room::wanting(self.host.home().root());
+        let is_drained = self.health.state().is_told_to_drain;
+        let seats = Seats::of(&self.store, &state.queue).await.ok()?;
         let mut left = LeftBehind::default();
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, refusals.get(&entry.run_id)) {
@@ -447,6 +454,10 @@ impl Worker {
                     Err(StoreError::NotFound { .. }) => {}
                     Err(_) => return None,
                 },
+                (QueueState::Claimed, _) if is_drained => {}
+                (QueueState::Ready, _) if is_drained && entry.options.run_after <= now => {
+                    left.misfits.insert(entry.run_id.clone(), DRAINED.to_owned());
+                }
                 (QueueState::Ready, _) if is_full.is_some() && entry.options.run_after <= now => {
                     left.misfits.insert(entry.run_id.clone(), is_full.clone().unwrap_or_default());
                 }
@@ -467,7 +478,10 @@ impl Worker {
                         };
                         left.misfits.insert(entry.run_id.clone(), why);
                     }
-                    None => return None,
+                    None => {
+                        let none = seats.none_for(entry, &state.workers, now).filter(|none| none.is_lasting)?;
+                        left.misfits.insert(entry.run_id.clone(), none.why);
+                    }
                 },
                 (QueueState::Ready, Some(_)) | (QueueState::Claimed, _) => return None,
             }
