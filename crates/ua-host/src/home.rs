@@ -231,6 +231,7 @@ impl Home {
     /// This root as a place that a database on a server belongs to; it gets a name if it has none.
     #[cfg(feature = "postgres")]
     pub fn place(&self) -> Result<Place, HostError> {
+        self.refuse_somebody_elses()?;
         Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
             HostError::storage(format!("cannot create files in {}: {e}", self.locks().display()))
                 .hint(crate::paths::mend_folder(&e))
@@ -320,7 +321,8 @@ impl Home {
 
     /// The folders in which it is noted where commands are given from.
     pub fn notes(&self) -> Vec<PathBuf> {
-        [Some(self.locks()), self.roots.state().map(Path::to_path_buf)].into_iter().flatten().collect()
+        let locks = Some(self.locks()).filter(|_| !self.is_somebody_elses());
+        [locks, self.roots.state().map(Path::to_path_buf)].into_iter().flatten().collect()
     }
 
     /// The file of answers that the database did not take.

@@ -46,6 +46,10 @@ const PAGES: u32 = 10;
 /// Writes the page anew, or leaves that to the process that is writing it. It only repeats what is stored, so a failure is noted and changes
 /// nothing.
 pub async fn write(home: &Home, store: &Database) {
+    // Whose root it is writes the page with the next thing that happens.
+    if home.is_somebody_elses() {
+        return;
+    }
     let written = match locks(home) {
         Ok(locks) => in_turn(&locks, || try_write(home, store)).await,
         Err(error) => Err(failed("cannot open the folder of locks")(error)),

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use ua_e2e::{TestEnv, until};
 
-use super::{answer_all, at_the_gate_with, is_all_done, open_the_gate, state, status};
+use super::{answer_all, at_the_gate_with, is_all_done, on_both, open_the_gate, state, status};
 use crate::env;
 use crate::server_database::{cluster, comment_job, on_server};
 
@@ -99,6 +99,51 @@ fn a_run_that_is_in_two_copies_is_parked() {
     assert!(env.comments().is_empty());
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!((env.comments().len(), status(&env, "r")), (1, "succeeded".to_owned()));
+}
+
+/// The root is a service's, another user's: what root left there its worker could not open, so nothing is left. An answer is given from anywhere.
+#[test]
+fn a_root_of_another_user_gets_no_file_of_this_one() {
+    // Only root can give a folder away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    on_both("fleet_owner", |env, database| {
+        let owned_by = |user: u32| std::os::unix::fs::chown(env.root(), Some(user), Some(user)).unwrap();
+        let left = || {
+            let entries = std::fs::read_dir(env.root()).unwrap().map(|entry| entry.unwrap().file_name());
+            entries.collect::<std::collections::BTreeSet<_>>()
+        };
+        let job = comment_job(env);
+        let refused = || {
+            let before = left();
+            for command in [
+                &["submit", &job][..],
+                &["job", &job],
+                &["job", &job, "--check"],
+                &["worker", "--until-empty"],
+                &["schedule", "add", "often", &job, "--cron", "@hourly"],
+            ] {
+                let words = ["belongs to another user (uid 65534)", "sudo -u '#65534' ua", "--root"];
+                env.run(command).refused(74, &words);
+            }
+            assert_eq!(left(), before, "nothing was made");
+        };
+        std::fs::create_dir_all(env.root()).unwrap();
+        owned_by(65534);
+        refused();
+        assert!(left().is_empty());
+        owned_by(0);
+        env.run(&["submit", &job, "--run-id", "r"]).code(0);
+        owned_by(65534);
+        refused();
+        if database.is_some() {
+            env.run(&["queue", "move", "r", "--priority", "3"]).code(0);
+        }
+        owned_by(0);
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
+    });
 }
 
 /// The schema is brought up to date by a newer program while an old worker is at work: it takes nothing and sends nothing from then on.

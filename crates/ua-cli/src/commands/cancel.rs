@@ -71,6 +71,10 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
 
 async fn ended_now(host: &Host, store: &Database, run: &RunRecord) -> Result<bool, HostError> {
     let (home, env) = (host.home(), host.env());
+    // Its locks and files are those of the user whose root it is, whose worker ends the run.
+    if home.is_somebody_elses() {
+        return Ok(false);
+    }
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);
     let lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {

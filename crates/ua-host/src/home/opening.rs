@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ua_core::RunId;
@@ -59,10 +60,16 @@ impl Home {
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
             self.refuse_what_is_in_a_file()?;
+            // An answer may be given by anybody who has the server's password, and leaves nothing here.
+            if !is_for_work_here && self.somebody_elses().is_some() {
+                return served(server, Place::known(&self.root, &self.locks()), None);
+            }
+            self.refuse_somebody_elses()?;
             self.make()?;
             return served(server, Some(self.place()?), is_for_work_here.then(|| self.locks()));
         }
         // Before anything is made, and before the folder counts as this user's own.
+        self.refuse_somebody_elses()?;
         self.refuse_file()?;
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file without tables is as good as gone.
@@ -127,6 +134,34 @@ impl Home {
         self.replaced().map_or(Ok(()), Err)
     }
 
+    /// The folder that files of this root would be made in and that is another user's, with the number of that user. One of the system's
+    /// administrator that this user may write to is as good as their own: volumes of containers are given so.
+    fn somebody_elses(&self) -> Option<(&Path, u32)> {
+        let (us, administrator) = (rustix::process::geteuid().as_raw(), 0);
+        let owner = |folder: &Path| fs::metadata(folder).map(|folder| folder.uid()).ok();
+        let folders = [self.root.as_path(), self.state()];
+        folders.into_iter().find_map(|folder| {
+            owner(folder).filter(|owner| *owner != us && *owner != administrator).map(|owner| (folder, owner))
+        })
+    }
+
+    /// Whether files of this root would be made in a folder that is another user's: nothing is made there.
+    pub fn is_somebody_elses(&self) -> bool {
+        self.somebody_elses().is_some()
+    }
+
+    /// Refuses to make files in a root that is another user's, before the first is made: what root makes there (locks, names, folders) is root's,
+    /// and the user whose worker uses the root cannot open it from then on.
+    pub(crate) fn refuse_somebody_elses(&self) -> Result<(), HostError> {
+        let Some((folder, owner)) = self.somebody_elses() else { return Ok(()) };
+        Err(HostError::storage(format!(
+            "{} belongs to another user (uid {owner}), who could not open the files that your user makes there",
+            folder.display()
+        ))
+        .hint(format!("run the command as that user (`sudo -u '#{owner}' ua …`), or {}", self.another_root()))
+        .not_begun())
+    }
+
     /// Refuses what [`Self::open`] would refuse of the folders, and leaves them as they are.
     ///
     /// # Errors
@@ -136,6 +171,7 @@ impl Home {
         if let Some(link) = self.foreign_link() {
             return Err(link);
         }
+        self.refuse_somebody_elses()?;
         #[cfg(feature = "postgres")]
         if self.server.is_some() {
             self.refuse_what_is_in_a_file()?;
