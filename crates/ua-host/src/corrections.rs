@@ -483,6 +483,7 @@ fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> Hos
         | StoreError::Exists { .. }
         | StoreError::Fenced { .. }
         | StoreError::ScopeTouched { .. }
+        | StoreError::Corrected { .. }
         | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }

@@ -233,6 +233,7 @@ impl HostError {
             }
             StoreError::KeyTaken { .. }
             | StoreError::ScopeTouched { .. }
+            | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::WentBack { .. } => Self::failed(message).hint([

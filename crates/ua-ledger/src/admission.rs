@@ -101,6 +101,8 @@ pub struct Prepared {
     pub(crate) facts: Facts,
     /// What it might repeat, as it was when this was decided; `None` for what repeats nothing.
     pub(crate) seen: Option<Vec<Seen>>,
+    /// When a record of its lineage was corrected last, as far as whoever decided knew.
+    pub(crate) corrected_at: Option<Timestamp>,
     /// Somebody says that no attempt had the effect.
     pub(crate) ends_doubt: bool,
     pub(crate) approved_by: Option<QuestionId>,

@@ -4,6 +4,9 @@
 use ua_core::{CallStatus, RawReply, Resolution, ToolContent};
 use ua_store::{CallRecord, ReceiptRecord};
 
+/// How a model is told that nobody knows what came of a call with an effect.
+pub(crate) const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: it was sent and may have happened.";
+
 /// The one answer to a call's tool use. `receipt` is the newest receipt of the call that answers it ([`CallRecord::answered_by`]), or its own.
 ///
 /// `None` while the call is not settled.
@@ -63,8 +66,7 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
                 ));
             }
             error(format!(
-                "The outcome of this call is unknown: it was sent and may have happened. Do not repeat it; go on without it and say in \
-                 your report that it is unconfirmed.{said}"
+                "{UNKNOWN_OUTCOME} Do not repeat it; go on without it and say in your report that it is unconfirmed.{said}"
             ))
         }
         CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => None,

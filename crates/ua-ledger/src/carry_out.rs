@@ -179,6 +179,7 @@ impl Ledger {
                 key,
                 facts: facts.clone(),
                 seen: call.policy.class.has_effect().then(|| view.relations.seen()),
+                corrected_at: view.corrected_at,
                 key_life: key_life(view).filter(|_| replay.is_some() && !ends_doubt && approved_by.is_none()),
                 ends_doubt,
                 approved_by,

@@ -4,11 +4,14 @@
 //! the other side may still begin it; whoever asks the model next tells it. Proved by: `conformance::corrections`, the end-to-end tests
 //! `corrections`.
 
-use ua_core::{CallStatus, CorrectedTo, RawReply, Timestamp};
+use std::collections::BTreeSet;
+
+use ua_core::{Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Timestamp};
 use ua_store::{
     AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords,
 };
 
+use crate::answer::UNKNOWN_OUTCOME;
 use crate::enquiry::{given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::question::look_after;
@@ -58,45 +61,109 @@ pub fn was_asked_behind_the_wait(call: &CallRecord, attempts: &[AttemptRecord], 
     })
 }
 
-/// What the model of a run has to be told about calls of its history that persons corrected since it was given their results; `None` when
-/// it knows.
-pub fn correction_note(records: &RunRecords) -> Option<String> {
+/// What the model of a run has to be told about calls of its history that persons corrected since it was given their results, or of which it became
+/// known what came of them, and about corrected calls of other runs that it was told of ([`told_of_others`]), which are `others`; `None` when it
+/// knows.
+pub fn correction_note(records: &RunRecords, others: &[CallRecord]) -> Option<String> {
     let is_over =
         |call: &&CallRecord| call.run_id != records.run.run_id || call.position.turn <= records.run.turn_index;
-    let calls = records.lineage.calls.iter().chain(&records.calls).filter(is_over);
-    let lines: Vec<String> = calls.filter_map(|call| line(call, &records.messages)).collect();
-    (!lines.is_empty()).then(|| {
-        format!(
-            "A person corrected what is recorded about earlier calls of this job. This counts, and what you were told about them before does \
-             not:\n{}",
-            lines.join("\n")
-        )
-    })
+    let calls: Vec<&CallRecord> = records.lineage.calls.iter().chain(&records.calls).filter(is_over).collect();
+    let untold = calls.into_iter().filter(|call| !is_told(call, &records.messages));
+    let (corrected, known): (Vec<_>, Vec<_>) = untold.partition(|call| call.correction.is_some());
+    let of_others =
+        others.iter().filter(|call| call.correction.is_some() && !is_told_of_another(call, &records.messages));
+    let corrected = corrected.into_iter().chain(of_others).filter_map(line).collect::<Vec<_>>();
+    let known = known.into_iter().filter_map(line).collect::<Vec<_>>();
+    let parts = [
+        ("A person corrected what is recorded about earlier calls of this job.", corrected),
+        ("It became known what came of earlier calls of this job.", known),
+    ];
+    let parts = parts.into_iter().filter(|(_, lines)| !lines.is_empty()).map(|(what, lines)| {
+        format!("{what} This counts, and what you were told about them before does not:\n{}", lines.join("\n"))
+    });
+    Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|note| !note.is_empty())
 }
 
-fn line(call: &CallRecord, told: &[MessageRecord]) -> Option<String> {
-    let correction = call.correction.as_ref()?;
-    let sentence = correction.sentence();
-    if told.iter().any(|record| says(record, &sentence, &call.call_id.to_string(), &call.tool_use_id)) {
-        return None;
+/// The calls of other runs that the model of a run was told of by their ids: in a refusal, a question, or what a sub-agent brought back.
+pub fn told_of_others(records: &RunRecords) -> BTreeSet<CallId> {
+    let mut named = BTreeSet::new();
+    for block in records.messages.iter().flat_map(|record| &record.message.blocks) {
+        match block {
+            Block::Text { text } => named.extend(ids_in(text)),
+            Block::ToolResult { content, .. } => named.extend(ids_in(&content.to_string())),
+            Block::ToolUse(_) | Block::Opaque { .. } => {}
+        }
     }
+    for own in records.lineage.calls.iter().chain(&records.calls) {
+        named.remove(&own.call_id);
+    }
+    named
+}
+
+fn ids_in(text: &str) -> impl Iterator<Item = CallId> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-'));
+    words.filter(|word| word.starts_with("call_")).filter_map(|word| CallId::parse(word).ok())
+}
+
+/// What a call is recorded as by now that its own result did not say, and what that means for whoever reads it.
+fn news(call: &CallRecord) -> Option<(String, &'static str)> {
+    const DONE: &str = "It counts as done: do not make it again.";
+    const NOT_DONE: &str = "It counts as not done: make it again if the job still needs it.";
+    let Some(correction) = &call.correction else {
+        let happened = matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
+        if call.status == CallStatus::Succeeded && happened {
+            return Some(("It is known by now that it happened.".to_owned(), DONE));
+        }
+        let did_not = call.status == CallStatus::FailedDefinite && call.resolution == Some(Resolution::NotHappened);
+        return did_not.then(|| ("It is known by now that it did not happen.".to_owned(), NOT_DONE));
+    };
     let then = match correction.outcome {
-        CorrectedTo::Happened => "It counts as done: do not make it again.",
-        CorrectedTo::NotHappened => "It counts as not done: make it again if the job still needs it.",
+        CorrectedTo::Happened => DONE,
+        CorrectedTo::NotHappened => NOT_DONE,
         CorrectedTo::Skipped => "Do not make it again, and say in your report that it is unconfirmed.",
     };
+    Some((correction.sentence(), then))
+}
+
+fn line(call: &CallRecord) -> Option<String> {
+    let (sentence, then) = news(call)?;
     let (id, tool, turn) = (&call.call_id, &call.name.raw, call.position.turn);
     Some(format!("- call {id} (`{tool}`, turn {turn}): {sentence} {then}"))
 }
 
-/// Whether a message tells this correction of this call: a note that names the call, or the result of its tool use.
-fn says(record: &MessageRecord, sentence: &str, id: &str, tool_use: &str) -> bool {
-    record.message.blocks.iter().any(|block| match block {
-        ua_core::Block::Text { text } => text.contains(sentence) && text.contains(id),
-        ua_core::Block::ToolResult { tool_use_id, content, .. } => {
-            tool_use_id == tool_use && content.to_string().contains(sentence)
+/// Whether these messages of a history that a call is part of say of it what is recorded by now.
+pub(crate) fn is_told<'m>(call: &CallRecord, told: impl IntoIterator<Item = &'m MessageRecord>) -> bool {
+    let Some((sentence, _)) = news(call) else { return true };
+    let (id, mut was_unknown) = (call.call_id.to_string(), false);
+    for block in told.into_iter().flat_map(|record| &record.message.blocks) {
+        let says = match block {
+            Block::Text { text } => text.contains(&sentence) && text.contains(&id),
+            Block::ToolResult { tool_use_id, content, .. } if *tool_use_id == call.tool_use_id => {
+                let text = content.to_string();
+                was_unknown |= text.contains(UNKNOWN_OUTCOME);
+                text.contains(&sentence)
+            }
+            Block::ToolResult { .. } | Block::ToolUse(_) | Block::Opaque { .. } => false,
+        };
+        if says {
+            return true;
         }
-        ua_core::Block::ToolUse(_) | ua_core::Block::Opaque { .. } => false,
+    }
+    // What became known before its result was told, that result says.
+    call.correction.is_none() && !was_unknown
+}
+
+/// The same for a call of another run, of which no result is in the history.
+fn is_told_of_another(call: &CallRecord, told: &[MessageRecord]) -> bool {
+    let Some((sentence, _)) = news(call) else { return true };
+    let id = call.call_id.to_string();
+    told.iter().flat_map(|record| &record.message.blocks).any(|block| match block {
+        Block::Text { text } => text.contains(&sentence) && text.contains(&id),
+        Block::ToolResult { content, .. } => {
+            let text = content.to_string();
+            text.contains(&sentence) && text.contains(&id)
+        }
+        Block::ToolUse(_) | Block::Opaque { .. } => false,
     })
 }
 

@@ -100,6 +100,7 @@ impl Ledger {
             view.attempts = self.attempts(id).await?;
             view.questions = self.questions_about(call).await?;
             view.relations = self.relations(call, &facts).await?;
+            view.settled = self.settled_since(call, &facts).await?;
             self.look_outside(&mut view).await?;
             let rules = self.rules();
             let (decided, closes) = handing_over(&view, &facts, &rules);
@@ -218,8 +219,9 @@ impl Ledger {
             let round = handle.input.as_ref().map_or(0, |input| input.round);
             let Some(asked) = asked else {
                 let relations = self.done_since(call).await?;
+                let facts = scope_of(call);
+                let settled = self.settled_since(call, &facts).await?;
                 let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);
-                let facts = Facts { scope: call.scope.clone(), ..Facts::default() };
                 let config = &self.config;
                 let related = RelatedCalls {
                     call,
@@ -227,7 +229,7 @@ impl Ledger {
                     relations: &relations,
                     config,
                     forgotten: None,
-                    settled: None,
+                    settled: settled.as_ref(),
                     sent,
                 };
                 let (is_live, others) = (is_live(&handle), related.in_the_way_since());
@@ -254,7 +256,7 @@ impl Ledger {
         if !call.policy.class.has_effect() {
             return Ok(Relations::default());
         }
-        self.relations(call, &Facts { scope: call.scope.clone(), ..Facts::default() }).await
+        self.relations(call, &scope_of(call)).await
     }
 
     /// Puts a person's answer into the handle of an attempt that cannot be gone on with now, so that it is handed over when it can be.
@@ -301,6 +303,11 @@ impl Ledger {
             None => Ok(()),
         }
     }
+}
+
+/// What is known of a call that was sent: what its effect is.
+fn scope_of(call: &CallRecord) -> Facts {
+    Facts { scope: call.scope.clone(), ..Facts::default() }
 }
 
 /// The same handle with its answers about to leave.

@@ -111,6 +111,8 @@ pub struct Ledger {
     pub(crate) has_asked: AtomicBool,
     /// When this process opened it: what was planned before, nobody here has decided about yet.
     pub(crate) opened_at: Timestamp,
+    /// When a record of the lineage was corrected last, as far as the model knew when it was asked for the turn that is open.
+    told_until: Mutex<Option<Timestamp>>,
     /// How the wall clock was set since the run was taken.
     steps: Steps,
     /// What can be seen of what other calls were sent to.
@@ -160,6 +162,7 @@ impl Ledger {
             answers,
             has_asked: AtomicBool::new(true),
             opened_at,
+            told_until: Mutex::default(),
             steps,
             outside: Arc::new(|_: &RunRecord| false),
         }
@@ -229,12 +232,26 @@ impl Ledger {
         };
         let (call, facts, judged_at) = (call.clone(), facts.clone(), self.env.now());
         let seen = call.policy.class.has_effect().then(Vec::new);
-        let replay_status = replay;
-        let prepared =
-            Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status, judged_at, key_life: None };
+        let prepared = Prepared {
+            call,
+            key,
+            facts,
+            seen,
+            corrected_at: *self.told_until.lock().unwrap_or_else(PoisonError::into_inner),
+            ends_doubt,
+            approved_by,
+            replay_status: replay,
+            judged_at,
+            key_life: None,
+        };
         let admission = Admission::Ready(prepared);
         events::admitted(&admission);
         Some(admission)
+    }
+
+    /// The model is asked, and knows what was recorded of calls of the lineage until then: the run's [`corrected_at`](RunRecord::corrected_at).
+    pub fn told_until(&self, corrected_at: Option<Timestamp>) {
+        *self.told_until.lock().unwrap_or_else(PoisonError::into_inner) = corrected_at;
     }
 
     /// Sends what waits to be written.
@@ -295,7 +312,7 @@ impl Ledger {
             events::not_started(&prepared.call);
             return Ok(None);
         }
-        let Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status, judged_at: _, key_life } =
+        let Prepared { call, key, facts, seen, corrected_at, ends_doubt, approved_by, replay_status, key_life, .. } =
             prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
@@ -308,6 +325,7 @@ impl Ledger {
             key: key.clone(),
             scope: facts.scope,
             seen,
+            corrected_at,
             ends_doubt,
             file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
@@ -330,8 +348,10 @@ impl Ledger {
                 let permit = Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent);
                 Ok(Some(permit.within(key_life).going_to(destination)))
             }
-            Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => {
+            Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. } | StoreError::Corrected { .. }) => {
                 events::not_started(&call);
+                // What held it may have become known before it is looked at.
+                self.has_asked.store(true, Ordering::Relaxed);
                 Ok(None)
             }
             Err(StoreError::EffectLimit { effect, max, .. }) => {
@@ -382,6 +402,7 @@ impl Ledger {
             key: prepared.key.clone(),
             scope: prepared.facts.scope.clone(),
             seen: None,
+            corrected_at: None,
             ends_doubt: false,
             file_digests: prepared.facts.files.digests(),
             server_generation: Some(generation.to_owned()),

@@ -71,6 +71,7 @@ mod related;
 mod rules;
 mod sends;
 mod sent_files;
+mod settled;
 #[cfg(test)]
 mod stored_once_tests;
 mod taint;
@@ -83,7 +84,7 @@ pub use admission::{Admission, Facts, Prepared, SincePlanned, UnknownCall};
 pub use alike::alike;
 pub use answer::answer_for;
 pub use composite::answer_together;
-pub use correction::{absent_from, correct_call, correction_note, was_asked_behind_the_wait};
+pub use correction::{absent_from, correct_call, correction_note, told_of_others, was_asked_behind_the_wait};
 pub use doubt::settle_late_answers;
 pub use elsewhere::is_another_place;
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};

@@ -24,7 +24,7 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) config: &'a LedgerConfig,
     /// The same call of a context that its model does not have any more, or of a time when its tool was declared as something else.
     pub(crate) forgotten: Option<&'a Related>,
-    /// A call that may have had this one's effect, and of which that became known only after this one was planned.
+    /// A call that may have had this one's effect, which whoever asked for this one did not know ([`settled`](crate::settled)).
     pub(crate) settled: Option<&'a Related>,
     /// When it was sent last, by which time everything that stands in the relations from before was known.
     pub(crate) sent: Option<Timestamp>,

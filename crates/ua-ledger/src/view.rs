@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, Resolution, RunId};
+use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, RunId, Timestamp};
 use ua_store::{
     Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, RecallCall,
     ReceiptRecord, Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
-    rules::{self, used_up_its_key},
+    rules::used_up_its_key,
 };
 
 use crate::admission::Facts;
@@ -44,9 +44,10 @@ pub(crate) struct View {
     /// The same call, made before by this run, which its model has forgotten or which was declared as something else; of calls that are about to be
     /// sent for the first time.
     pub(crate) forgotten: Option<Related>,
-    /// A call in its words or with its scope that was in doubt when it was planned and has happened, as is known since; of calls that are about to be
-    /// sent for the first time.
+    /// What may have been its effect and has happened, which whoever asked for it did not know; of calls that are about to be sent.
     pub(crate) settled: Option<Related>,
+    /// When a record of its lineage was corrected last, as far as `settled` goes by it; of calls that are about to be sent for the first time.
+    pub(crate) corrected_at: Option<Timestamp>,
     /// What puts it in doubt, because it may have been done by a call that the database does not have; of calls that may be sent.
     pub(crate) lost: Option<RecallCall>,
     /// Keys that are not used once more; of calls that may be sent under a new one.
@@ -94,6 +95,7 @@ impl View {
             relations: Relations::default(),
             forgotten: None,
             settled: None,
+            corrected_at: None,
             lost: None,
             lost_keys: None,
             twin: None,
@@ -168,6 +170,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
+                view.settled = self.settled_since(&view.call, facts).await?;
                 self.learn_people(&mut view, &around.run).await?;
             }
             CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
@@ -181,6 +184,7 @@ impl Ledger {
                     return Box::pin(self.view(id, facts)).await; // it has moved on since
                 }
                 view.call = around.call;
+                view.corrected_at = around.run.corrected_at;
                 view.lost = self.lost_like(&view.call, facts);
                 view.lost_keys = self.lost_keys(&view.call);
                 view.questions = around.question.into_iter().collect();
@@ -197,9 +201,7 @@ impl Ledger {
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations.clone()).await?;
                 view.forgotten = self.forgotten_like(&view.call).await?;
-                let is_corrected = around.run.corrected_at.is_some_and(|at| at >= view.call.created_at);
-                let may_have_waited = view.call.created_at <= self.opened_at || !view.questions.is_empty();
-                if may_have_waited || is_corrected || view.relations != around.relations {
+                if self.may_have_settled_since(&view, &around.run, &around.relations) {
                     view.settled = self.settled_since(&view.call, facts).await?;
                 }
                 self.learn_people(&mut view, &around.run).await?;
@@ -377,43 +379,6 @@ impl Ledger {
             }
             relations = again;
         }
-    }
-
-    /// The newest call that may have had the effect of this one, and of which that became known only after this one was planned: a person, a probe or
-    /// a late answer settled what was in doubt, or a person put its record right. The model that asked for this one knew nothing of it.
-    async fn settled_since(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Related>, LedgerError> {
-        if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
-            return Ok(None); // it may be repeated whatever became of the last time
-        }
-        let changed = self.store.calls_of(CallsOf::EffectsSince(call.created_at)).await;
-        let changed = changed.map_err(LedgerError::at("look for what was settled since", &call.call_id))?;
-        let may_be_it = |other: &&CallRecord| {
-            let is_of_words = other.name.raw == call.name.raw && other.args_hash == call.args_hash;
-            let shares_scope = facts.scope.is_some() && other.scope == facts.scope;
-            other.root_run_id == call.root_run_id
-                && (is_of_words || shares_scope)
-                && other.attempt > 0
-                && !rules::is_doubt(other)
-                && rules::may_have_happened(other)
-                && self.became_known_behind(call, other)
-        };
-        let newest = changed.iter().filter(may_be_it).max_by_key(|other| other.updated_at);
-        Ok(newest.cloned().map(Related::one))
-    }
-
-    /// Whether it became known only behind `call` what came of another one. Of two runs it does not matter which of them was planned first: neither
-    /// model knows of the other one's calls.
-    fn became_known_behind(&self, call: &CallRecord, other: &CallRecord) -> bool {
-        let was_settled = other.correction.is_some()
-            || matches!(other.resolution, Some(Resolution::Happened | Resolution::Reconciled));
-        // A turn of a job begins when all calls of the one before have ended, as far as anybody knows; those of a session overlap.
-        let was_open = self.calls_of == crate::people::CallsOf::Job;
-        let is_unknown_there = if other.run_id == call.run_id {
-            other.position.turn < call.position.turn && (was_settled || was_open)
-        } else {
-            was_settled
-        };
-        is_unknown_there && other.updated_at > call.created_at
     }
 
     /// How many calls of the run before this one asked the person something.

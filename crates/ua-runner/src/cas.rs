@@ -85,6 +85,7 @@ pub(crate) fn is_worth_a_reload(error: &StoreError) -> bool {
         | StoreError::Exists { .. }
         | StoreError::KeyTaken { .. }
         | StoreError::ScopeTouched { .. }
+        | StoreError::Corrected { .. }
         | StoreError::EffectLimit { .. }
         | StoreError::Repeated { .. }
         | StoreError::WentBack { .. }

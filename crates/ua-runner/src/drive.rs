@@ -23,11 +23,10 @@ use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{Audience, CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
 use ua_dispatch::RunTime;
 use ua_evidence::Undeclared;
-use ua_ledger::correction_note;
 use ua_llm::{Conversation, Ending, KnownPrefix, Measurer, ModelRequest, ToolOffer};
 use ua_store::rules::{IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID};
 use ua_store::{
-    CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task,
+    CallRecord, Choice, EndMark, OverrideKind, QuestionKind, RequestId, RunRecord, RunRecords, Store, is_task,
 };
 
 use self::admit::Start;
@@ -283,9 +282,9 @@ impl<'a> Driver<'a> {
     /// Makes what is stored this process's own state.
     fn take_over(&mut self, records: RunRecords) {
         self.replay = self.owed_by(&records);
-        self.correction_note = correction_note(&records);
+        // What of it the model is to be told is looked at before it is asked.
+        (self.correction_note, self.corrected_at) = (None, None);
         self.unread = UnreadWords::of(&records);
-        self.corrected_at = records.run.corrected_at;
         let begins = IterationState::of(&records).map_or(1, |iteration| iteration.first_turn);
         self.ports.dispatcher.ledger().context_begins(begins);
         let committed = records.run.turn_index;
@@ -430,8 +429,7 @@ impl<'a> Driver<'a> {
         if let Start::Request(_) = start
             && run.corrected_at != self.corrected_at
         {
-            let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
-            self.correction_note = correction_note(&records);
+            self.correction_note = self.note_of_corrections().await?;
             self.corrected_at = run.corrected_at;
         }
         self.admit(start, StoredTurns::of(&run)).await

@@ -76,6 +76,7 @@ impl RunError {
             | StoreError::Exists { .. }
             | StoreError::KeyTaken { .. }
             | StoreError::ScopeTouched { .. }
+            | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }

@@ -305,8 +305,9 @@ fn resolve_late<R: Rows>(
     rules::check_run_ended(&run)?;
     let question = Some(rows.question(question)?);
     let (attempt, threshold) = (rows.current_attempt(&call)?, run.spec.settings.blob_threshold_bytes);
+    let was_left = rules::was_left_unknown(&call);
     let resolved = rules::call_resolved(call, attempt, resolution, question, threshold, at)?;
-    put_resolved(rows, resolved, run.lease_epoch, at).map(Done::Call)
+    put_known(rows, was_left, resolved, run.lease_epoch, at).map(Done::Call)
 }
 
 fn recall_call<R: Rows>(rows: &R, recall: &RecallCall) -> Result<Done, R::Error> {
@@ -859,8 +860,25 @@ fn resolve_unknown<R: Rows>(
     let call = rules::owned_call(rows.call(call)?, lease)?;
     let question = question.map(|question| rows.question(question)).transpose()?;
     let attempt = rows.current_attempt(&call)?;
+    let was_left = rules::was_left_unknown(&call);
     let resolved = rules::call_resolved(call, attempt, resolution, question, threshold, at)?;
-    put_resolved(rows, resolved, lease.epoch, at).map(Done::Call)
+    put_known(rows, was_left, resolved, lease.epoch, at).map(Done::Call)
+}
+
+/// Stores what became known of a call. Where its run had continued without it, models were told that nobody knows.
+fn put_known<R: Rows>(
+    rows: &R,
+    was_left: bool,
+    resolved: rules::Resolved,
+    epoch: u64,
+    at: Timestamp,
+) -> Result<CallRecord, R::Error> {
+    let root = Some(resolved.call.root_run_id.clone()).filter(|_| was_left && !rules::was_left_unknown(&resolved.call));
+    let call = put_resolved(rows, resolved, epoch, at)?;
+    if let Some(root) = root {
+        rows.note_corrected(&root, at)?;
+    }
+    Ok(call)
 }
 
 fn put_resolved<R: Rows>(

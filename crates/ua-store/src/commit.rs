@@ -259,6 +259,9 @@ pub struct StartAttempt {
     /// The calls that this one might repeat, as they were when the start was decided on; any that is another one now, or stands
     /// elsewhere, refuses it. `None` does not look: a read repeats nothing.
     pub seen: Option<Vec<Seen>>,
+    /// The run's [`corrected_at`](crate::RunRecord::corrected_at) as whoever decided on the start knew it: where it is another one now, a first
+    /// send that looks at other calls is refused.
+    pub corrected_at: Option<Timestamp>,
     /// What ended the call's doubt: a person's word or a probe says that no attempt had the effect.
     pub ends_doubt: bool,
     /// Digests of the files it sends.

@@ -154,6 +154,12 @@ pub enum StoreError {
         /// Where that one stands.
         status: CallStatus,
     },
+    /// What is recorded of a call of the lineage was corrected, or became known, since the caller looked.
+    #[error("cannot start call {call}: what is recorded of an earlier call was corrected meanwhile")]
+    Corrected {
+        /// The caller's call.
+        call: CallId,
+    },
     /// The run has had as many effects of this kind as its contract allows.
     #[error("cannot start call {call}: the run allows {max} × {effect}")]
     EffectLimit {
@@ -198,6 +204,7 @@ impl StoreError {
             | Self::Exists { .. }
             | Self::KeyTaken { .. }
             | Self::ScopeTouched { .. }
+            | Self::Corrected { .. }
             | Self::EffectLimit { .. } => true,
             Self::Corrupt { .. } | Self::Unavailable { .. } => false,
         }
@@ -215,6 +222,7 @@ impl StoreError {
             | Self::Exists { .. }
             | Self::KeyTaken { .. }
             | Self::ScopeTouched { .. }
+            | Self::Corrected { .. }
             | Self::EffectLimit { .. } => FailureClass::Permanent,
             Self::Corrupt { .. } | Self::Unavailable { retry: Retry::WithRoom | Retry::Never, .. } => {
                 FailureClass::Operator

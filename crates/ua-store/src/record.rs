@@ -182,7 +182,8 @@ pub struct RunRecord {
     /// That question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_question: Option<QuestionId>,
-    /// When a person last corrected a record of its lineage: whoever drives the run tells its model.
+    /// When a person last corrected a record of its lineage, or it became known what came of a call that a run of it had continued without:
+    /// whoever drives the run tells its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_at: Option<Timestamp>,
     /// What was read into its history.

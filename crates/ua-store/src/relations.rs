@@ -6,7 +6,7 @@
 //! processes that look at the same instant do not both send. Durable Jobs v1 spec §8.3. Proved by: `conformance::calls`,
 //! `crash_anywhere::family`, the simulation.
 
-use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope, SideEffectClass, Timestamp};
+use ua_core::{CallId, CallStatus, OnUnknown, RunId, Scope, SideEffectClass, Timestamp};
 
 use crate::record::{CallRecord, QuestionRecord, RunRecord};
 use crate::rules;
@@ -107,9 +107,7 @@ impl Seen {
 
 /// Whether a call was gone on without and nobody has said since what came of it.
 pub fn is_left_open(call: &CallRecord) -> bool {
-    call.status == CallStatus::Unknown
-        && call.resolution == Some(Resolution::Skipped)
-        && call.policy.on_unknown == OnUnknown::Continue
+    rules::was_left_unknown(call) && call.policy.on_unknown == OnUnknown::Continue
 }
 
 /// Whether something says what the effect of a call is, so that its doubt need not block the whole tool.

@@ -70,7 +70,7 @@ pub trait RunRows: Tables {
     fn update_run(&self, run: &RunRecord) -> Result<(), Self::Error>;
     /// When its owner was last seen, and nothing else.
     fn update_seen(&self, run: &RunRecord) -> Result<(), Self::Error>;
-    /// Notes for every run of a lineage that a record of it was corrected: a word to each of them.
+    /// Notes for every run of a lineage that a record of it is another one than its model was told: a word to each of them.
     fn note_corrected(&self, root: &RunId, at: Timestamp) -> Result<(), Self::Error>;
     /// The runs of a lineage, newest first, and those of them that were deleted.
     fn lineage_members(&self, root: &RunId) -> Result<(Vec<RunId>, Vec<RunId>), Self::Error>;

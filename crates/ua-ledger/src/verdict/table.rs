@@ -812,6 +812,7 @@ impl Case {
             relations,
             forgotten: None,
             settled: None,
+            corrected_at: None,
             lost: None,
             lost_keys: None,
             twin,

@@ -49,6 +49,7 @@ impl Driver<'_> {
         if self.tell_what_persons_said().await? {
             (request, measured) = self.composed().await?;
         }
+        self.ports.dispatcher.ledger().told_until(self.corrected_at);
         self.reserve_composed(turn, request, measured).await
     }
 

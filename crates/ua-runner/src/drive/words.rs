@@ -8,7 +8,11 @@
 
 use ua_core::{Message, Origin, QuestionId};
 use ua_evidence::words_of_persons;
-use ua_store::{Author, Batch, Change, Choice, QuestionRecord, QuestionStatus, RunRecords, Store as _};
+use ua_ledger::{correction_note, told_of_others};
+use ua_store::{
+    Author, Batch, Change, Choice, LedgerStore as _, QuestionRecord, QuestionStatus, RunRecords, RunStore as _,
+    Store as _, StoreError,
+};
 
 use super::Driver;
 use crate::error::RunError;
@@ -57,6 +61,21 @@ pub(crate) fn is_unread(question: &QuestionRecord) -> bool {
 }
 
 impl Driver<'_> {
+    /// What the model is to be told of records that are not as it was told: of its own calls, and of those of other runs that it was told of.
+    pub(super) async fn note_of_corrections(&self) -> Result<Option<String>, RunError> {
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let mut others = Vec::new();
+        for call in told_of_others(&records) {
+            match self.ports.store.call(&call).await {
+                Ok(call) if call.root_run_id == records.run.root_run_id => others.push(call),
+                // What only looks like the id of a call, or was deleted since.
+                Ok(_) | Err(StoreError::NotFound { .. }) => {}
+                Err(source) => return Err(RunError::at("read a call of another run")(source)),
+            }
+        }
+        Ok(correction_note(&records, &others))
+    }
+
     /// What the next request carries beside what is in the history already.
     pub(super) fn untold(&self) -> impl Iterator<Item = Message> {
         let corrected = self.correction_note.clone().map(|note| Message::user(Origin::Guidance, note));

@@ -288,6 +288,7 @@ pub fn start(call: &str, attempt: u32, key_text: &str) -> StartAttempt {
         key: key(key_text),
         scope: None,
         seen: None,
+        corrected_at: None,
         ends_doubt: false,
         file_digests: BTreeMap::from([("attachment".to_owned(), sha256("report"))]),
         server_generation: Some("composio-1".to_owned()),

@@ -95,6 +95,10 @@ pub fn call_started(
         let (by, status) = (other.call_id.clone(), other.status);
         return Err(StoreError::ScopeTouched { call: call.call_id, by, status });
     }
+    // What was in doubt when the call was asked for, and is none of its relations any more because somebody said what came of it.
+    if before == CallStatus::Prepared && start.seen.is_some() && start.corrected_at != run.corrected_at {
+        return Err(StoreError::Corrected { call: call.call_id });
+    }
     if let (Some(effect), Some(max)) = (&call.policy.effect_kind, start.max_effects)
         && other_effects >= max
     {
@@ -439,6 +443,11 @@ pub fn call_skipped(mut call: CallRecord, at: Timestamp) -> Result<CallRecord, S
         call.updated_at = at;
     }
     Ok(call)
+}
+
+/// Whether nobody knows what came of a call, and its run continued without it: that is what models were told.
+pub fn was_left_unknown(call: &CallRecord) -> bool {
+    call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped)
 }
 
 /// A call that definitely failed and that a person left as it is: it is not to be made, so that nothing went wrong with it. `None` for one

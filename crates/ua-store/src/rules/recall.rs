@@ -95,6 +95,7 @@ fn start(call: &CallRecord, line: &RecalledAttempt, attempt: u32) -> StartAttemp
         key: line.key.clone(),
         scope: line.scope.clone().or_else(|| call.scope.clone()),
         seen: None,
+        corrected_at: None,
         ends_doubt: false,
         file_digests: line.file_digests.clone().unwrap_or_else(|| call.file_digests.clone()),
         server_generation: None,

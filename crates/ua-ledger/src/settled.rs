@@ -1,0 +1,132 @@
+//! What nobody knew when a call was asked for, and is known by now: that another one happened which may have had its effect.
+//!
+//! While that one is in doubt, it stands in the way ([`RelatedCalls`](crate::related::RelatedCalls)). The end of the doubt is no reason to send what
+//! was held, nor what was asked for in it: whoever asked did not know. So what happened stands in the way of every call whose model had not been
+//! told of it, whatever ended the doubt: a person's word, a probe, an answer that came late. Durable Jobs v1 spec §8.3.
+//!
+//! Of calls of its own history a model knows what their results and the notes behind them say, which is looked up there; of those of other runs it
+//! knows nothing, and there the order of the records decides. A call that goes out in the write that plans it is not looked at: where a record
+//! was corrected since its model was asked, that write refuses it. Proved by: `granular::tools`, `crash_anywhere`, `cargo xtask explore`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ua_core::{CallId, CallStatus, OnUnknown, Resolution};
+use ua_store::{
+    CallRecord, CallsOf, LedgerStore as _, MessageRecord, Related, Relations, RunRecord, RunStore as _, Store as _,
+    is_named, rules,
+};
+
+use crate::admission::Facts;
+use crate::correction::is_told;
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::view::View;
+
+/// For how long at most a model was thinking, or a clock was set back, before a call was planned.
+const ASKED_WITHIN: Duration = Duration::from_hours(1);
+
+impl Ledger {
+    /// Whether something may have become known since a call was asked for that is about to be sent for the first time: it may have waited, or what
+    /// stands in its way is not what it was `before`.
+    pub(crate) fn may_have_settled_since(&self, view: &View, run: &RunRecord, before: &Relations) -> bool {
+        let may_have_waited = match self.calls_of {
+            crate::people::CallsOf::Job => self.has_asked.load(Ordering::Relaxed),
+            crate::people::CallsOf::Session => view.call.created_at <= self.opened_at,
+        };
+        let asked_from = view.call.created_at.minus(ASKED_WITHIN);
+        may_have_waited
+            || !view.questions.is_empty()
+            || run.corrected_at.is_some_and(|at| at >= asked_from)
+            || view.relations != *before
+    }
+
+    /// The calls that may have had the effect of this one, have happened, and whose model did not know that when it asked for this one.
+    pub(crate) async fn settled_since(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Related>, LedgerError> {
+        if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
+            return Ok(None); // it may be repeated whatever became of the last time
+        }
+        let since = call.created_at.minus(ASKED_WITHIN);
+        let changed = self.store.calls_of(CallsOf::EffectsSince(since)).await;
+        let changed = changed.map_err(LedgerError::at("look for what was settled since", &call.call_id))?;
+        let mut found = Vec::new();
+        let mut history = History::default();
+        for other in changed.into_iter().filter(|other| has_happened(other) && would_hold(call, facts, other)) {
+            if self.became_known_behind(call, &other, &mut history).await? {
+                found.push(other);
+            }
+        }
+        let count = found.len() as u64;
+        let newest = found.into_iter().max_by_key(|other| other.updated_at);
+        Ok(newest.map(|newest| Related { newest, count }))
+    }
+
+    /// Whether whoever asked for `call` did not know yet that `other` happened.
+    async fn became_known_behind(
+        &self,
+        call: &CallRecord,
+        other: &CallRecord,
+        history: &mut History,
+    ) -> Result<bool, LedgerError> {
+        let is_own = other.run_id == call.run_id;
+        // What is asked for in one reply is wanted as often as it is asked for.
+        if is_own && other.position.turn >= call.position.turn {
+            return Ok(false);
+        }
+        if self.calls_of == crate::people::CallsOf::Job {
+            let failed = || LedgerError::at("read what was told before", &call.call_id);
+            if !is_own && history.shared.is_none() {
+                let records = self.store.load(&call.run_id).await.map_err(failed())?;
+                history.shared = Some(records.lineage.calls.into_iter().map(|shared| shared.call_id).collect());
+            }
+            if is_own || history.shared.as_ref().is_some_and(|shared| shared.contains(&other.call_id)) {
+                let messages = match &mut history.messages {
+                    Some(messages) => messages,
+                    none => none.insert(self.store.history(&call.run_id).await.map_err(failed())?),
+                };
+                return Ok(!is_told(other, messages.iter().filter(|message| message.turn < call.position.turn)));
+            }
+        }
+        self.was_settled_behind(call, other).await
+    }
+
+    /// Whether a doubt about `other`, or a wrong record, was ended after `call` was planned. Clocks are set, so the order of the changes counts.
+    async fn was_settled_behind(&self, call: &CallRecord, other: &CallRecord) -> Result<bool, LedgerError> {
+        let read = async |of: &CallRecord| {
+            let events = self.store.events(&of.call_id).await;
+            events.map_err(LedgerError::at("read the changes of", &of.call_id))
+        };
+        let (planned, changes) = (read(call).await?, read(other).await?);
+        let (Some(planned), Some(settled)) = (planned.first(), changes.last()) else { return Ok(false) };
+        let ended_a_doubt = settled.from == Some(CallStatus::Unknown)
+            || other.correction.is_some()
+            || matches!(other.resolution, Some(Resolution::Happened | Resolution::Reconciled));
+        Ok(ended_a_doubt && settled.seq > planned.seq)
+    }
+}
+
+/// What is read of a run's history, once something in it matters.
+#[derive(Default)]
+struct History {
+    messages: Option<Vec<MessageRecord>>,
+    /// The calls of others in it.
+    shared: Option<BTreeSet<CallId>>,
+}
+
+/// Whether a call is known to have happened, or is being sent again.
+fn has_happened(other: &CallRecord) -> bool {
+    other.attempt > 0 && !rules::is_doubt(other) && rules::may_have_happened(other)
+}
+
+/// Whether another call holds `call` while nobody knows what came of it: with its scope, in its words, or one without which its run continued, where no
+/// scope says what the effect of that one was.
+fn would_hold(call: &CallRecord, facts: &Facts, other: &CallRecord) -> bool {
+    let is_of_tool = other.name.raw == call.name.raw;
+    let goes_on = |call: &CallRecord| call.policy.on_unknown == OnUnknown::Continue;
+    let shares_scope = facts.scope.is_some() && other.scope == facts.scope;
+    let is_left_open = goes_on(call) && goes_on(other) && !is_named(other);
+    other.root_run_id == call.root_run_id
+        && other.call_id != call.call_id
+        && (shares_scope || (is_of_tool && (other.args_hash == call.args_hash || is_left_open)))
+}
