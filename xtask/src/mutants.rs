@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 69] = [
+const MUTANTS: [Mutant; 73] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -512,6 +512,34 @@ const MUTANTS: [Mutant; 69] = [
             "--broken-rule",
             "hand-overs-look-at-nobody",
         ],
+    ),
+    lane(
+        "–",
+        "what became known of other calls since a call was asked for is not looked at",
+        &["sim", "--broken-rule", "ends-of-doubt-unseen"],
+    ),
+    lane(
+        "–",
+        "the same, on every path",
+        &["explore", "--scene", "repeat-in-doubt", "--deviations", "0", "--broken-rule", "ends-of-doubt-unseen"],
+    ),
+    lane(
+        "–",
+        "the same, of what is corrected while a model thinks",
+        &[
+            "explore",
+            "--scene",
+            "repeat-behind-correction",
+            "--deviations",
+            "0",
+            "--broken-rule",
+            "ends-of-doubt-unseen",
+        ],
+    ),
+    lane(
+        "–",
+        "the same, of a call that is tried again",
+        &["explore", "--scene", "retry-behind-doubt", "--deviations", "0", "--broken-rule", "ends-of-doubt-unseen"],
     ),
     lane(
         "–",

@@ -14,7 +14,9 @@ use ua_runner::ChildDriver;
 use ua_store::conformance::{StoreSeam, Undisturbed, Writes};
 use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLease, StartAttempt, Store, StoreError};
 
-use crate::broken_core::{AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, RefusalEndsDoubt};
+use crate::broken_core::{
+    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
+};
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
 /// A rule that can be broken on purpose.
@@ -54,6 +56,8 @@ pub enum BrokenRule {
     StartsUnguarded,
     /// What a person answered is handed over to a tool without looking beside its call: [`Blind::InHandOvers`].
     HandOversLookAtNobody,
+    /// What became known of other calls since a call was asked for is not looked at: [`EndsOfDoubtUnseen`].
+    EndsOfDoubtUnseen,
     /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
     JudgedBeforeWaiting,
     /// Where an attempt went is not stored: `DestinationsForgotten`.
@@ -68,7 +72,7 @@ pub enum BrokenRule {
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -86,6 +90,7 @@ impl BrokenRule {
         Self::RetriesLookAtNobody,
         Self::StartsUnguarded,
         Self::HandOversLookAtNobody,
+        Self::EndsOfDoubtUnseen,
         Self::JudgedBeforeWaiting,
         Self::DestinationsForgotten,
         Self::CorrectedKeysStayGood,
@@ -113,6 +118,7 @@ impl BrokenRule {
             Self::RetriesLookAtNobody => "retries-look-at-nobody",
             Self::StartsUnguarded => "starts-unguarded",
             Self::HandOversLookAtNobody => "hand-overs-look-at-nobody",
+            Self::EndsOfDoubtUnseen => "ends-of-doubt-unseen",
             Self::JudgedBeforeWaiting => "judged-before-waiting",
             Self::DestinationsForgotten => "destinations-forgotten",
             Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
@@ -138,6 +144,7 @@ impl BrokenRule {
             Self::RetriesLookAtNobody => Some(Arc::new(Blind::InRetries)),
             Self::StartsUnguarded => Some(Arc::new(Blind::InTheWrite)),
             Self::HandOversLookAtNobody => Some(Arc::new(Blind::InHandOvers)),
+            Self::EndsOfDoubtUnseen => Some(Arc::new(EndsOfDoubtUnseen)),
             Self::DestinationsForgotten => Some(Arc::new(DestinationsForgotten)),
             Self::NoFence
             | Self::LostIsFailed
@@ -196,6 +203,7 @@ impl BrokenRule {
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
             | Self::HandOversLookAtNobody
+            | Self::EndsOfDoubtUnseen
             | Self::JudgedBeforeWaiting
             | Self::AcceptedIsForgotten
             | Self::DestinationsForgotten => return inner,
@@ -235,6 +243,7 @@ impl BrokenRule {
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
             | Self::HandOversLookAtNobody
+            | Self::EndsOfDoubtUnseen
             | Self::JudgedBeforeWaiting
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
-    Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
-    Related, Relations, RunStore as _, Store, StoreError, is_task,
+    Around, Author, Batch, CallRecord, CallsOf, Change, Choice, Committed, CorrectCall, Correction, Done,
+    LedgerStore as _, Related, Relations, RunStore as _, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -130,6 +130,17 @@ impl Writes for Blind {
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
         self.sees(inner, inner.around(call, scope, key).await?).await
+    }
+}
+
+/// Takes the end of a doubt for the end of all that it held: what happened, as is known since, does not stand in the way of what was asked for before
+/// that was known.
+pub struct EndsOfDoubtUnseen;
+
+#[async_trait]
+impl Writes for EndsOfDoubtUnseen {
+    async fn calls_of(&self, inner: &dyn Store, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        if matches!(of, CallsOf::EffectsSince(_)) { Ok(Vec::new()) } else { inner.calls_of(of).await }
     }
 }
 

@@ -42,7 +42,9 @@ mod world;
 pub use broken::{
     BrokenRule, ForcedReplay, KeyOfThisProcess, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch,
 };
-pub use broken_core::{AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, RefusalEndsDoubt};
+pub use broken_core::{
+    AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
+};
 pub use broken_trees::{ChildrenStartAgain, HandoffForgotten};
 pub use composio_server::{BATCH_LIMIT, serve_composio};
 pub use crash::{CrashAt, CrashPlan, KillPoint};

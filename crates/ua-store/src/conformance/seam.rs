@@ -186,6 +186,10 @@ pub trait Writes: Send + Sync {
     ) -> Result<Around, StoreError> {
         inner.around(call, scope, key).await
     }
+    /// In place of [`Store::calls_of`].
+    async fn calls_of(&self, inner: &dyn Store, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        inner.calls_of(of).await
+    }
 }
 
 /// The writes as they are.
@@ -322,7 +326,7 @@ impl Store for StoreSeam<'_> {
         self.inner().questions_of(of).await
     }
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner().calls_of(of).await
+        self.writes.calls_of(self.inner(), of).await
     }
     async fn database_id(&self) -> Result<String, StoreError> {
         self.inner().database_id().await

@@ -314,7 +314,8 @@ impl Stage {
                     0
                 }
                 PersonOutcome::PutsRight => {
-                    let can = self.harm.corrections > 0 && !is_driven && self.undone_next(top)?.is_some();
+                    let can = self.harm.corrections > 0
+                        && (self.seen_next(top)?.is_some() || (!is_driven && self.undone_next(top)?.is_some()));
                     may.push((8 * usize::from(can), Happening::Person(*outcome, top)));
                     0
                 }

@@ -406,6 +406,13 @@ impl Intents {
         Self(listed)
     }
 
+    /// Tasks that each call this tool for the same: it is asked for as often as there are tasks.
+    pub(super) fn of_all(tasks: usize, tool: &str) -> Self {
+        let mut numbers = Numbers(0);
+        let same: Vec<Intent> = Tool::named(tool).map(|tool| numbers.intent(tool, Vec::new())).into_iter().collect();
+        Self(vec![(0..tasks).map(|_| numbers.intent(TASK, vec![same.clone()])).collect()])
+    }
+
     /// Without the intents of these numbers; a task that has nothing left goes too.
     pub(super) fn without(mut self, numbers: &[usize]) -> Self {
         fn thin(turns: &mut Vec<Vec<Intent>>, numbers: &[usize]) {

@@ -11,7 +11,7 @@ use ua_core::{Block, Message, ModelTurn, Origin, Role, RunId, StopReason, ToolUs
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
-use super::job::{ASKED_AGAIN, Intent, Intents, PROMISE, tag_of};
+use super::job::{ASKED_AGAIN, Intent, Intents, Kind, PROMISE, tag_of};
 use super::locked;
 use crate::outcomes::ModelOutcome;
 
@@ -29,6 +29,8 @@ pub(super) struct Habits {
     pub(super) is_forgetful: bool,
     /// It words things differently in each request.
     pub(super) is_wordy: bool,
+    /// It asks again for what a run went on without, although nobody knows whether it happened.
+    pub(super) repeats_in_doubt: bool,
 }
 
 /// What the provider billed.
@@ -168,7 +170,9 @@ impl SimModel {
         }
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
             None => true,
-            Some(Progress { asked, answer }) => *asked < MAX_ASKS && wants_again(intent, answer.as_ref()),
+            Some(Progress { asked, answer }) => {
+                *asked < MAX_ASKS && wants_again(intent, answer.as_ref(), self.habits.repeats_in_doubt)
+            }
         };
         let turns = self.intents.of_opening(&opening(messages)).iter();
         let turns = turns.map(|turn| turn.iter().filter(is_open).collect::<Vec<_>>());
@@ -197,9 +201,12 @@ pub(super) fn says_nothing_happened(text: &str) -> bool {
 }
 
 /// Whether the model asks again after this answer: what was not run, always; a letter that failed, which the run knows by its scope,
-/// for every other intent.
-fn wants_again(intent: &Intent, answer: Option<&(String, bool)>) -> bool {
+/// for every other intent; and, where it is so, what is in doubt.
+fn wants_again(intent: &Intent, answer: Option<&(String, bool)>, repeats_in_doubt: bool) -> bool {
     let Some((text, true)) = answer else { return false };
+    if repeats_in_doubt && intent.tool.kind == Kind::GoneOnWithout && text.contains("is unknown") {
+        return true;
+    }
     let is_letter = intent.tool.name == ASKED_AGAIN && !text.contains("unknown") && intent.number.is_multiple_of(2);
     says_nothing_happened(text) || is_letter
 }

@@ -19,7 +19,7 @@ use super::stage::Stage;
 use super::task::block_on;
 use crate::outcomes::{PersonOutcome, ProcessOutcome, Refusal, ToolOutcome};
 use ua_ledger::LateReplies as _;
-use ua_store::RunStore;
+use ua_store::{QuestionKind, RunStore};
 
 /// What is explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,13 @@ pub enum Scene {
     ForkBesideForm,
     /// The same of a call whose effect is known by its content.
     ForkBesideFormByContent,
+    /// A run goes on in doubt and asks for the same again; a person says that it happened while the repeat waits for a word of its own.
+    RepeatInDoubt,
+    /// The same, and a person puts the record right while the model thinks.
+    RepeatBehindCorrection,
+    /// Of two sub-agents that are to do the same, one is turned away and the other one lost; a person says that the lost one happened before the
+    /// first one tries again.
+    RetryBehindDoubt,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -84,11 +91,17 @@ enum What {
     TurnedAway,
     PutRight,
     AsksFirst,
+    /// What was sent is done, and nobody hears of it.
+    Lost,
+    /// Somebody looks, and says what came of a call in doubt.
+    Answered,
+    /// The run is driven although questions of it are open.
+    StartsInVain,
 }
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -108,6 +121,9 @@ impl Scene {
         Self::ForkBehindCorrection,
         Self::ForkBesideForm,
         Self::ForkBesideFormByContent,
+        Self::RepeatInDoubt,
+        Self::RepeatBehindCorrection,
+        Self::RetryBehindDoubt,
     ];
 
     /// Its name on a command line.
@@ -132,6 +148,9 @@ impl Scene {
             Self::ForkBehindCorrection => "fork-behind-correction",
             Self::ForkBesideForm => "fork-beside-form",
             Self::ForkBesideFormByContent => "fork-beside-form-by-content",
+            Self::RepeatInDoubt => "repeat-in-doubt",
+            Self::RepeatBehindCorrection => "repeat-behind-correction",
+            Self::RetryBehindDoubt => "retry-behind-doubt",
         }
     }
 
@@ -156,6 +175,8 @@ impl Scene {
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
+            Self::RepeatInDoubt | Self::RepeatBehindCorrection => Intents::listed(&[&["say"]], &[]),
+            Self::RetryBehindDoubt => Intents::of_all(2, "post_comment"),
             Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
     }
@@ -219,6 +240,18 @@ impl Scene {
                 anywhere(What::Forked),
             ],
             Self::ForkBehindCorrection => vec![anywhere(What::PutRight), anywhere(What::Forked)],
+            Self::RepeatInDoubt => {
+                vec![anywhere(What::Lost), anywhere(What::Answered), anywhere(What::StartsInVain)]
+            }
+            Self::RepeatBehindCorrection => {
+                vec![anywhere(What::Lost), Given { what: What::PutRight, at: Some(("model.complete", Side::After)) }]
+            }
+            Self::RetryBehindDoubt => vec![
+                anywhere(What::TurnedAway),
+                anywhere(What::Lost),
+                Given { what: What::Dies, at: Some(("store.raise_question", Side::After)) },
+                anywhere(What::Answered),
+            ],
             Self::ForkBesideForm | Self::ForkBesideFormByContent => vec![
                 anywhere(What::AsksFirst),
                 Given { what: What::Forked, at: Some(("store.raise_question", Side::After)) },
@@ -242,6 +275,11 @@ impl Scene {
         at_the_start.contains(&self).then_some(0)
     }
 
+    /// Whether its model asks again for what is in doubt.
+    pub(super) fn repeats_in_doubt(self) -> bool {
+        matches!(self, Self::RepeatInDoubt | Self::RepeatBehindCorrection)
+    }
+
     /// What may go wrong, before deviations are counted.
     pub(super) fn harm(self, deviations: usize) -> Harm {
         let with_people = usize::from(matches!(self, Self::Approved | Self::Doubt));
@@ -251,7 +289,7 @@ impl Scene {
         let restores = of(|what| matches!(what, What::GoneBack));
         Harm {
             deaths: deviations + of(|what| matches!(what, What::Dies)),
-            tool_faults: deviations + of(|what| matches!(what, What::TurnedAway | What::AsksFirst)),
+            tool_faults: deviations + of(|what| matches!(what, What::TurnedAway | What::AsksFirst | What::Lost)),
             store_faults: deviations,
             signals: 1,
             forks: forks + usize::from(matches!(self, Self::Fork | Self::ForkOfTasks)),
@@ -259,6 +297,7 @@ impl Scene {
             aborts: with_people,
             skips: with_people,
             corrections: of(|what| matches!(what, What::PutRight)),
+            vain_starts: of(|what| matches!(what, What::StartsInVain)),
             ..Harm::default()
         }
     }
@@ -332,11 +371,15 @@ impl Stage {
             | (What::GoneBack, Happening::GoBack)
             | (What::Forked, Happening::Person(PersonOutcome::Forks, _))
             | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft))
+            | (What::Lost, Happening::Tool(_, ToolOutcome::LostAfter))
+            | (What::PutRight, Happening::Person(PersonOutcome::PutsRight, _))
             | (What::AsksFirst, Happening::Tool(_, ToolOutcome::AsksFirst)) => stands(None),
             (What::Dies, Happening::Process(life, ProcessOutcome::Dies)) => stands(Some(*life)),
             (What::ForkStarts, Happening::Start(top)) => *top > 0,
-            // Behind the end of the run: before it the run itself does nothing again.
-            (What::PutRight, Happening::Person(PersonOutcome::PutsRight, _)) => true,
+            (What::StartsInVain, Happening::Start(top)) => *top == 0,
+            (What::Answered, Happening::Answers(asked, PersonOutcome::Looks)) => {
+                asked.kind == QuestionKind::UnknownOutcome
+            }
             (
                 What::Copied
                 | What::GoneBack
@@ -345,7 +388,10 @@ impl Stage {
                 | What::Dies
                 | What::ForkStarts
                 | What::PutRight
-                | What::AsksFirst,
+                | What::AsksFirst
+                | What::Lost
+                | What::Answered
+                | What::StartsInVain,
                 _,
             ) => false,
         }

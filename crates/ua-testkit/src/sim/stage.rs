@@ -225,6 +225,10 @@ impl Stage {
         let habits = Habits {
             is_forgetful: in_iterations,
             is_wordy: (is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations,
+            repeats_in_doubt: options.path.as_ref().map_or_else(
+                || is_drawn && Chance::of(seed, "repeats").one_in(2),
+                |path| path.scene.repeats_in_doubt(),
+            ),
         };
         let moves = options.path.as_ref().is_some_and(|path| path.scene == Scene::Moved);
         let servers = if moves { Servers::moving } else { Servers::new };

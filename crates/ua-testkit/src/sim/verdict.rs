@@ -203,6 +203,21 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether several agents of a tree are to do the same.
+    fn is_asked_for_by_several(&self, tag: &str) -> bool {
+        self.stage.intents.all().filter(|intent| intent.tag == tag).count() > 1
+    }
+
+    /// Whether a person had said that an effect happened before a call for the same was sent, which was asked for before they said it.
+    fn was_said_to_have_happened(&self, effect: &Effect, send: &Send) -> bool {
+        let planned = self.family.iter().find_map(|records| records.call(&send.call)).map(|call| call.created_at);
+        self.stage.words.iter().any(|word| {
+            let is_about_it = word.call.as_ref().is_some_and(|call| call.call_id == effect.call);
+            let said_at = word.question.answer.as_ref().map(|answer| answer.answered_at);
+            word.choice == Choice::Happened && is_about_it && word.step < send.step && planned < said_at
+        })
+    }
+
     /// Whether the second effect should not have happened after the first one, which another call had.
     fn promises_once(&self, first: &Effect, second: &Effect) -> bool {
         let (one, other) = (&self.sends[first.send], &self.sends[second.send]);
@@ -215,7 +230,9 @@ impl Judge<'_> {
         }
         let tree = |send: &Send| self.trees.get(&send.run).copied().unwrap_or(0);
         if tree(one) == tree(other) {
-            return !self.stage.harm.is_careless;
+            let is_asked_for_twice = one.run != other.run && self.is_asked_for_by_several(&first.tag);
+            return !self.stage.harm.is_careless
+                && (!is_asked_for_twice || self.was_said_to_have_happened(first, other));
         }
         let is_declared =
             first.tool.is_by_content() && (one.words == other.words || first.tool.names_effect_by().is_some());

@@ -7,7 +7,7 @@ use ua_core::{CallId, CallStatus, Clock as _, CorrectedTo, RunId};
 use ua_runner::{ForkError, ForkPlace, ForkPlan};
 use ua_store::{
     CallRecord, Correction, LedgerStore as _, QuestionRecord, RunDeletion, RunRecord, RunStore, Store, StoreError,
-    is_task,
+    is_left_open, is_task,
 };
 
 use super::super::job::{Kind, Tool, tag_of};
@@ -252,14 +252,32 @@ impl Stage {
         }))
     }
 
-    /// A person undoes outside what a call did, and says so of its record: whoever is to do it now does it anew.
+    /// The first call of the run that it went on without, although its effect is there.
+    pub(in super::super) fn seen_next(&self, top: usize) -> Result<Option<CallRecord>, BoxError> {
+        let effects = self.servers.effects();
+        let _runtime = self.store.enter();
+        let calls = block_on(self.store.port.calls(&self.tops[top].run, None))?;
+        Ok(calls
+            .into_iter()
+            .find(|call| is_left_open(call) && effects.iter().any(|effect| effect.call == call.call_id)))
+    }
+
+    /// A person sees outside what a run went on without, and says so of its record, whether or not somebody drives the run; or they undo what a call
+    /// did: whoever is to do it now does it anew.
     fn puts_right(&mut self, top: usize) -> Result<(), BoxError> {
-        let Some(call) = self.undone_next(top)? else { return Ok(()) };
+        let seen = self.seen_next(top)?;
+        let is_seen = seen.is_some();
+        let Some(call) = seen.map_or_else(|| self.undone_next(top), |seen| Ok(Some(seen)))? else { return Ok(()) };
         self.harm.corrections -= 1;
+        let (outcome, reason) = if is_seen {
+            (CorrectedTo::Happened, "I see it there")
+        } else {
+            (CorrectedTo::NotHappened, "I called it back")
+        };
         let correction = Correction {
-            outcome: CorrectedTo::NotHappened,
+            outcome,
             was: call.status,
-            reason: "I called it back".to_owned(),
+            reason: reason.to_owned(),
             proof: None,
             by: "a person".to_owned(),
             at: self.clock.now(),
@@ -269,9 +287,13 @@ impl Stage {
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
         let port = self.options.broken.map_or(Arc::clone(&port), |rule| rule.people(port));
-        let said = block_on(port.correct_call(ua_ledger::correct_call(&call, correction, true)));
+        let is_idle = !self.is_driven(top);
+        let said = block_on(port.correct_call(ua_ledger::correct_call(&call, correction, is_idle)));
         drop(runtime);
         match said {
+            Ok(_) if is_seen => {
+                self.say(format!("a person sees {} {} and says so", call.name.tool, tag_of(&call.tool_use_id)));
+            }
             Ok(_) => {
                 self.servers.undo(&call.call_id);
                 self.undone.insert(tag_of(&call.tool_use_id).to_owned());
