@@ -171,11 +171,82 @@ fn is_told_of_another(call: &CallRecord, told: &[MessageRecord]) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use ua_core::Origin;
     use ua_store::conformance::{Scene, samples};
     use ua_store::rules::used_up_its_key;
     use ua_store::{LedgerStore as _, MemStore, RunStore as _};
 
     use super::*;
+
+    fn message(turn: u32, block: Block) -> MessageRecord {
+        let message = ua_core::Message { blocks: vec![block].into(), ..ua_core::Message::user(Origin::Guidance, "") };
+        MessageRecord { seq: 90, turn, message, created_at: samples::at(90) }
+    }
+
+    fn result(call: &CallRecord, text: &str) -> Block {
+        Block::ToolResult { tool_use_id: call.tool_use_id.clone(), content: text.into(), is_error: true }
+    }
+
+    /// Over what came of a call and what its model was told of it first: the model is told once, and only where it was told something else.
+    #[tokio::test]
+    async fn what_became_known_of_a_call_in_doubt_is_told_once() {
+        for is_known_first in [false, true] {
+            for (status, resolution, says) in [
+                (CallStatus::Succeeded, Some(Resolution::Happened), "that it happened"),
+                (CallStatus::Succeeded, Some(Resolution::Reconciled), "that it happened"),
+                (CallStatus::FailedDefinite, Some(Resolution::NotHappened), "that it did not happen"),
+                (CallStatus::Unknown, Some(Resolution::Skipped), ""),
+                (CallStatus::Succeeded, None, ""),
+            ] {
+                let store = MemStore::new();
+                let scene = Scene::begin(&store, "run_1").await;
+                scene.call_that_is("call_1", CallStatus::Succeeded).await;
+                scene.commit(1).await;
+                let mut records = scene.records().await;
+                let call = &mut records.calls[0];
+                (call.status, call.resolution) = (status, resolution);
+                let told = if is_known_first { "It happened." } else { UNKNOWN_OUTCOME };
+                let (call, block) = (call.clone(), result(call, told));
+                records.messages.push(message(1, block));
+                let what = format!("{is_known_first} {status} {resolution:?}");
+                let note = correction_note(&records, &[]);
+                let is_news = !is_known_first && !says.is_empty();
+                assert_eq!(note.is_some(), is_news, "{what}: {note:?}");
+                assert_eq!(is_told(&call, &records.messages), !is_news, "{what}");
+                let Some(note) = note else { continue };
+                assert!(note.starts_with("It became known") && note.contains(says), "{what}: {note}");
+                assert!(note.contains(call.call_id.as_str()), "{what}: {note}");
+                records.messages.push(message(1, Block::text(note)));
+                assert_eq!(correction_note(&records, &[]), None, "{what}: it was told");
+                assert!(is_told(&call, &records.messages), "{what}");
+            }
+        }
+    }
+
+    /// What a model read about a call of another run is put right for it as well, once; what it was never told of is none of its business.
+    #[tokio::test]
+    async fn a_corrected_call_of_another_run_is_told_where_its_id_was_read() {
+        let store = MemStore::new();
+        let own = Scene::begin(&store, "run_1").await;
+        own.call_that_is("call_1", CallStatus::Succeeded).await;
+        own.commit(1).await;
+        let other = Scene::begin(&store, "run_2").await.call_that_is("call_2", CallStatus::Succeeded).await;
+        let correction = samples::correct(&other, CorrectedTo::NotHappened, 90).correction;
+        let corrected = CallRecord { correction: Some(correction), ..other };
+        let others = std::slice::from_ref(&corrected);
+        let refusal = "Refused: call call_2 of this job (succeeded) may already have had this effect; call_1 did not.";
+        for is_result in [false, true] {
+            let mut records = own.records().await;
+            assert_eq!(told_of_others(&records), BTreeSet::new());
+            let block = if is_result { result(&records.calls[0], refusal) } else { Block::text(refusal) };
+            records.messages.push(message(1, block));
+            assert_eq!(told_of_others(&records), BTreeSet::from([corrected.call_id.clone()]), "its own is no other's");
+            let note = correction_note(&records, others).unwrap();
+            assert!(note.contains("call_2") && note.contains("make it again if the job still needs it"), "{note}");
+            records.messages.push(message(1, Block::text(note)));
+            assert_eq!(correction_note(&records, others), None);
+        }
+    }
 
     /// Over when a question was asked, about which call, and what it says of a look: only one behind the loss that names no time was asked behind the
     /// wait.

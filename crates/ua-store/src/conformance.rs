@@ -163,6 +163,7 @@ macro_rules! conformance_tests {
             related::what_was_decided_later_is_told_apart,
             corrections::a_record_is_put_right_whatever_it_says,
             corrections::a_correction_can_be_corrected,
+            corrections::a_first_start_knows_what_was_corrected,
             corrections::a_key_that_a_correction_used_up_starts_nothing,
             corrections::a_correction_needs_something_to_correct,
             corrections::a_duplicate_is_corrected_with_its_twin,

@@ -7,7 +7,9 @@ use super::{Scene, refused};
 use crate::error::StoreError;
 use crate::record::{Choice, Correction, QuestionStatus};
 use crate::rules::may_have_happened;
-use crate::{CallsOf, CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, StartAttempt, Store};
+use crate::{
+    CallsOf, CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, StartAttempt, Store, UnknownResolution,
+};
 
 const ALL: [CorrectedTo; 3] = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
 
@@ -69,6 +71,42 @@ pub async fn a_record_is_put_right_whatever_it_says(store: &dyn Store) {
             assert_eq!(store.events(&call.call_id).await.unwrap(), events, "{what}");
         }
     }
+}
+
+/// Where it becomes known what came of a call that its run had continued without, the lineage is noted as corrected; and a first start that looks at
+/// other calls and does not know of that is refused.
+pub async fn a_first_start_knows_what_was_corrected(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let lost = scene.call_that_is("call_1", CallStatus::Unknown).await.call_id;
+    let lease = &scene.lease;
+    store.resolve_unknown(lease, &lost, UnknownResolution::Skipped, None, at(60)).await.unwrap();
+    scene.commit(1).await;
+    assert_eq!(scene.records().await.run.corrected_at, None, "nobody knows more than its model was told");
+    let happened = UnknownResolution::Happened {
+        raw: RawReply::Statement { by: "ada".to_owned(), proof: None },
+        settlement: samples::settlement(CallStatus::Succeeded),
+        evidence: EvidenceLevel::Reconciled,
+    };
+    store.resolve_unknown(lease, &lost, happened, None, at(70)).await.unwrap();
+    assert_eq!(scene.records().await.run.corrected_at, Some(at(70)));
+    scene.turn(vec![samples::planned_email("call_2", 2, 1), samples::planned_call("call_3", 2, 2)]).await;
+    let start = |id: &str, corrected_at| {
+        let seen = (id == "call_2").then(Vec::new);
+        store.start_attempt(lease, StartAttempt { seen, corrected_at, ..samples::start(id, 1, id) })
+    };
+    for corrected_at in [None, Some(at(69))] {
+        let refused = start("call_2", corrected_at).await;
+        assert!(matches!(refused, Err(StoreError::Corrected { .. })), "{corrected_at:?}: {refused:?}");
+    }
+    start("call_2", Some(at(70))).await.unwrap();
+    start("call_3", None).await.unwrap(); // it repeats nothing
+    // What was asked about in its own turn was never told as unknown.
+    let other = Scene::begin(store, "run_2").await;
+    let lost = other.call_that_is("call_9", CallStatus::Unknown).await.call_id;
+    let why = "ada says so".to_owned();
+    let absent = UnknownResolution::NotHappened { why };
+    store.resolve_unknown(&other.lease, &lost, absent, None, at(80)).await.unwrap();
+    assert_eq!(other.records().await.run.corrected_at, None);
 }
 
 /// A person who was wrong corrects once more; each word stays in the history.
