@@ -100,7 +100,7 @@ impl Ledger {
             view.attempts = self.attempts(id).await?;
             view.questions = self.questions_about(call).await?;
             view.relations = self.relations(call, &facts).await?;
-            view.settled = self.settled_since(call, &facts).await?;
+            view.settled = self.settled_since(call, &facts, None).await?;
             self.look_outside(&mut view).await?;
             let rules = self.rules();
             let (decided, closes) = handing_over(&view, &facts, &rules);
@@ -220,7 +220,7 @@ impl Ledger {
             let Some(asked) = asked else {
                 let relations = self.done_since(call).await?;
                 let facts = scope_of(call);
-                let settled = self.settled_since(call, &facts).await?;
+                let settled = self.settled_since(call, &facts, None).await?;
                 let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);
                 let config = &self.config;
                 let related = RelatedCalls {

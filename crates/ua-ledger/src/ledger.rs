@@ -237,7 +237,7 @@ impl Ledger {
             key,
             facts,
             seen,
-            corrected_at: *self.told_until.lock().unwrap_or_else(PoisonError::into_inner),
+            corrected_at: self.known_until(),
             ends_doubt,
             approved_by,
             replay_status: replay,
@@ -252,6 +252,11 @@ impl Ledger {
     /// The model is asked, and knows what was recorded of calls of the lineage until then: the run's [`corrected_at`](RunRecord::corrected_at).
     pub fn told_until(&self, corrected_at: Option<Timestamp>) {
         *self.told_until.lock().unwrap_or_else(PoisonError::into_inner) = corrected_at;
+    }
+
+    /// What [`told_until`](Self::told_until) said.
+    pub(crate) fn known_until(&self) -> Option<Timestamp> {
+        *self.told_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what waits to be written.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, OnUnknown, Resolution};
+use ua_core::{CallId, CallStatus, OnUnknown, Resolution, Timestamp};
 use ua_store::{
     CallRecord, CallsOf, LedgerStore as _, MessageRecord, Related, Relations, RunRecord, RunStore as _, Store as _,
     is_named, rules,
@@ -24,8 +24,8 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::view::View;
 
-/// For how long at most a model was thinking, or a clock was set back, before a call was planned.
-const ASKED_WITHIN: Duration = Duration::from_hours(1);
+/// By how much a clock may have been set between two records.
+const SET_BY: Duration = Duration::from_hours(1);
 
 impl Ledger {
     /// Whether something may have become known since a call was asked for that is about to be sent for the first time: it may have waited, or what
@@ -35,19 +35,30 @@ impl Ledger {
             crate::people::CallsOf::Job => self.has_asked.load(Ordering::Relaxed),
             crate::people::CallsOf::Session => view.call.created_at <= self.opened_at,
         };
-        let asked_from = view.call.created_at.minus(ASKED_WITHIN);
         may_have_waited
             || !view.questions.is_empty()
-            || run.corrected_at.is_some_and(|at| at >= asked_from)
+            || self.untold(run).is_some()
+            || run.corrected_at.is_some_and(|at| at >= view.call.created_at.minus(SET_BY))
             || view.relations != *before
     }
 
-    /// The calls that may have had the effect of this one, have happened, and whose model did not know that when it asked for this one.
-    pub(crate) async fn settled_since(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Related>, LedgerError> {
+    /// When a record of the lineage was corrected last, if the model may not have known that when it was asked.
+    pub(crate) fn untold(&self, run: &RunRecord) -> Option<Timestamp> {
+        run.corrected_at.filter(|at| self.known_until() != Some(*at))
+    }
+
+    /// What may have been the effect of a call and has happened, which its model did not know when it asked for the call. `untold` is when something was
+    /// corrected that it was not told of.
+    pub(crate) async fn settled_since(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+        untold: Option<Timestamp>,
+    ) -> Result<Option<Related>, LedgerError> {
         if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
             return Ok(None); // it may be repeated whatever became of the last time
         }
-        let since = call.created_at.minus(ASKED_WITHIN);
+        let since = untold.map_or(call.created_at, |at| at.min(call.created_at)).minus(SET_BY);
         let changed = self.store.calls_of(CallsOf::EffectsSince(since)).await;
         let changed = changed.map_err(LedgerError::at("look for what was settled since", &call.call_id))?;
         let mut found = Vec::new();

@@ -170,7 +170,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
-                view.settled = self.settled_since(&view.call, facts).await?;
+                view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
                 self.learn_people(&mut view, &around.run).await?;
             }
             CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
@@ -202,7 +202,7 @@ impl Ledger {
                 view.relations = self.after_late_answers(&view.call, facts, around.relations.clone()).await?;
                 view.forgotten = self.forgotten_like(&view.call).await?;
                 if self.may_have_settled_since(&view, &around.run, &around.relations) {
-                    view.settled = self.settled_since(&view.call, facts).await?;
+                    view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
                 }
                 self.learn_people(&mut view, &around.run).await?;
             }
@@ -216,7 +216,8 @@ impl Ledger {
 
     /// How long what stands in the way of a call may still have its effect.
     pub(crate) async fn look_outside(&self, view: &mut View) -> Result<(), LedgerError> {
-        let related = view.relations.all().into_iter().chain(&view.forgotten).map(|related| &related.newest);
+        let related =
+            view.relations.all().into_iter().chain(&view.forgotten).chain(&view.settled).map(|related| &related.newest);
         let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
         let still = still_of_each(self.store.as_ref(), self.outside.as_ref(), others, self.env.now()).await;
         view.still = still.map_err(LedgerError::at("look how others stand beside", &view.call.call_id))?;
