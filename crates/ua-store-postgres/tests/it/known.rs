@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use ua_core::{CallStatus, CorrectedTo, PlannedCall, RunId, Scope, ToolName, ToolNamespace};
+use ua_core::{CallStatus, CorrectedTo, PlannedCall, RunId, Scope, Timestamp, ToolName, ToolNamespace};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
     Author, Batch, Change, Committed, LedgerStore as _, RunLease, RunStore as _, StartAttempt, Store as _, StoreError,
@@ -114,12 +114,18 @@ impl Driven {
 
     /// The reply of a turn, the marker before its effect, and behind them its start.
     fn record(&self, turn: u32) -> Batch {
+        self.record_knowing(turn, None)
+    }
+
+    /// The same of whoever knows when a record was corrected last.
+    fn record_knowing(&self, turn: u32, corrected_at: Option<Timestamp>) -> Batch {
         let call = Self::call(turn);
         let draft = samples::draft(&self.step, turn, u64::from(turn), vec![samples::planned_email(&call, turn, 1)]);
         let marker = samples::checkpoint(&format!("before_{turn}"), &self.step);
         let start = StartAttempt {
             scope: Some(Scope::new("email.send", &call)),
             seen: Some(Vec::new()),
+            corrected_at,
             ..samples::start(&call, 1, &call)
         };
         Batch::of([Change::RecordTurn(draft), Change::SaveCheckpoint(marker)]).provided([Change::StartAttempt(start)])
@@ -250,7 +256,7 @@ async fn a_corrected_call_is_not_put_back() {
     other.correct_call(samples::correct(&call, CorrectedTo::NotHappened, 70)).await.unwrap();
     let reserved = driven.send(Driven::reserve(2)).await.unwrap();
     assert_eq!(reserved.words, 1);
-    driven.send(driven.record(2)).await.unwrap().provided.unwrap();
+    driven.send(driven.record_knowing(2, Some(samples::at(70)))).await.unwrap().provided.unwrap();
     driven.send(driven.end(2)).await.unwrap().provided.unwrap();
     let records = other.load(driven.run()).await.unwrap();
     assert!(records.run.corrected_at.is_some(), "{:?}", records.run);
