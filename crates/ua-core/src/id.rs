@@ -1,9 +1,12 @@
 //! Identifiers. Each is its own type, so that a call id is never passed where a run id is meant.
+//!
+//! A record has four of them, and each record of a turn is copied some times on its way: an id and its copies share their text.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Env;
 
@@ -23,20 +26,20 @@ fn check(text: &str) -> Result<(), InvalidId> {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Makes a fresh id from the environment's clock and entropy; ids made later sort later.
             pub fn new(env: &Env) -> Self {
-                Self(format!("{}{}", $prefix, env.uuid_v7()))
+                Self(format!("{}{}", $prefix, env.uuid_v7()).into())
             }
 
             /// Reads an id that a person or a database gave.
             pub fn parse(text: &str) -> Result<Self, InvalidId> {
                 check(text)?;
-                Ok(Self(text.to_owned()))
+                Ok(Self(text.into()))
             }
 
             /// The text of the id, as stored and shown.
@@ -62,13 +65,19 @@ macro_rules! id {
             type Error = InvalidId;
             fn try_from(text: String) -> Result<Self, InvalidId> {
                 check(&text)?;
-                Ok(Self(text))
+                Ok(Self(text.into()))
             }
         }
 
         impl From<$name> for String {
             fn from(id: $name) -> Self {
-                id.0
+                id.as_str().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
     };
@@ -82,7 +91,7 @@ id! {
 impl RunId {
     /// An id made of another one, which is known to be plain.
     pub(crate) fn of_text(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
@@ -14,12 +15,12 @@ use crate::canonical::{ArgsHash, Sha256};
 /// The name of one intended effect: 64 hexadecimal digits, handed to the tool unchanged on every attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct IdempotencyKey(String);
+pub struct IdempotencyKey(Arc<str>);
 
 impl IdempotencyKey {
     /// Reads a stored key.
     pub fn from_stored(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 
     /// The key's text.
@@ -58,7 +59,7 @@ impl KeyBuilder {
 
     /// Ends the key.
     pub fn finish(self) -> IdempotencyKey {
-        IdempotencyKey(self.digest().to_hex())
+        IdempotencyKey(self.digest().to_hex().into())
     }
 
     /// The digest of the fields, for scopes and fingerprints.
@@ -71,7 +72,7 @@ impl KeyBuilder {
 /// destination of an upload (Durable Jobs v1 spec §8.2, `side_effect_scope`). Stored as readable text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Scope(String);
+pub struct Scope(Arc<str>);
 
 /// How the projection of a whole call begins; no projection of chosen arguments does.
 const WHOLE_CALL: &str = r#"{"arguments":"#;
@@ -79,7 +80,7 @@ const WHOLE_CALL: &str = r#"{"arguments":"#;
 impl Scope {
     /// Makes a scope from an effect kind and the canonical text of the projected arguments.
     pub fn new(effect: &str, projection: &str) -> Self {
-        Self(format!("{effect} {projection}"))
+        Self(format!("{effect} {projection}").into())
     }
 
     /// Makes the scope of an effect of which nothing says what names it: all arguments do, and the contents of the files
@@ -88,7 +89,7 @@ impl Scope {
         let mut files: Vec<String> = files.into_iter().map(|digest| format!(r#""sha256:{digest}""#)).collect();
         files.sort();
         let files = if files.is_empty() { String::new() } else { format!(r#","files":[{}]"#, files.join(",")) };
-        Self(format!(r#"{effect} {WHOLE_CALL}"{arguments}"{files}}}"#))
+        Self(format!(r#"{effect} {WHOLE_CALL}"{arguments}"{files}}}"#).into())
     }
 
     /// Whether this is the scope of a whole call.
@@ -109,7 +110,7 @@ impl Scope {
 
     /// Reads a stored scope.
     pub fn from_stored(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 
     /// The scope's text.
