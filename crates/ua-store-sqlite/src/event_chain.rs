@@ -33,6 +33,9 @@ const COLUMNS: &str =
     "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain, e.correction_json";
 const NEW: &str = "SELECT event_seq, tool_call_id, from_status, to_status, lease_epoch, at, run_id, chain, correction_json \
                    FROM tool_call_events WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq";
+/// The last link of a run before an event.
+const BEFORE: &str = "SELECT chain FROM tool_call_events WHERE run_id = ?1 AND chain IS NOT NULL AND event_seq < ?2 \
+                      ORDER BY event_seq DESC LIMIT 1";
 
 impl Event {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -53,7 +56,8 @@ impl Event {
     fn link(&self, before: &str) -> String {
         let (seq, epoch) = (self.seq.to_string(), self.epoch.to_string());
         let from = self.from.as_deref().unwrap_or_default();
-        let mut bytes = Vec::new();
+        // As long as nearly all are.
+        let mut bytes = Vec::with_capacity(384);
         let pieces = [before, &self.run, &seq, &self.call, from, &self.to, &epoch, &self.at];
         // What nobody corrected is linked as it always was.
         for piece in pieces.into_iter().chain(self.correction.as_deref()) {
@@ -107,15 +111,12 @@ impl EventChain {
         if events.is_empty() {
             return Ok(());
         }
-        let mut before = connection.prepare_cached(
-            "SELECT chain FROM tool_call_events WHERE run_id = ?1 AND chain IS NOT NULL AND event_seq < ?2
-             ORDER BY event_seq DESC LIMIT 1",
-        )?;
         let mut set = connection.prepare_cached("UPDATE tool_call_events SET chain = ?2 WHERE event_seq = ?1")?;
         for event in events {
             let head = match self.heads.remove(&event.run) {
                 Some(known) => known,
                 None => {
+                    let mut before = connection.prepare_cached(BEFORE)?;
                     before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?.unwrap_or_default()
                 }
             };

@@ -5,7 +5,7 @@
 //! Nothing outlives a transaction that is rolled back, a savepoint that is, or a statement that changes rows by something else than their key.
 //! With debug assertions whatever is taken from here is read as well, and compared.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{CallId, RunId, StepId};
@@ -20,7 +20,8 @@ const MOST_CALLS: usize = 64;
 /// Rows as they are stored.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    runs: HashMap<RunId, OfRun>,
+    /// Found by comparing names: mostly one run writes, and hashing its name takes longer.
+    runs: BTreeMap<RunId, OfRun>,
     /// The number of the newest receipt of all; 0 when there is none.
     pub(crate) last_receipt: Option<i64>,
 }
@@ -51,7 +52,7 @@ pub(crate) struct OfRun {
 pub(crate) struct CallsOfTurn {
     pub(crate) turn: u32,
     pub(crate) calls: Vec<CallRecord>,
-    pub(crate) attempts: HashMap<CallId, AttemptRecord>,
+    pub(crate) attempts: BTreeMap<CallId, AttemptRecord>,
 }
 
 impl Kept {
@@ -62,10 +63,14 @@ impl Kept {
 
     /// The same, to be added to.
     pub(crate) fn of_mut(&mut self, run: &RunId) -> &mut OfRun {
-        if !self.runs.contains_key(run) && self.runs.len() >= MOST_RUNS {
-            self.runs.clear();
+        if !self.runs.contains_key(run) {
+            if self.runs.len() >= MOST_RUNS {
+                self.runs.clear();
+            }
+            self.runs.insert(run.clone(), OfRun::default());
         }
-        self.runs.entry(run.clone()).or_default()
+        let Some(of) = self.runs.get_mut(run) else { unreachable!("a run that was not known has just been put there") };
+        of
     }
 
     /// A step, if it is the one that is known of its run.

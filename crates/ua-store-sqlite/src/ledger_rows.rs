@@ -255,12 +255,14 @@ impl Db<'_> {
     /// The number of the newest receipt of all; 0 when there is none.
     fn last_receipt(&self) -> DbResult<i64> {
         let sql = "SELECT coalesce(max(receipt_seq), 0) FROM tool_receipts";
-        let last = self.known_or(
+        self.known_or(
             |kept| kept.last_receipt,
-            || Ok(self.connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?),
-        )?;
-        self.note(|kept| kept.last_receipt = Some(last));
-        Ok(last)
+            || {
+                let last = self.connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+                self.note(|kept| kept.last_receipt = Some(last));
+                Ok(last)
+            },
+        )
     }
 
     fn put_receipt(&self, receipt: &ReceiptRecord, number: i64) -> DbResult<()> {

@@ -31,12 +31,15 @@ impl Db<'_> {
     /// The place before the first of a run.
     pub(crate) fn places_of(&self, run: &RunId) -> Result<i64, DbError> {
         let sql = "SELECT seq << 28 FROM runs WHERE run_id = ?1";
-        let places = self.known_or(
+        self.known_or(
             |kept| kept.of(run)?.places,
-            || self.row(sql, [run.as_str()], |row| Ok(row.get(0)?))?.ok_or_else(|| not_found("runs", run)),
-        )?;
-        self.note_of(run, |of| of.places = Some(places));
-        Ok(places)
+            || {
+                let places = self.row(sql, [run.as_str()], |row| Ok(row.get(0)?))?;
+                let places = places.ok_or_else(|| not_found("runs", run))?;
+                self.note_of(run, |of| of.places = Some(places));
+                Ok(places)
+            },
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rows of runs: how they are found, and how they are stored.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Row, named_params, params};
@@ -70,10 +70,14 @@ impl Db<'_> {
         let counts = |row: &Row<'_>| -> DbResult<Written> {
             Ok(Written { batches: count(row.get(0)?), words: count(row.get(1)?) })
         };
-        let read = || Ok(self.row(sql, [run.as_str()], counts)?.unwrap_or_default());
-        let written = self.known_or(|kept| kept.of(run)?.written, read)?;
-        self.note_of(run, |of| of.written = Some(written));
-        Ok(written)
+        self.known_or(
+            |kept| kept.of(run)?.written,
+            || {
+                let written = self.row(sql, [run.as_str()], counts)?.unwrap_or_default();
+                self.note_of(run, |of| of.written = Some(written));
+                Ok(written)
+            },
+        )
     }
 
     pub(crate) fn set_batches(&self, run: &RunId, batches: u64) -> DbResult<()> {
@@ -243,12 +247,16 @@ impl Db<'_> {
 
     pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
         let sql = "SELECT * FROM run_steps WHERE step_id = ?1";
-        let step =
-            self.known_or(|kept| kept.step(id).cloned().map(Some), || self.row(sql, [id.as_str()], step_record))?;
-        if let Some(step) = &step {
-            self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
-        }
-        Ok(step)
+        self.known_or(
+            |kept| kept.step(id).cloned().map(Some),
+            || {
+                let step = self.row(sql, [id.as_str()], step_record)?;
+                if let Some(step) = &step {
+                    self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
+                }
+                Ok(step)
+            },
+        )
     }
 
     pub(crate) fn steps_of(&self, run: &RunId) -> DbResult<Vec<StepRecord>> {
@@ -296,16 +304,16 @@ impl Db<'_> {
     // --- Turns and messages.
 
     pub(crate) fn open_turn(&self, run: &RunId) -> DbResult<Option<TurnRecord>> {
-        let open = self.known_or(
+        self.known_or(
             |kept| kept.of(run)?.open_turn.clone(),
             || {
                 // It is the newest, or there is none.
                 let newest = self.row(NEWEST_TURN, [run.as_str()], turn_record)?;
-                Ok(newest.filter(|turn| turn.committed_at.is_none()))
+                let open = newest.filter(|turn| turn.committed_at.is_none());
+                self.note_of(run, |of| of.open_turn = Some(open.clone()));
+                Ok(open)
             },
-        )?;
-        self.note_of(run, |of| of.open_turn = Some(open.clone()));
-        Ok(open)
+        )
     }
 
     pub(crate) fn turns_of(&self, run: &RunId) -> DbResult<Vec<TurnRecord>> {
@@ -337,7 +345,7 @@ impl Db<'_> {
         let reply = ModelTurn { blocks: Vec::new(), ..turn.reply.clone() };
         self.note_of(&turn.run_id, |of| {
             of.open_turn = Some(Some(TurnRecord { reply, committed_at: None, ..turn.clone() }));
-            of.calls = Some(CallsOfTurn { turn: turn.turn, calls: Vec::new(), attempts: HashMap::new() });
+            of.calls = Some(CallsOfTurn { turn: turn.turn, calls: Vec::new(), attempts: BTreeMap::new() });
         });
         Ok(())
     }
@@ -367,12 +375,14 @@ impl Db<'_> {
     pub(crate) fn last_seq(&self, run: &RunId) -> DbResult<u64> {
         let sql = concat!("SELECT t.seq", of_run!("messages"), " ORDER BY t.place DESC LIMIT 1");
         let number = |row: &Row<'_>| -> DbResult<u64> { Columns::new(row, "messages", "seq").int("seq") };
-        let last = self.known_or(
+        self.known_or(
             |kept| kept.of(run)?.last_seq,
-            || Ok(self.row(sql, [run.as_str()], number)?.unwrap_or_default()),
-        )?;
-        self.note_of(run, |of| of.last_seq = Some(last));
-        Ok(last)
+            || {
+                let last = self.row(sql, [run.as_str()], number)?.unwrap_or_default();
+                self.note_of(run, |of| of.last_seq = Some(last));
+                Ok(last)
+            },
+        )
     }
 
     pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> DbResult<()> {
@@ -474,9 +484,11 @@ impl Db<'_> {
     pub(crate) fn last_request(&self, run: &RunId) -> DbResult<Option<RequestRecord>> {
         let sql = concat!("SELECT t.*", of_run!("usage"), " ORDER BY t.place DESC LIMIT 1");
         let known = |kept: &Kept| kept.of(run)?.last_request.clone();
-        let last = self.known_or(known, || self.row(sql, [run.as_str()], request_record))?;
-        self.note_of(run, |of| of.last_request = Some(last.clone()));
-        Ok(last)
+        self.known_or(known, || {
+            let last = self.row(sql, [run.as_str()], request_record)?;
+            self.note_of(run, |of| of.last_request = Some(last.clone()));
+            Ok(last)
+        })
     }
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
