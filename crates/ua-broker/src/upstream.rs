@@ -17,7 +17,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use ua_core::{CallId, Env, RawReply, RunId};
 use ua_files::Folder;
-use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
+use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ServerLog, ShimArgs, ShimCommand, argument_headers};
 
 mod greeting;
 mod process;
@@ -347,6 +347,9 @@ impl Upstream {
         let log = place.ok_or_else(|| io::ErrorKind::InvalidInput.into());
         let log = log.and_then(|(folder, name)| Folder::open_itself(folder)?.append(name));
         let log = log.map_err(|error| format!("its log {} cannot be opened: {error}", stderr_log.display()))?;
+        let held = self.launch.secret.iter().filter_map(|name| Some((name.clone(), env.get(name)?.clone())));
+        let own_log = log.try_clone().map_err(|error| format!("its log cannot be opened: {error}"))?;
+        let own_log = ServerLog::to(own_log, held);
         // It is this program, whose file an upgrade may have removed since; the kernel has it as long as it runs.
         let is_there = shim.program.exists();
         let mut start = Command::new(if is_there { &shim.program } else { Path::new(OWN_PROGRAM) });
@@ -364,6 +367,7 @@ impl Upstream {
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: stderr_log.clone(),
+            log: Mutex::new(own_log),
             sent: Mutex::default(),
             env: self.env.clone(),
         });

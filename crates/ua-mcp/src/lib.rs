@@ -40,6 +40,7 @@ mod exchange;
 mod exercise;
 mod foretold;
 mod form_order;
+mod frame;
 mod host;
 mod http;
 mod judged;
@@ -77,6 +78,7 @@ pub use error::McpError;
 #[cfg(feature = "conformance")]
 pub use exercise::{exercise, log_in};
 pub use foretold::{Foreteller, Foretold};
+pub use frame::{BrokenFrame, Frame, answered_number};
 pub use host::{Progress, ProgressWatcher};
 pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text};
 pub use launch::ShimCommand;
@@ -86,7 +88,7 @@ pub use logins::{
 };
 pub use mark::may_be_below_a_shim;
 pub use server::ServerAbout;
-pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
+pub use shim::{DEFAULT_GRACE, ServerLog, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};
 pub use tasks::{
     TASKS, TaskStands, is_unknown_task, of_task, task_begun, task_error, task_result, task_stands, task_wait,

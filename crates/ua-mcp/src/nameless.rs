@@ -33,6 +33,8 @@ const FIRST_PING: u64 = 1 << 52;
 pub struct Sent {
     /// How many messages were sent.
     count: u64,
+    /// The highest number of a request.
+    highest: u64,
     /// Requests, by their number: in which place each was sent, and when.
     asked: BTreeMap<u64, (u64, Timestamp)>,
     /// What wants no answer, or has nobody any more who waits for one, by its place; with its number, if it has one. What was accepted is not among
@@ -75,6 +77,9 @@ impl Sent {
     pub fn send(&mut self, request: Option<u64>, now: Timestamp) {
         self.count += 1;
         if let Some(number) = request {
+            if !Self::is_ping(number) {
+                self.highest = self.highest.max(number);
+            }
             self.asked.insert(number, (self.count, now));
             return;
         }
@@ -133,6 +138,11 @@ impl Sent {
         if !may_mean.is_empty() {
             self.nameless.push(Nameless { may_mean, at: now, counts_from, why });
         }
+    }
+
+    /// Whether a request of this number was ever sent. What answers another one may be the answer to one that waits.
+    pub const fn has_asked(&self, number: u64) -> bool {
+        number <= self.highest || Self::is_ping(number)
     }
 
     /// Whether a number is that of a question whether it reads on, whose answer nobody waits for.

@@ -44,7 +44,7 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::{Signal, WaitOptions};
 use ua_files::Folder;
 
-use self::log::Log;
+pub use self::log::ServerLog;
 use crate::life;
 use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process};
@@ -283,7 +283,7 @@ fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
     let input = child.stdin.take();
     let (errors, has_drained) = (child.stderr.take(), channel());
     let server = child.id();
-    let mut log = Log::without(&args.secrets);
+    let mut log = ServerLog::without(&args.secrets);
     let tell_input = tell.clone();
     thread::spawn(move || forward(input, &tell_input));
     thread::spawn(move || {

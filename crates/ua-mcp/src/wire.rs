@@ -27,6 +27,7 @@ use ua_core::Env;
 
 use crate::amount;
 use crate::exchange::BY_ADDRESS;
+use crate::frame::Frame;
 use crate::host::method_and_params;
 use crate::nameless::{Due, Sent};
 
@@ -336,21 +337,14 @@ fn broken(why: &str) -> Read {
 }
 
 fn read_message(line: &[u8], state: &mut Inner) -> Read {
-    if line.iter().all(u8::is_ascii_whitespace) {
-        return Read::Nothing;
-    }
-    let message = match amount::read_with_forms(line) {
-        Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
-        Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
-            return broken("it sent a batch, which nobody asked for");
-        }
-        Err(error) if is_meant_as_message(line) => {
-            return broken(&format!("a message cannot be read: {error}"));
-        }
-        Ok(Value::Object(message)) if is_meant_for_a_call(&message, state) => {
+    let message = match Frame::with_forms(line) {
+        Frame::Blank => return Read::Nothing,
+        Frame::Message(message) => message,
+        Frame::Broken(frame) => return broken(&format!("a message cannot be read: {}", frame.why)),
+        Frame::Unmarked(message) if is_meant_for_a_call(&message, state) => {
             return broken("an answer to a call that waits does not say `jsonrpc`");
         }
-        Ok(_) | Err(_) => return stray(line, state),
+        Frame::Unmarked(_) | Frame::Log => return stray(line, state),
     };
     if message.contains_key("method") {
         read_request(message)
@@ -387,17 +381,6 @@ fn stray(line: &[u8], state: &mut Inner) -> Read {
 fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
     let has_answer = message.contains_key("result") || message.contains_key("error");
     has_answer && answered_id(message).is_some_and(|id| state.awaited.contains(&id))
-}
-
-/// Whether what cannot be read was meant as a message: it has the field that every message has, as JSON writes it or as a program prints an object
-/// of its own (Python's `{'jsonrpc': …}`, `{ jsonrpc: …` of JavaScript, over several lines or in one). A log that only has the word is none.
-fn is_meant_as_message(line: &[u8]) -> bool {
-    let has = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
-    let begins = line.trim_ascii_start();
-    has(br#""jsonrpc""#)
-        || has(b"'jsonrpc'")
-        || begins.starts_with(b"jsonrpc:")
-        || (begins.starts_with(b"{") && has(b"jsonrpc:"))
 }
 
 /// Whether a line without its end is a whole object all the same.
@@ -511,7 +494,7 @@ pub(crate) fn answered_id(message: &Map<String, Value>) -> Option<i64> {
 }
 
 /// A whole number, which some servers send as text, and some with a point and nothing behind it.
-fn whole_number(value: &Value) -> Option<i64> {
+pub(crate) fn whole_number(value: &Value) -> Option<i64> {
     let exact = |number: f64| {
         /// Up to here each whole number is one of its own.
         const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -1,6 +1,7 @@
 //! One process of a tool server, or one session with an endpoint: requests and their answers, once each.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,12 +14,11 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::Env;
 use ua_mcp::nameless::{Due, Sent};
-use ua_mcp::{ENDED_FOR_ANOTHER, Effects, Relay, Relayed, as_heard};
+use ua_mcp::{BrokenFrame, ENDED_FOR_ANOTHER, Effects, Frame, Relay, Relayed, ServerLog, answered_number, as_heard};
 
 use super::lock;
 use crate::ending::{Line, Lines};
 use crate::era::Era;
-use crate::lines::{self, Unreadable};
 
 /// One process, or one session with an endpoint.
 pub(super) struct Process {
@@ -49,6 +49,8 @@ pub(super) struct Pipe {
     pub(super) child: AsyncMutex<Child>,
     /// What the server writes to its standard error: most often why it ended.
     pub(super) stderr_log: PathBuf,
+    /// That log, for what it writes to its standard output and is no message.
+    pub(super) log: Mutex<ServerLog<File>>,
     /// What it was sent and has not answered.
     pub(super) sent: Mutex<Sent>,
     pub(super) env: Env,
@@ -299,25 +301,22 @@ pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::
     drop(lock(&pipe.pending).take());
 }
 
-/// The number that we gave a request, as its answer says it.
-fn number(id: &Value) -> Option<u64> {
-    id.as_u64().or_else(|| id.as_str()?.parse().ok())
-}
-
 impl Pipe {
     /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing.
     fn hear(self: &Arc<Self>, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) {
-        let line = String::from_utf8_lossy(line);
-        let line = line.trim();
-        match lines::message(line) {
-            Ok(message) if message.get("method").is_some() => {
-                let _gone = to_client.send(as_heard(message));
+        let text = String::from_utf8_lossy(line);
+        match Frame::of(text.as_bytes()) {
+            Frame::Blank => {}
+            // Its client may know what is meant without `jsonrpc`.
+            Frame::Message(message) | Frame::Unmarked(message) if message.contains_key("method") => {
+                let _gone = to_client.send(as_heard(Value::Object(message)));
             }
-            Ok(message) => self.answered(message),
-            // A server that logs to its output: not a message.
-            Err(_) if !line.starts_with('{') => {}
-            Err(_) if !["\"jsonrpc\"", "\"result\"", "\"error\""].iter().any(|field| line.contains(field)) => {}
-            Err(unreadable) => self.unreadable(&unreadable),
+            Frame::Message(message) | Frame::Unmarked(message) => self.answered(Value::Object(message)),
+            Frame::Log => lock(&self.log).line(line),
+            Frame::Broken(frame) => {
+                lock(&self.log).line(line);
+                self.unreadable(&frame);
+            }
         }
         self.decide();
     }
@@ -348,18 +347,25 @@ impl Pipe {
     /// The beginning of a line, behind which the server ended. It asks and tells nothing with it. An answer that is whole but for the end of its
     /// line is one: no beginning of a JSON object is an object, so nothing of it is missing, and what came is not lost.
     fn hear_the_last(&self, begun: &[u8]) {
-        match str::from_utf8(begun).map(|begun| lines::message(begun.trim())) {
-            Ok(Ok(message)) if message.is_object() && message.get("method").is_none() => self.answered(message),
-            Ok(Ok(_) | Err(_)) | Err(_) => {
+        match Frame::of(begun) {
+            Frame::Message(message) | Frame::Unmarked(message) if !message.contains_key("method") => {
+                self.answered(Value::Object(message));
+            }
+            Frame::Log => lock(&self.log).line(begun),
+            Frame::Message(_) | Frame::Unmarked(_) | Frame::Broken(_) | Frame::Blank => {
                 tracing::warn!(bytes = begun.len(), "a tool server ended in the middle of a line, which was dropped");
             }
         }
     }
 
     fn answered(&self, message: Value) {
-        let id = number(&message["id"]);
+        let id = answered_number(&message["id"]);
         let has = |fields: &[&str]| fields.iter().any(|field| message.get(*field).is_some());
         if let Some(id) = id {
+            if !lock(&self.sent).has_asked(id) {
+                let why = "the tool server's answer cannot be read: it names a request that was not made";
+                return lock(&self.sent).nameless(why.to_owned(), self.env.now());
+            }
             lock(&self.sent).answered(id);
             self.answer(id, Ok(message));
         } else if has(&["result", "error"]) && has(&["jsonrpc", "id"]) {
@@ -372,19 +378,20 @@ impl Pipe {
         }
     }
 
-    /// A line that cannot be read is the answer to the request that it names.
-    fn unreadable(&self, line: &Unreadable) {
-        let why = format!("the tool server's answer cannot be read: {}", line.why);
-        if line.has_method {
-            tracing::warn!(why = line.why, "a message of a tool server cannot be read");
+    /// A line that was meant as a message is the answer to the requests that it names.
+    fn unreadable(&self, frame: &BrokenFrame) {
+        tracing::warn!(why = frame.why, log = %self.stderr_log.display(), "a message of a tool server cannot be read");
+        if frame.is_no_answer {
             return;
         }
-        match line.id.as_ref().map(number) {
-            Some(Some(id)) => {
-                lock(&self.sent).answered(id);
-                self.answer(id, Err(why));
-            }
-            Some(None) | None => lock(&self.sent).nameless(why, self.env.now()),
+        let why = format!("the tool server's answer cannot be read: {}", frame.why);
+        let numbers: Vec<u64> = frame.ids.iter().filter_map(answered_number).collect();
+        for number in &numbers {
+            lock(&self.sent).answered(*number);
+            self.answer(*number, Err(why.clone()));
+        }
+        if numbers.is_empty() {
+            lock(&self.sent).nameless(why, self.env.now());
         }
     }
 
@@ -405,6 +412,7 @@ impl Pipe {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Seek as _};
     use std::process::Stdio;
 
     use super::*;
@@ -412,6 +420,12 @@ mod tests {
     /// What comes of so many requests to a server that is told something before them or not, and writes this once it has read all of them. It answers
     /// whether it reads on.
     async fn heard(is_told: bool, asked: u64, written: &str) -> Vec<Answer> {
+        heard_and_logged(is_told, asked, written).await.0
+    }
+
+    /// The same, with what is in its log then.
+    async fn heard_and_logged(is_told: bool, asked: u64, written: &str) -> (Vec<Answer>, String) {
+        let mut log = tempfile::tempfile().unwrap();
         let read = asked + u64::from(is_told);
         let script = format!(
             "for i in $(seq {read}); do read line; done; printf '%s\\n' {written}
@@ -432,6 +446,10 @@ mod tests {
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
             stderr_log: PathBuf::new(),
+            log: Mutex::new(ServerLog::to(
+                log.try_clone().unwrap(),
+                [("TOKEN".to_owned(), "hunter2-hunter2".to_owned())],
+            )),
             sent: Mutex::default(),
             env: Env::simulated(1),
         });
@@ -449,7 +467,10 @@ mod tests {
             heard.push(answer.await.unwrap());
         }
         reading.abort();
-        heard
+        log.rewind().unwrap();
+        let mut logged = String::new();
+        log.read_to_string(&mut logged).unwrap();
+        (heard, logged)
     }
 
     const GRUMBLES: &str = r#"'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'"#;
@@ -468,5 +489,35 @@ mod tests {
         assert!(heard(false, 1, &written).await[0].is_err(), "it was asked this alone");
         let written = format!(r#"{LOGS} '{{"id":1,"result":{{}}}}'"#);
         assert!(heard(false, 1, &written).await[0].is_ok(), "it was no answer");
+    }
+
+    /// Whatever was meant as the answer of a call ends its waiting, however it is written; and it is in the log, to be looked at.
+    #[tokio::test]
+    async fn a_broken_frame_is_the_answer_of_the_call_that_waits() {
+        for line in [
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {"content": ["#,
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {}, "result": {}}"#,
+            r#"[{"jsonrpc": "2.0", "id": 1, "result": {}}]"#,
+            r#"{"jsonrpc": "2.0", "id": 99, "result": {}}"#,
+            r#"{ jsonrpc: "2.0", id: 1, result: { content: [] } }"#,
+            r#"DEBUG sending {"jsonrpc": "2.0", "id": 1, "result": {}}"#,
+            "{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {}",
+        ] {
+            let heard = heard(false, 1, &format!("'{line}'")).await;
+            assert!(heard[0].as_ref().is_err_and(|why| why.contains("cannot be read")), "{line}: {heard:?}");
+        }
+        let python = r#""{'jsonrpc': '2.0', 'id': 1, 'result': {'content': []}}""#;
+        let (heard, logged) = heard_and_logged(false, 1, python).await;
+        assert!(heard[0].is_err() && logged.contains("'jsonrpc': '2.0'"), "{heard:?} {logged}");
+    }
+
+    /// A server that takes its output for a log is read there, without what is secret, and its calls are answered.
+    #[tokio::test]
+    async fn a_log_on_the_output_is_in_the_log_of_the_server() {
+        let written =
+            r#"'[info] up with hunter2-hunter2' '{"level":"info","id":1}' '{"jsonrpc":"2.0","id":1.0,"result":{}}'"#;
+        let (heard, logged) = heard_and_logged(false, 1, written).await;
+        assert!(heard[0].is_ok(), "{heard:?}");
+        assert_eq!(logged, "[info] up with [secret TOKEN]\n{\"level\":\"info\",\"id\":1}\n");
     }
 }
