@@ -24,7 +24,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is known about tools: one makes one effect under one key, of one it is said what its effect is, whatever the words, and about one a
-/// person is asked first, one only looks, though it asks for something, one is not waited for long, and one works on this machine alone.
+/// person is asked first, one only looks, though it asks for something, two are not waited for long, and one works on this machine alone.
 const POLICY: &str = r#"
 [[rule]]
 id = "keyed"
@@ -53,6 +53,12 @@ side_effect_class = "read_only"
 id = "quick"
 name = "peek_page"
 side_effect_class = "read_only"
+timeout = "300ms"
+
+[[rule]]
+id = "brief"
+name = "press_button"
+side_effect_class = "external"
 timeout = "300ms"
 
 [[rule]]
@@ -621,6 +627,7 @@ fn tools(folder: &Path) -> Value {
         tool("read_page", json!({"page": text}), reads),
         tool("run_command", json!({"text": text}), json!({})),
         tool("peek_page", json!({}), json!({})),
+        tool("press_button", json!({"text": text}), json!({})),
     ]);
     if folder.join("tasks").exists() && !folder.join("newer").exists() {
         for tool in tools.as_array_mut().unwrap() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmcp::model::Implementation;
 use serde_json::{Map, Value, json};
-use ua_core::{Env, Handle, Input, Outcome, RawReply};
+use ua_core::{CallPolicy, Env, Handle, Input, Outcome, RawReply, SideEffectClass};
 
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
@@ -165,9 +165,22 @@ pub(crate) async fn open(
     opening.initialized().await.map_err(|why| format!("the handshake failed: {why}"))
 }
 
+/// How long the answer of a read may take when its policy says nothing.
+pub const PATIENCE_FOR_READS: Duration = Duration::from_mins(2);
+
+/// How long the answer of a call may take, of a read that nothing is said of `for_reads`; `None` waits as long as it takes.
+pub fn time_of(policy: &CallPolicy, for_reads: Option<Duration>) -> Option<Duration> {
+    policy.timeout.or(for_reads.filter(|_| policy.class == SideEffectClass::ReadOnly))
+}
+
+/// Why nobody knows what a call came to whose time was up.
+pub fn out_of_time(limit: Duration) -> String {
+    format!("no answer within {} s", limit.as_secs_f64())
+}
+
 /// What a call came to whose time was up.
 pub(crate) fn not_in_time(limit: Option<Duration>) -> Outcome {
-    Outcome::Lost { why: format!("no answer within {} s", limit.unwrap_or_default().as_secs_f64()) }
+    Outcome::Lost { why: out_of_time(limit.unwrap_or_default()) }
 }
 
 /// Reads the kind of a result of a request: final, or a task or a question that has to be gone on with first. What a task ended with begins nothing

@@ -74,6 +74,7 @@ pub use destination::{Decides, destination_of_login, goes_with_login, own_secret
 pub use dialect::Protocol;
 pub use effects::{ENDED_FOR_ANOTHER, EffectUnderWay, Effects, LONGEST_FOR_OTHERS};
 pub use error::McpError;
+pub use exchange::{PATIENCE_FOR_READS, out_of_time, time_of};
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use exercise::{exercise, log_in};

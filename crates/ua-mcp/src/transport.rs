@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
     CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller,
-    SideEffectClass, Timestamp, ToolName, ToolSpec,
+    Timestamp, ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -22,7 +22,7 @@ use crate::config::ServerSpec;
 use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, may_be_mistaken, skeleton};
 use crate::destination::destination_key;
-use crate::exchange::{Sending, not_in_time};
+use crate::exchange::{PATIENCE_FOR_READS, Sending, not_in_time, time_of};
 use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
 use crate::http::{Horizon, UNKNOWN};
@@ -93,7 +93,7 @@ impl McpTransportConfig {
             locks,
             env,
             start_timeout: Duration::from_secs(30),
-            call_timeout_for_reads: Some(Duration::from_mins(2)),
+            call_timeout_for_reads: Some(PATIENCE_FOR_READS),
             grace: DEFAULT_GRACE,
             remote_horizon: Duration::from_secs(30),
             client_name: "ua".to_owned(),
@@ -322,9 +322,7 @@ impl McpTransport {
     }
 
     fn timeout_of(&self, permit: &Permit) -> Option<Duration> {
-        let policy = &permit.call().policy;
-        let for_class = if policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
-        policy.timeout.or(for_class)
+        time_of(&permit.call().policy, self.call_timeout_for_reads)
     }
 
     /// The request of an attempt; the error says why it cannot be made.

@@ -19,6 +19,7 @@ use ua_mcp::{BrokenFrame, ENDED_FOR_ANOTHER, Effects, Frame, Relay, Relayed, Ser
 use super::lock;
 use crate::ending::{Line, Lines};
 use crate::era::Era;
+use crate::incoming::CANCELLED;
 
 /// One process, or one session with an endpoint.
 pub(super) struct Process {
@@ -154,6 +155,19 @@ impl Process {
             Link::Pipe(pipe) => pipe.write(message).await,
             Link::Remote { relay, .. } => relay.tell(message).await.map_err(io::Error::other),
         }
+    }
+
+    /// Tells the server that nobody waits for the answer to a request any more, as soon as it reads that; over HTTP the stream that is closed says it
+    /// where requests stand for themselves.
+    pub(super) fn is_not_waited_for(self: &Arc<Self>, number: u64) {
+        if self.is_stateless() && self.is_remote() {
+            return;
+        }
+        let process = self.clone();
+        tokio::spawn(async move {
+            let params = json!({"requestId": number, "reason": "nobody waits for the answer"});
+            let _gone = process.write(&json!({"jsonrpc": "2.0", "method": CANCELLED, "params": params})).await;
+        });
     }
 
     /// Whether each request stands for itself there.

@@ -2,6 +2,7 @@
 //! ledger.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,12 +13,16 @@ use ua_core::{
     ToolName, ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, LookAt, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{Horizon, LONGEST_FOR_OTHERS, LockDir, UNKNOWN, argument_headers, destination_of_login};
+use ua_mcp::{
+    Horizon, LONGEST_FOR_OTHERS, LockDir, PATIENCE_FOR_READS, UNKNOWN, argument_headers, destination_of_login,
+    out_of_time, time_of,
+};
 
 use super::process::{Process, Unanswered};
 use super::{PATIENCE, Reach, Upstream, lock};
 use crate::era;
 use crate::given::Given;
+use crate::incoming::CALL;
 use crate::live::Sent;
 
 /// How often a tool may ask for something before it has a result.
@@ -314,16 +319,8 @@ impl Upstream {
         let mut params = self.prepared(&process, params);
         self.says_tasks(&mut params, true);
         self.ask_for_task(&process, &permit.name().tool, &mut params);
-        let deadline = permit.call().policy.timeout.filter(|_| permit.call().policy.class == SideEffectClass::ReadOnly);
-        let answer = async {
-            tokio::select! {
-                answer = self.rounds(&process, call, params, &headers) => answer,
-                () = self.env.sleep_or_never(deadline) => {
-                    tracing::warn!(%call, server = self.launch.name, attempt = sent.attempt, "a read was not answered in time");
-                    Err(Unanswered::Lost("it did not answer in time".to_owned()))
-                }
-            }
-        };
+        let limit = time_of(&permit.call().policy, Some(PATIENCE_FOR_READS));
+        let answer = self.rounds(&process, call, params, &headers, limit);
         let answer = answer.await.and_then(|mut answer| {
             match (answer.get_mut("result").map(Value::take), answer.get("error")) {
                 (Some(result), _) => Self::outcome_of(&process, result),
@@ -380,15 +377,27 @@ impl Upstream {
     }
 
     /// A call, and what its tool asks for before it has a result. Each round goes on with the call that was begun; nothing is begun anew.
+    /// `limit` is how long the tool server may take for each: whoever it asks has their own time.
     async fn rounds(
         &self,
-        process: &Process,
+        process: &Arc<Process>,
         call: &CallId,
         mut params: Value,
         headers: &[(String, String)],
+        limit: Option<Duration>,
     ) -> Result<Value, Unanswered> {
         for round in 0..MOST_ROUNDS {
-            let answered = process.request_named("tools/call", params.clone(), headers, &|_| ()).await;
+            let number = AtomicU64::new(0);
+            let named = |id| number.store(id, Ordering::Relaxed);
+            let answered = tokio::select! {
+                biased;
+                answered = process.request_named(CALL, params.clone(), headers, &named) => answered,
+                () = self.env.sleep_or_never(limit) => {
+                    tracing::warn!(%call, server = self.launch.name, round, "a call was not answered in time");
+                    process.is_not_waited_for(number.load(Ordering::Relaxed));
+                    Err(Unanswered::Lost(out_of_time(limit.unwrap_or_default())))
+                }
+            };
             let answer = match answered {
                 // The first round was taken, so nothing that is said to a later one proves that nothing happened.
                 Err(Unanswered::NotSent(why)) if round > 0 => return Err(Unanswered::Lost(why)),

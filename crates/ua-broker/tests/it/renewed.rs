@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use ua_core::CallStatus;
+use ua_store::{Choice, QuestionKind};
 
 use crate::world::{GatewayWorld, text, told, until};
 
@@ -18,7 +19,7 @@ fn a_read_without_an_answer_ends_no_process_in_which_an_effect_is_under_way() {
     world.until_effects(1);
     let read = client.result("peek_page", &json!({}));
     assert_eq!((told(&read), read["isError"].clone()), ("read_lost", json!(true)), "{read}");
-    assert!(text(&read).contains("it did not answer in time (it was sent 3 times)"), "{read}");
+    assert!(text(&read).contains("no answer within 0.3 s (it was sent 3 times)"), "{read}");
     world.let_go();
     let answer = client.answer(effect)["result"].clone();
     assert_eq!((text(&answer).as_str(), world.effects().len()), ("done, 1 so far", 1), "{answer}");
@@ -71,6 +72,25 @@ fn a_process_is_ended_for_an_effect_in_doubt_when_the_others_in_it_are_answered(
     assert_eq!((text(&answer).as_str(), answer["isError"].clone()), ("done, 1 so far", json!(false)), "{answer}");
     assert_eq!(text(&client.answer(doubtful)["result"]), "done, 2 so far");
     assert_eq!((world.effects().len(), world.lines("servers").len()), (2, 2));
+    client.done();
+    world.check();
+}
+
+/// An effect whose policy says how long its answer may take is in doubt when that is over, as in a run, and a person is asked.
+#[test]
+fn an_effect_whose_time_is_up_is_in_doubt() {
+    let world = GatewayWorld::new();
+    world.behave("mute");
+    let mut client = world.client().greet();
+    let doubtful = client.result("press_button", &json!({"text": "a"}));
+    assert_eq!((told(&doubtful), world.effects().len()), ("unknown", 1), "{doubtful}");
+    assert!(text(&doubtful).contains("no answer within 0.3 s"), "{doubtful}");
+    let questions = world.questions();
+    assert_eq!((questions.len(), questions[0].kind), (1, QuestionKind::UnknownOutcome));
+    fs::remove_file(world.path("stub/mute")).unwrap();
+    world.answer(&questions[0], Choice::Happened);
+    assert_eq!(client.result("press_button", &json!({"text": "a"}))["isError"], false);
+    assert_eq!(world.effects().len(), 1);
     client.done();
     world.check();
 }
