@@ -306,9 +306,11 @@ impl Connection {
         let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call")).map_err(after())?;
         let is_in_doubt = matches!(record.status, CallStatus::Running | CallStatus::Unknown);
         if is_in_doubt && self.broker.has_ended(&record.run_id).await {
-            let why = "a person ended its session and did not say what came of it".to_owned();
-            let since = self.broker.sent_at(&call).await;
-            return Ok(Known::Doubtful(call, Told::Unknown { since, why, question: None }));
+            if self.broker.said_of(&record).await.is_some() {
+                return Ok(Known::Over(call, rule));
+            }
+            let told = self.broker.left_in_doubt(&record).await;
+            return Ok(Known::Doubtful(call, told));
         }
         let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
         let road = self.road(&owner).await.map_err(after())?;
@@ -697,7 +699,8 @@ impl Connection {
             }
             CallStatus::Unknown => {
                 let (since, why) = (self.broker.sent_at(id).await, doubt(&call));
-                return told(Told::Unknown { since, why, question: None }, false);
+                let question = self.broker.asked_of(&call).await;
+                return told(Told::Unknown { since, why, question }, false);
             }
             // What its tool server still does as a task has no answer that could be stored.
             CallStatus::Running if self.broker.is_followed(id).await => {

@@ -133,11 +133,17 @@ impl Broker {
                     continue;
                 }
                 Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
-                Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => NotOver::Ended,
+                Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => match self.said_of(call).await {
+                    Some(record) => return Some(Ok(record)),
+                    None => NotOver::Ended,
+                },
                 Ok(Some(Dispatched::Stopped)) if self.is_followed(&call.call_id).await => NotOver::Followed,
                 Ok(Some(Dispatched::Stopped)) => NotOver::Stopped,
                 Ok(None) => NotOver::Failed("nothing was said of it; ask again in a moment".to_owned()),
-                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => NotOver::Ended,
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => match self.said_of(call).await {
+                    Some(record) => return Some(Ok(record)),
+                    None => NotOver::Ended,
+                },
                 // Nothing goes by a list of tools that is not the newest one. By that one it is looked at again what this call is: whether its own
                 // tool is another one now, or only others are.
                 Err(error) if looks < MOST_LOOKS && !road.listed.may_be_planned_by() => {

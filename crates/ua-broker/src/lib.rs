@@ -46,6 +46,7 @@ mod presence;
 mod queue;
 mod road;
 pub mod rules;
+mod said;
 mod serve;
 mod server_id;
 mod session;

@@ -14,6 +14,7 @@ use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
 use ua_store::{
     Author, Batch, CallRecord, Change, EndedBy, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession,
     NewStep, OwnerStamp, QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
+    is_over,
 };
 
 use crate::broker::{Broken, Broker};
@@ -234,7 +235,7 @@ impl Broker {
                     generation += 1;
                     continue;
                 }
-                if run.status.is_terminal() || run.end_mark().is_some() {
+                if is_over(&run) {
                     generation += 1;
                     continue;
                 }
@@ -259,7 +260,7 @@ impl Broker {
     /// Whether a person ended a session: its client goes on in another one. While that cannot be read it has not.
     pub(crate) async fn has_ended(&self, run: &RunId) -> bool {
         let run = self.store.run(run).await;
-        run.is_ok_and(|run| run.status.is_terminal() || run.end_mark().is_some())
+        run.is_ok_and(|run| is_over(&run))
     }
 
     /// Sends what waits in sessions of a project, so that what is read of it is all there is.

@@ -236,8 +236,13 @@ async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Resul
         (QuestionStatus::Open, _) => {
             let top = tree::top(store, &question.run_id).await?;
             let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
-            let what = if ua_store::is_gateway(&run) { "session" } else { "run" };
-            run.end_mark().map(|_| format!("question {id} needs no answer any more: {what} {top} is to end"))
+            let is_gateway = ua_store::is_gateway(&run);
+            let what = if is_gateway { "session" } else { "run" };
+            // What became of a call is a fact, whatever became of its session.
+            let is_moot = !is_gateway || question.kind != QuestionKind::UnknownOutcome;
+            run.end_mark()
+                .filter(|_| is_moot)
+                .map(|_| format!("question {id} needs no answer any more: {what} {top} is to end"))
         }
         (QuestionStatus::Answered | QuestionStatus::Closed, Some(answer)) => Some(format!(
             "question {id} was answered elsewhere in the meantime (by {}: {}); that answer counts",
@@ -411,7 +416,18 @@ pub async fn answer(
     // Whoever reads the page later is not sent to a question that has its answer.
     restart::write(host.home(), store).await;
     if is_gateway {
-        return Ok(after_gateway_answer(choice == Choice::Abort));
+        let applied = settled.first().map(|call| {
+            format!(
+                "call {} is {} now; the same call, made again by a client, returns that",
+                call.call_id,
+                ua_resume::call_standing(call)
+            )
+        });
+        return Ok(match applied {
+            Some(applied) if choice != Choice::Abort => format!("answered; {applied}"),
+            Some(applied) => format!("{}; {applied}", after_gateway_answer(true)),
+            None => after_gateway_answer(choice == Choice::Abort),
+        });
     }
     if choice == Choice::Abort {
         let id = &run.run_id;
@@ -445,6 +461,19 @@ pub async fn not_taken(
     Ok(match why {
         NotTaken::Settled(now) => settled(store, &now).await?,
         NotTaken::RunEnded { run, .. } => said.hint(format!("`ua runs show {run}` says how it ended")),
+        NotTaken::SessionEnded { choice, in_doubt, .. } => {
+            let word = answers::word(question.kind, choice);
+            let what = "its session was ended, and nothing is sent for that any more";
+            let said =
+                HostError::usage(format!("question {} does not take `{word}` now: {what}", question.question_id));
+            said.hint(match in_doubt {
+                Some(call) => format!(
+                    "if it happened, answer `happened`; if it did not, `ua calls resolve {call} --as not_happened --reason TEXT` records that, \
+                     and the same call, made again by a client, is sent"
+                ),
+                None => "if a client makes the same call again, you are asked again".to_owned(),
+            })
+        }
         NotTaken::NotOffered { question: id, choice } => {
             HostError::usage(format!("question {id} does not take `{}`", answers::word(question.kind, choice)))
                 .hint(format!("it takes {}", words(question)))

@@ -3,12 +3,13 @@
 //!
 //! Durable Jobs v1 spec §8.3. Invariants: the question is there before the run goes on; a doubt without a scope blocks its whole
 //! tool, in the whole lineage; an answer that comes late is applied by the run's owner, or at once when the run has ended, and never
-//! runs a call whose turn is over.
+//! runs a call whose turn is over. What a person says happened is a fact: it is applied whatever became of the run meanwhile, in whichever order
+//! that was said and the run was ended ([`applies_behind_the_end`]).
 
-use ua_core::{Env, RunId};
+use ua_core::{CallStatus, Env, RunId};
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store, StoreError,
-    UnknownResolution, is_left_open,
+    UnknownResolution, is_left_open, is_over,
 };
 
 use crate::error::LedgerError;
@@ -55,19 +56,54 @@ fn late_answer<'a>(
             && question.kind != QuestionKind::NearDuplicate
     };
     let question = questions.iter().find(is_about)?;
+    Some((question, resolution_by(call, question)?))
+}
+
+/// What an answered question says became of its call.
+fn resolution_by(call: &CallRecord, question: &QuestionRecord) -> Option<UnknownResolution> {
     let answer = question.answer.as_ref()?;
-    let resolution = match answer.choice {
+    Some(match answer.choice {
         Choice::Happened => happened(call, question),
         Choice::Execute | Choice::Continue => UnknownResolution::NotHappened {
             why: format!("{} says that it did not happen; it may be asked for again", answer.by),
         },
         Choice::Skip | Choice::Abort => UnknownResolution::Skipped,
-    };
-    Some((question, resolution))
+    })
 }
 
-/// Applies what persons answered about calls of a run that has ended without knowing what came of them, and returns these calls.
-/// A run that has not ended is left alone: its owner applies answers when it goes on.
+/// Whether an answer counts, where nobody acts for its run any more: one to a question about what became of a call, if it is a fact or leaves the call
+/// as it is. Whatever would have something sent comes too late.
+pub(crate) fn applies_behind_the_end(kind: QuestionKind, choice: Choice) -> bool {
+    match (kind, choice) {
+        (QuestionKind::UnknownOutcome, Choice::Happened | Choice::Skip) => true,
+        (_, Choice::Happened | Choice::Skip | Choice::Execute | Choice::Continue | Choice::Abort) => false,
+    }
+}
+
+/// What a person's answer about a call in doubt comes to, once nobody acts for its run any more; `None` where it comes to nothing. A call that its run
+/// had gone on without is settled by whatever was answered: its turn was over before.
+fn word_behind_the_end<'a>(
+    call: &CallRecord,
+    questions: &'a [QuestionRecord],
+) -> Option<(&'a QuestionRecord, UnknownResolution)> {
+    if is_left_open(call) {
+        return late_answer(call, questions);
+    }
+    if call.status != CallStatus::Unknown || call.resolution.is_some() {
+        return None;
+    }
+    let counts = |question: &&QuestionRecord| {
+        let choice = question.answer.as_ref().map(|answer| answer.choice);
+        question.call_id.as_ref() == Some(&call.call_id)
+            && question.status == QuestionStatus::Answered
+            && choice.is_some_and(|choice| applies_behind_the_end(question.kind, choice))
+    };
+    let question = questions.iter().find(counts)?;
+    Some((question, resolution_by(call, question)?))
+}
+
+/// Applies what persons answered about calls of a run that is over without anybody knowing what came of them, and returns these calls.
+/// One that is not over is left as it is: its owner applies answers when it goes on.
 ///
 /// Durable Jobs v1 spec §8.3. Nothing is sent: *execute* only lets a later run of the lineage ask for it again.
 ///
@@ -75,16 +111,43 @@ fn late_answer<'a>(
 /// Those of the store. Answers that were applied stay applied.
 pub async fn settle_late_answers(store: &dyn Store, env: &Env, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
     let mut settled = Vec::new();
-    if !store.run(run).await?.status.is_terminal() {
+    if !is_over(&store.run(run).await?) {
         return Ok(settled);
     }
     let questions = store.open_questions(Some(run)).await?;
     for id in questions.iter().filter_map(|question| question.call_id.as_ref()) {
         let call = store.call(id).await?;
-        let Some((question, resolution)) = late_answer(&call, &questions).filter(|_| is_left_open(&call)) else {
-            continue;
-        };
+        let Some((question, resolution)) = word_behind_the_end(&call, &questions) else { continue };
         settled.push(store.resolve_late(id, resolution, &question.question_id, env.now()).await?);
     }
     Ok(settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all that can be answered, only what is a fact or changes nothing counts where nothing is sent any more.
+    #[test]
+    fn behind_the_end_of_a_run_only_facts_count() {
+        let choices = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
+        let counted =
+            |kind: QuestionKind| choices.into_iter().filter(|choice| applies_behind_the_end(kind, *choice)).collect();
+        for (kind, counts) in [
+            (QuestionKind::UnknownOutcome, vec![Choice::Happened, Choice::Skip]),
+            (QuestionKind::NearDuplicate, vec![]),
+            (QuestionKind::Approval, vec![]),
+            (QuestionKind::RepeatedFailures, vec![]),
+            (QuestionKind::MissingEvidence, vec![]),
+            (QuestionKind::OrphanAlive, vec![]),
+            (QuestionKind::CrashLoop, vec![]),
+            (QuestionKind::AskUser, vec![]),
+            (QuestionKind::AuthFailure, vec![]),
+            (QuestionKind::AmbiguousRecipient, vec![]),
+            (QuestionKind::Elicitation, vec![]),
+        ] {
+            let counted: Vec<Choice> = counted(kind);
+            assert_eq!(counted, counts, "{kind:?}");
+        }
+    }
 }

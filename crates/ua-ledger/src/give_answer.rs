@@ -8,11 +8,11 @@ use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
 use ua_store::rules::said_by_happened;
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
-    RunStore as _, Store, StoreError, is_left_open,
+    RunStore as _, Store, StoreError, is_left_open, is_over,
 };
 
 use crate::correction::absent_from_since;
-use crate::doubt::settle_late_answers;
+use crate::doubt::{applies_behind_the_end, settle_late_answers};
 use crate::handle::check_elicited;
 use crate::outside::{Outside, Still, still_of};
 use crate::question::{look_after, others_of, showed_as_it_stands};
@@ -33,6 +33,16 @@ pub enum NotTaken {
         run: RunId,
         /// How it ended.
         status: RunStatus,
+    },
+    /// A person ended the session at the gateway, and nothing is sent for it any more.
+    #[error("session {session} was ended: nothing is sent for it any more, so `{}` would not be acted on", choice.as_str())]
+    SessionEnded {
+        /// Which session.
+        session: RunId,
+        /// What was chosen.
+        choice: Choice,
+        /// The call in doubt that the question is about.
+        in_doubt: Option<CallId>,
     },
     /// The question does not offer this choice.
     #[error("question {question} does not take `{}`", choice.as_str())]
@@ -129,6 +139,7 @@ impl NotTaken {
             Self::Unsettled(source) => Ok(("apply the answer", source)),
             Self::Settled(_)
             | Self::RunEnded { .. }
+            | Self::SessionEnded { .. }
             | Self::NotOffered { .. }
             | Self::NobodyWaits { .. }
             | Self::NoWords { .. }
@@ -142,8 +153,8 @@ impl NotTaken {
     }
 }
 
-/// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that has ended left open is settled at
-/// once, and returned. `outside` is what whoever takes the answer can see of processes: an answer that only one of them can hand over is refused
+/// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that is over left open is settled at
+/// once, and returned, also what was said of it before. `outside` is what whoever takes the answer can see of processes: an answer that only one of them can hand over is refused
 /// when there is none, and never stored in vain; one that lets a call go is refused while another call that may have its effect is not over.
 ///
 /// # Errors
@@ -166,6 +177,13 @@ pub async fn give_answer(
         return Err(NotTaken::RunEnded { run: run.run_id, status: run.status });
     }
     fits(question, &answer)?;
+    // It is ended already for whoever ends it.
+    let is_late = is_over(&run) && !is_heard && answer.choice != Choice::Abort;
+    if is_late && !applies_behind_the_end(question.kind, answer.choice) {
+        let is_doubt = question.kind == QuestionKind::UnknownOutcome;
+        let in_doubt = question.call_id.clone().filter(|_| is_doubt);
+        return Err(NotTaken::SessionEnded { session: run.run_id, choice: answer.choice, in_doubt });
+    }
     // Whoever ends the run is heard all the same.
     if question.waits_on_its_connection() && answer.choice != Choice::Abort && !outside.may_be_driven(&run) {
         return Err(NotTaken::NobodyWaits { question: id(), run: run.run_id });

@@ -20,6 +20,12 @@ pub fn is_gateway(run: &RunRecord) -> bool {
     run.run_mode == GATEWAY_MODE
 }
 
+/// Whether nothing more comes of a run, and nobody acts for it. A session at the gateway that a person ended is over, although no process comes by to
+/// say so: its client continues in another one.
+pub fn is_over(run: &RunRecord) -> bool {
+    run.status.is_terminal() || (is_gateway(run) && run.end_mark().is_some())
+}
+
 /// A client's session with one tool server (`gateway_sessions`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {

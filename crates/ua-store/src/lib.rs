@@ -65,7 +65,7 @@ pub use fleet::{
 pub use forgotten::{AS_TASK, DELETED, DELIVERED, Forgotten, KnownBy, Lost, TASK_BEGUN, recall_lost, recall_of};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
-    SameCall, SessionRecord, SessionsOf, is_gateway,
+    SameCall, SessionRecord, SessionsOf, is_gateway, is_over,
 };
 pub use iteration::{NewIteration, max_iterations_with};
 pub use late::LateReply;

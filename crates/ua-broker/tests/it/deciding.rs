@@ -3,7 +3,9 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use ua_store::{Answer, Choice, QuestionKind};
+use ua_core::CallStatus;
+use ua_ledger::NotTaken;
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
 use crate::eras::signed;
 use crate::world::{GatewayWorld, mail, text, told, until};
@@ -146,4 +148,66 @@ fn what_a_person_says_beside_an_answer_reaches_the_model() {
             world.check();
         }
     }
+}
+
+/// What a person says of a call in doubt is a fact, in whichever order it is said and its session is ended: by an `abort` of another question of it, or
+/// by a cancel.
+#[test]
+fn what_happened_counts_whenever_the_session_is_ended() {
+    let mail_about = |subject: &str| json!({"to": "bob@example.com", "subject": subject, "body": "Done."});
+    for (is_abort, said_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        let case = format!("abort {is_abort}, said first {said_first}");
+        let world = GatewayWorld::new();
+        let mut client = world.session("s1").greet();
+        for subject in ["first", "second"] {
+            world.behave("die");
+            let doubtful = client.result("send_email", &mail_about(subject));
+            assert_eq!(told(&doubtful), "unknown", "{case}: {doubtful}");
+        }
+        let questions = world.questions();
+        let about = |subject: &str| {
+            let is_it = |question: &&QuestionRecord| question.detail["arguments"]["subject"] == subject;
+            questions.iter().find(is_it).unwrap_or_else(|| panic!("{case}: {questions:?}"))
+        };
+        if said_first {
+            world.answer(about("second"), Choice::Happened);
+        }
+        if is_abort {
+            world.answer(about("first"), Choice::Abort);
+        } else {
+            world.end(&about("first").run_id);
+        }
+        if !said_first {
+            world.answer(about("second"), Choice::Happened);
+        }
+        let again = client.result("send_email", &mail_about("second"));
+        assert_eq!((told(&again), again["isError"].clone()), ("happened", json!(false)), "{case}: {again}");
+        // Of the other one nobody has said it.
+        let again = client.result("send_email", &mail_about("first"));
+        assert_eq!(told(&again), "unknown", "{case}: {again}");
+        assert!(text(&again).contains("did not say what came of it"), "{case}: {again}");
+        assert_eq!(text(&again).contains("A person decides"), !is_abort, "{case}: {again}");
+        assert_eq!(world.effects().len(), 2, "{case}");
+        client.done();
+        world.check();
+    }
+}
+
+/// Behind the end of a session nothing is sent, so whatever would have something sent is refused when it is given; what happened is not.
+#[test]
+fn what_would_be_sent_is_refused_once_the_session_is_ended() {
+    let world = GatewayWorld::new();
+    let mut client = world.session("s1").greet();
+    world.behave("die");
+    assert_eq!(told(&client.result("append_line", &json!({"text": "a"}))), "unknown");
+    let question = world.questions().pop().unwrap();
+    world.end(&question.run_id);
+    let refused = world.gives(&question, Choice::Execute).unwrap_err();
+    assert!(matches!(&refused, NotTaken::SessionEnded { in_doubt: Some(_), .. }), "{refused:?}");
+    assert_eq!(world.questions().len(), 1, "it waits for another answer");
+    let settled = world.gives(&question, Choice::Happened).unwrap();
+    assert_eq!((settled.len(), settled[0].status), (1, CallStatus::Succeeded));
+    assert_eq!((world.questions().len(), world.effects().len()), (0, 1));
+    client.done();
+    world.check();
 }

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
 use ua_core::{RawReply, RunId};
+use ua_dispatch::{LocalTools, Through};
+use ua_ledger::NotTaken;
 use ua_store::{
     Answer, ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, ProcessSpan,
     QuestionRecord, RunStore as _,
@@ -290,6 +293,14 @@ impl GatewayWorld {
             at: ua_core::system::env().now(),
         };
         runtime.block_on(store.insert_answer(answer)).unwrap();
+    }
+
+    /// The same as `ua answer` gives it.
+    pub(crate) fn gives(&self, question: &QuestionRecord, choice: Choice) -> Result<Vec<CallRecord>, NotTaken> {
+        let (store, runtime) = self.store();
+        let env = ua_core::system::env();
+        let outside = Through::new(Arc::new(LocalTools::new(env.clone())), ua_runner::may_be_driven);
+        runtime.block_on(ua_ledger::give_answer(&store, &env, question, choice.into(), "ada", &outside))
     }
 
     /// What is stored, held against what must hold of all that is stored. A broker may still write: rows and events are read one after the

@@ -256,19 +256,13 @@ fn may_have_happened(call: &CallRecord) -> bool {
     matches!(call.status, CallStatus::Unknown | CallStatus::Running) && call.policy.class.has_effect()
 }
 
-/// Whether nothing more comes of a run. A session of the gateway that a person ended is over, although no process came by to say so: its client
-/// goes on in another one.
-fn is_over(run: &RunRecord) -> bool {
-    run.status.is_terminal() || (ua_store::is_gateway(run) && run.end_mark().is_some())
-}
-
 async fn refuse(home: &Home, store: &Database, run: &RunRecord, force: bool) -> Result<(), HostError> {
     let (id, status) = (&run.run_id, run.status);
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
     }
-    if is_over(run) || force {
+    if ua_store::is_over(run) || force {
         return Ok(());
     }
     if ua_store::is_gateway(run) {
@@ -325,7 +319,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
     let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
     let record = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-    let force = args.force || is_over(&record);
+    let force = args.force || ua_store::is_over(&record);
     let deletion = RunDeletion { run_id: run.run_id.clone(), force, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;

@@ -437,6 +437,11 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         .await
         .map_err(|e| HostError::store("ask the run to end", &e))?;
     let has_ended = cancel::end_now(host, &store, &found).await?;
+    if !has_ended && ua_store::is_gateway(&found) {
+        // What was said of a call before is a fact, and nobody acts for its session from here on.
+        let settled = ua_ledger::settle_late_answers(&store, env, &found.run_id).await;
+        settled.map_err(|e| HostError::store("apply what was answered before", &e))?;
+    }
     let failed = |e: StoreError| HostError::store("read the run", &e);
     let now = store.run(&found.run_id).await.map_err(failed)?;
     // What the locks here say is about runs of this place alone: of another machine's there are signs of life.

@@ -12,6 +12,7 @@ use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
+use crate::gateway::is_over;
 use crate::late::may_be_to;
 use crate::lifted::{NewBlob, keep_apart, offload};
 use crate::record::{
@@ -709,9 +710,9 @@ fn put_right(call: CallRecord, correction: Correction) -> Result<CallRecord, Sto
     Ok(call)
 }
 
-/// Refuses what may only be done to a call once its run has ended.
+/// Refuses what may only be done to a call once nobody acts for its run any more.
 pub fn check_run_ended(run: &RunRecord) -> Result<(), StoreError> {
-    if run.status.is_terminal() {
+    if is_over(run) {
         return Ok(());
     }
     Err(conflict("runs", &run.run_id, format!("it is {}: its owner applies what is answered", run.status)))

@@ -180,6 +180,7 @@ pub(super) async fn answer(
         NotTaken::MayStillBegin { call, until } => (Some(call), Some(until)),
         NotTaken::UnderWay { call, .. } => (Some(call), None),
         NotTaken::RunEnded { .. }
+        | NotTaken::SessionEnded { .. }
         | NotTaken::NotOffered { .. }
         | NotTaken::NobodyWaits { .. }
         | NotTaken::NoWords { .. }
