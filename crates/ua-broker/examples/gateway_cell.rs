@@ -45,6 +45,12 @@ name = "wire_money"
 approval = "ask"
 
 [[rule]]
+id = "rung"
+name = "press_bell"
+side_effect_class = "external"
+approval = "ask"
+
+[[rule]]
 id = "looks"
 name = "look_up"
 side_effect_class = "read_only"
@@ -628,6 +634,7 @@ fn tools(folder: &Path) -> Value {
         tool("run_command", json!({"text": text}), json!({})),
         tool("peek_page", json!({}), json!({})),
         tool("press_button", json!({"text": text}), json!({})),
+        tool("press_bell", json!({"text": text}), json!({})),
     ]);
     if folder.join("tasks").exists() && !folder.join("newer").exists() {
         for tool in tools.as_array_mut().unwrap() {

@@ -318,9 +318,11 @@ impl Seen {
         self.has_effect && self.live == Live::No && self.status == CallStatus::Succeeded
     }
 
-    /// Nobody knows what came of it, or nobody waits for it.
+    /// Nobody knows what came of it, or nobody waits for it. What a person is asked about before it is sent, with somebody waiting, is under way as
+    /// every other call is: it is no doubt, and others may mean another one.
     fn is_unsettled(&self) -> bool {
         match (self.live, self.status) {
+            (Live::Awaited, CallStatus::Prepared) => false,
             (Live::Awaited, status) => self.is_held || status == CallStatus::Unknown,
             (Live::Left, _) | (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => true,
             (

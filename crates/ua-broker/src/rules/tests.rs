@@ -126,6 +126,7 @@ fn each_rule_has_its_rows() {
         (|rule| Ruling::Join(call(), rule), |rule| Ruling::Decide(call(), rule), |rule| Ruling::HandOut(call(), rule));
     let c = |status| seen("c", status);
     let live = |live, status| Seen { live, ..c(status) };
+    let held = || Seen { is_held: true, ..live(Live::Awaited, Prepared) };
     let again = |asked: Asked<'static>| Asked { arrival: "a_c", ..asked };
     let posted = |asked: Asked<'static>| Asked { client_call: Some("toolu_1"), ..asked };
     let read = Asked { class: SideEffectClass::ReadOnly, is_declared: false, ..email("a") };
@@ -184,9 +185,9 @@ fn each_rule_has_its_rows() {
             join(Rule::Unsettled),
         ),
         (
-            "an approval is waited for",
+            "an approval is waited for, and whoever asked for it has gone",
             append("b"),
-            vec![Seen { is_held: true, ..live(Live::Awaited, Prepared) }],
+            vec![elsewhere(Seen { is_held: true, ..live(Live::Left, Prepared) })],
             join(Rule::Unsettled),
         ),
         ("a dead broker had sent it", append("b"), vec![elsewhere(c(Running))], settle(Rule::Unsettled)),
@@ -407,6 +408,20 @@ fn each_rule_has_its_rows() {
         // R5
         ("two clients send one e-mail", email("b"), vec![elsewhere(live(Live::Awaited, Running))], join(Rule::Twin)),
         ("two clients append", append("b"), vec![elsewhere(live(Live::Awaited, Running))], Ruling::New),
+        (
+            "two clients send one e-mail that waits for an approval",
+            email("b"),
+            vec![elsewhere(held())],
+            join(Rule::Twin),
+        ),
+        ("two clients append, and an approval is waited for", append("b"), vec![elsewhere(held())], Ruling::New),
+        ("one client appends twice, and an approval is waited for", append("b"), vec![held()], join(Rule::Again)),
+        (
+            "… and calls them by two names of its own",
+            Asked { own_call: Some("toolu_2"), ..append("b") },
+            vec![held()],
+            Ruling::New,
+        ),
     ];
     for (why, asked, seen, ruling) in rows {
         assert_eq!(decide(&asked, &seen), ruling, "{why}");

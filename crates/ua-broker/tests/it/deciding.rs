@@ -8,7 +8,7 @@ use ua_ledger::NotTaken;
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
 use crate::eras::signed;
-use crate::world::{GatewayWorld, mail, text, told, until};
+use crate::world::{GatewayWorld, mail, notice, text, told, until};
 
 fn wire() -> Value {
     json!({"amount": 9})
@@ -209,5 +209,34 @@ fn what_would_be_sent_is_refused_once_the_session_is_ended() {
     assert_eq!((settled.len(), settled[0].status), (1, CallStatus::Succeeded));
     assert_eq!((world.questions().len(), world.effects().len()), (0, 1));
     client.done();
+    world.check();
+}
+
+/// While a call waits for an approval, no equal one is lost in it without a word: another client's is a call of its own with a question of its own, and
+/// the same client's second one has the answer with the mark that says so.
+#[test]
+fn equal_calls_that_wait_for_an_approval_are_told_apart() {
+    let mut world = GatewayWorld::new();
+    world.hold_millis = 60_000;
+    let (mut one, mut two) = (world.session("s1").greet(), world.session("s2").greet());
+    let first = one.call("press_bell", &json!({"text": "a"}));
+    until("a question", || (world.questions().len() == 1).then_some(()));
+    let again = one.call("press_bell", &json!({"text": "a"}));
+    let other = two.call("press_bell", &json!({"text": "a"}));
+    until("a question for each client", || (world.questions().len() == 2).then_some(()));
+    world.until_askers(3);
+    for question in world.questions() {
+        world.answer(&question, Choice::Execute);
+    }
+    let first = one.answer(first)["result"].clone();
+    let again = one.answer(again)["result"].clone();
+    let other = two.answer(other)["result"].clone();
+    for result in [&first, &again, &other] {
+        assert!(text(result).starts_with("done"), "{result}");
+    }
+    assert_eq!((notice(&first), notice(&again), notice(&other)), ("", "once", ""), "{first} {again} {other}");
+    assert_eq!((world.effects().len(), world.calls("press_bell").len()), (2, 2));
+    one.done();
+    two.done();
     world.check();
 }

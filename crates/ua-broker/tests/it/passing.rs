@@ -34,7 +34,9 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
             "look_up",
             "read_page",
             "run_command",
-            "peek_page"
+            "peek_page",
+            "press_button",
+            "press_bell"
         ]
     );
     assert_eq!(tools[0]["x-unknown"], json!([1]));
