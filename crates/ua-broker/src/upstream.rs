@@ -294,6 +294,11 @@ impl Upstream {
     /// Ends the process in an orderly way, and makes sure that nothing of it is left.
     pub(crate) async fn shut_down(&self) {
         let Some(process) = self.process.lock().await.take() else { return };
+        self.end(&process).await;
+    }
+
+    /// The same of a process that nobody asks anything any more. One that is dropped lives on, since whoever reads what it says holds its pipes.
+    async fn end(&self, process: &Process) {
         let pipe = match &process.link {
             Link::Pipe(pipe) => pipe,
             Link::Remote { relay, .. } => return relay.close().await,
@@ -376,6 +381,14 @@ impl Upstream {
         Ok(Arc::new(Process::new(generation, link)))
     }
 
+    /// Why a server is given up that does not answer the handshake.
+    fn is_mute(&self) -> String {
+        let Launch { name, stderr_log, .. } = &self.launch;
+        let (seconds, log) = (PATIENCE.as_secs(), stderr_log.display());
+        tracing::warn!(server = name, %log, "a tool server did not answer the handshake within {seconds} s");
+        format!("the tool server did not answer the handshake within {seconds} s; what it wrote is in {log}")
+    }
+
     /// The running process, started and greeted for the client when there is none.
     async fn running_process(&self) -> Result<Arc<Process>, String> {
         let mut running = self.process.lock().await;
@@ -385,9 +398,13 @@ impl Upstream {
         let greeting = lock(&self.greeting).clone();
         let greeting = greeting.ok_or("the client has sent no `initialize` yet")?;
         let process = self.start()?;
-        tokio::select! {
-            greeted = self.greet(&process, &greeting) => greeted?,
-            () = self.env.clock.sleep(PATIENCE) => return Err("it did not answer the handshake in time".to_owned()),
+        let greeted = tokio::select! {
+            greeted = self.greet(&process, &greeting) => greeted,
+            () = self.env.clock.sleep(PATIENCE) => Err(self.is_mute()),
+        };
+        if let Err(why) = greeted {
+            self.end(&process).await;
+            return Err(why);
         }
         *running = Some(process.clone());
         Ok(process)

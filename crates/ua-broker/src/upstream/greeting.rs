@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::process::{Process, Unanswered};
-use super::{Upstream, lock};
+use super::{PATIENCE, Upstream, lock};
 use crate::era::{self, Client, Era};
 
 /// How long a server may leave `server/discover` unanswered before it is taken for one of the era of the handshake.
@@ -56,7 +56,15 @@ impl Upstream {
         };
         *running = Some(process.clone());
         drop(running);
-        let answer = self.shake_hands(&process, &params).await.map_err(|why| self.not_greeted(&params, why))?;
+        let answer = tokio::select! {
+            answer = self.shake_hands(&process, &params) => answer,
+            () = self.env.clock.sleep(PATIENCE) => {
+                let why = self.is_mute();
+                self.shut_down().await;
+                Err(Unanswered::Lost(why))
+            }
+        };
+        let answer = answer.map_err(|why| self.not_greeted(&params, why))?;
         if answer.get("result").is_some() {
             *lock(&self.greeting) = Some(Greeting::Handshake(params));
         }
@@ -151,5 +159,53 @@ impl Upstream {
         }
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         process.write(&initialized).await.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc;
+    use ua_core::{Env, RunId};
+    use ua_mcp::{Horizon, ShimCommand};
+
+    use super::*;
+    use crate::live::LiveCalls;
+    use crate::upstream::{Launch, Reach};
+
+    /// Its client is told, and nothing of it is left: each request that comes next would start another one beside it.
+    #[tokio::test]
+    async fn a_server_that_never_answers_the_handshake_is_told_of_and_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::simulated(1);
+        let launch = Launch {
+            name: "mute".to_owned(),
+            reach: Reach::Command { command: vec!["/bin/sh".to_owned()], env: BTreeMap::new() },
+            horizon: Arc::new(Horizon::new(PATIENCE, env.clone())),
+            cwd: folder.path().to_owned(),
+            // In the place of a shim: it reads what it is asked until there is no more, and says nothing.
+            shim: ShimCommand {
+                program: "/bin/sh".into(),
+                args: vec!["-c".into(), "while read line; do :; done".into()],
+            },
+            locks: folder.path().join("locks"),
+            holder: RunId::parse("gw_1").unwrap(),
+            stderr_log: folder.path().join("mute.stderr.log"),
+            secret: Vec::new(),
+            logins: None,
+            login_key: None,
+        };
+        let (to_client, _heard) = mpsc::unbounded_channel();
+        let upstream = Upstream::new(launch, env, LiveCalls::default(), to_client).unwrap();
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        let why = upstream.initialize(params).await.unwrap_err().to_string();
+        assert!(why.contains("did not answer the handshake within 30 s"), "{why}");
+        assert!(upstream.process.lock().await.is_none());
+        let why = upstream.relay("tools/list", Value::Null, |_| ()).await.unwrap_err().to_string();
+        assert!(why.contains("did not answer the handshake within 30 s"), "{why}");
+        assert!(upstream.process.lock().await.is_none());
     }
 }
