@@ -581,8 +581,11 @@ fn started(program: &OsStr, args: &[OsString], claim: Stdio) -> Option<Failure> 
         Ok(started) => {
             let why = String::from_utf8_lossy(&started.stderr);
             let lines = why.lines().map(|line| line.trim().trim_start_matches("error: "));
-            let lines = lines.filter(|line| !line.is_empty());
-            Some(Failure { why: lines.collect::<Vec<_>>().join("; "), code: started.status.code() })
+            let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+            let (program, status) = (Path::new(program).display(), started.status);
+            // A program that is none of ours, or that was killed, need not say why.
+            let why = if said.is_empty() { format!("{program} ended without a word ({status})") } else { said };
+            Some(Failure { why, code: status.code() })
         }
         Err(error) => {
             let why = format!(
@@ -728,5 +731,18 @@ mod tests {
         assert!(!is_read_for(&writer, Duration::from_mins(1)));
         gone.join().unwrap();
         assert!(is_read_for(&std::fs::File::open("/dev/null").unwrap(), Duration::ZERO));
+    }
+
+    /// A reason is never empty, whichever program is there in the place of ours.
+    #[test]
+    fn a_program_that_fails_without_a_word_is_named() {
+        let run = |script: &str| {
+            started(OsStr::new("/bin/sh"), &["-c".into(), script.into()], Stdio::null()).map(|failure| failure.why)
+        };
+        assert_eq!(run("exit 0"), None);
+        assert_eq!(run("echo 'error: the disk is full' >&2; exit 74").as_deref(), Some("the disk is full"));
+        for script in ["exit 3", "echo >&2; exit 3"] {
+            assert_eq!(run(script).as_deref(), Some("/bin/sh ended without a word (exit status: 3)"));
+        }
     }
 }

@@ -811,6 +811,25 @@ mod tests {
         assert!(made.text.contains(r#"["gateway", "--root", "/srv/gateway", "--name", "crm""#), "{}", made.text);
     }
 
+    /// Names of headers that are one as a variable's name keep their values.
+    #[test]
+    fn no_two_headers_share_a_variable() {
+        let config = r#"{"mcpServers": {
+  "c": {"url": "https://c.example.com/mcp", "headers": {"X-Key": "1", "X_Key": "2", "x.key": "3"}}
+}}"#;
+        let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap().text;
+        for held in [
+            r#""X-Key=C_X_KEY""#,
+            r#""X_Key=C_X_KEY_2""#,
+            r#""x.key=C_X_KEY_3""#,
+            r#""C_X_KEY": "1""#,
+            r#""C_X_KEY_2": "2""#,
+            r#""C_X_KEY_3": "3""#,
+        ] {
+            assert!(made.contains(held), "{held} is not in {made}");
+        }
+    }
+
     /// What a person wrote with the gateway in it has what its arguments say, or is left as it is and said to be.
     #[test]
     fn an_address_behind_the_gateway_that_was_written_by_hand_is_restored_whole_or_not_at_all() {

@@ -129,6 +129,16 @@ pub(super) enum Header {
     },
 }
 
+impl Header {
+    /// The client's variable that it has its value from.
+    fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Plain { .. } => None,
+            Self::Variable { variable, .. } | Self::Bearer { variable } => Some(variable),
+        }
+    }
+}
+
 /// What an entry is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Becomes {
@@ -357,7 +367,12 @@ impl Entry {
             match header {
                 Header::Plain { name, value } => {
                     // In a variable: arguments are read by everybody on the machine, and clients put values in for `${…}` there.
-                    let variable = variable_of(server, name);
+                    let is_taken = |variable: &str| {
+                        env.iter().any(|(taken, _)| taken == variable)
+                            || self.env.iter().any(|taken| taken == variable)
+                            || self.headers.iter().any(|header| header.variable() == Some(variable))
+                    };
+                    let variable = own_variable(&variable_of(server, name), is_taken);
                     args.extend([FROM.to_owned(), format!("{name}={variable}")]);
                     env.push((variable, value.clone()));
                 }
@@ -442,6 +457,17 @@ pub(in crate::gateway) fn plain_name(server: &str) -> String {
         name = name.replace("__", "_");
     }
     name
+}
+
+/// A variable that holds nothing else: names of headers may differ in what is the same in those of variables.
+fn own_variable(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut variable = name.to_owned();
+    let mut number = 1_u32;
+    while is_taken(&variable) {
+        number += 1;
+        variable = format!("{name}_{number}");
+    }
+    variable
 }
 
 /// The variable that holds a header of a tool server.
