@@ -174,6 +174,14 @@ fn misspelt_below(word: &str, words: &[String]) -> Option<HostError> {
     if names.is_empty() {
         return None;
     }
+    // An option between the two is taken for one of the first alone.
+    if names.contains(&word) {
+        return Some(
+            HostError::usage(format!("`{word}` has to follow `ua {command}` directly")).hint(format!(
+                "put the option between them behind `{word}`, or `--root` in front of `{command}`: `ua --root DIR {command} {word}`"
+            )),
+        );
+    }
     let meant = ua_core::nearest(word, names).map(|meant| format!("did you mean `ua {command} {meant}`? "));
     Some(
         HostError::usage(format!("there is no command `{}`", output::line(&format!("{command} {word}"), 60)))
@@ -264,6 +272,21 @@ mod tests {
             assert_eq!(failure.message(), message, "{line}");
             let hint = failure.hint_text().unwrap_or_default();
             assert!(hint.starts_with(&format!("did you mean {meant}?")), "{line}: {hint}");
+        }
+    }
+
+    /// A command is not said to be missing whose name is right.
+    #[test]
+    fn a_command_behind_an_option_of_the_one_above_it_is_not_called_missing() {
+        for line in ["ua gateway --root d install --file f", "ua gateway --name n status"] {
+            let failure = told_apart(&said(line), &words(line)).unwrap_or_else(|| in_short(&said(line), &words(line)));
+            assert!(
+                failure.message().ends_with("has to follow `ua gateway` directly"),
+                "{line}: {}",
+                failure.message()
+            );
+            let hint = failure.hint_text().unwrap_or_default();
+            assert!(hint.contains("`ua --root DIR gateway "), "{line}: {hint}");
         }
     }
 
