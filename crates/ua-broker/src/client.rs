@@ -13,12 +13,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use ua_core::{CallId, QuestionId, RunId, Timestamp, sha256};
 use ua_ledger::{MayAct, NotTaken, Outside};
-use ua_store::{Answer, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, RunRecord};
+use ua_store::{
+    Answer, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore as _,
+};
 
 use crate::broker::Broken;
 use crate::came_back::Comeback;
 use crate::connection::Connection;
 use crate::era::Era;
+use crate::incoming::CANCELLED;
 use crate::input::{Ask, ComesBack};
 use crate::live::LiveCall;
 use crate::sync::lock;
@@ -34,6 +37,8 @@ const MOST_EXPECTED: usize = 10_000;
 const MOST_ASKED: usize = 10_000;
 /// How long a client may take for its people's answer.
 const DIALOGUE: Duration = Duration::from_hours(24);
+/// How often it is looked whether what a client's dialogue asks needs no answer any more.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What clients were told to come back with, and what they brought along.
 #[derive(Debug)]
@@ -161,7 +166,7 @@ impl Connection {
         for (name, request) in &ask.requests {
             let method = request["method"].as_str().unwrap_or_default();
             let params = request.get("params").cloned().unwrap_or_else(|| json!({}));
-            match self.ask_client(method, params, DIALOGUE).await {
+            match self.ask_client(method, params, std::future::pending()).await {
                 Some(answer) => drop(answers.insert(name.clone(), answer)),
                 None => return ask.declined(),
             }
@@ -169,16 +174,22 @@ impl Connection {
         Some(answers)
     }
 
-    /// A request of ours to the client, on its connection. `None` when it has no answer, or refuses.
-    pub(crate) async fn ask_client(&self, method: &str, params: Value, patience: Duration) -> Option<Value> {
+    /// A request of ours to the client, on its connection. `None` when it has no answer, or refuses. Once it is `moot`, it is taken back.
+    async fn ask_client(&self, method: &str, params: Value, moot: impl Future<Output = ()>) -> Option<Value> {
         let id = self.own_id();
         let (answered, answer) = oneshot::channel();
         lock(&self.asks).insert(id.clone(), answered);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.tell_client(message, self.open.newest());
+        let about = self.open.newest();
+        self.tell_client(message, about.clone());
         let answer = tokio::select! {
             answer = answer => answer.ok(),
-            () = self.broker.env.clock.sleep(patience) => None,
+            () = self.broker.env.clock.sleep(DIALOGUE) => None,
+            () = moot => {
+                let params = json!({"requestId": id, "reason": "it was answered elsewhere, or needs no answer any more"});
+                self.tell_client(json!({"jsonrpc": "2.0", "method": CANCELLED, "params": params}), about);
+                None
+            }
         };
         lock(&self.asks).remove(&id);
         answer?.get("result").cloned()
@@ -257,9 +268,21 @@ impl Connection {
     /// Has the client's own dialogue ask for a decision, on the connection. What nobody can have read says that nobody is there.
     pub(crate) async fn ask_for_decision(self: Arc<Self>, question: QuestionRecord) {
         let begun = self.broker.env.now();
-        let Some(answer) = self.ask_client("elicitation/create", form(&question), DIALOGUE).await else { return };
+        let moot = self.is_settled(&question.question_id);
+        let Some(answer) = self.ask_client("elicitation/create", form(&question), moot).await else { return };
         if let Err(error) = self.decided(&question, &answer, self.broker.env.now().since(begun)).await {
             tracing::warn!(%error, "a decision in the client's dialogue could not be stored");
+        }
+    }
+
+    /// Waits until a question needs no answer any more: whoever sits at the dialogue would answer in vain.
+    async fn is_settled(&self, question: &QuestionId) {
+        loop {
+            self.broker.env.clock.sleep(LOOK_EVERY).await;
+            let stored = self.broker.store.question(question).await;
+            if stored.is_ok_and(|stored| stored.status != QuestionStatus::Open) {
+                return;
+            }
         }
     }
 

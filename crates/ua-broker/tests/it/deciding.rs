@@ -58,6 +58,22 @@ fn a_dialogue_with_nobody_in_front_of_it_decides_nothing() {
     }
 }
 
+/// What is answered elsewhere is not asked in the client's dialogue any longer: whatever is typed there would be lost.
+#[test]
+fn a_dialogue_is_taken_back_when_its_question_is_answered_elsewhere() {
+    let mut world = GatewayWorld::new();
+    world.hold_millis = 60_000;
+    let mut client = world.client().greet();
+    let id = client.call("wire_money", &wire());
+    let asked = client.hear("the question", |message| message["method"] == "elicitation/create");
+    world.answer(&world.questions()[0], Choice::Execute);
+    let taken_back = client.hear("its end", |message| message["method"] == "notifications/cancelled");
+    assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
+    assert_eq!(text(&client.answer(id)["result"]), "done, 1 so far");
+    client.done();
+    world.check();
+}
+
 /// The same for a client of the newer era, which is asked in the place of a result and comes back.
 #[test]
 fn a_person_decides_in_the_dialogue_of_a_client_of_the_newer_era() {

@@ -483,7 +483,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     if !args.yes {
         if !is_attended() {
             return Err(HostError::usage("not a terminal, so nobody can confirm it")
-                .hint("run it on a terminal, or look at `ua calls show` and add --yes"));
+                .hint(format!("run it on a terminal, or look at `ua calls show {}` and add --yes", seen.call_id)));
         }
         tell(plain(&shown(host.home(), &look, &seen).await?));
         let ask = format!("Record it as {}, with the reason {:?}?", said.outcome, line(&said.reason, 200));

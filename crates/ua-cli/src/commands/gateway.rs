@@ -387,7 +387,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Unwrapped if dry_run => "would be restored",
             What::Unwrapped => "is restored",
             What::MayLogIn => "skipped: it may require a login by its client; name it if it does not",
-            What::Unreachable => "skipped: the gateway cannot reach an address of this kind",
+            What::Unreachable => "skipped: it is neither a program nor an address that the gateway can reach",
             What::Elsewhere => {
                 "skipped: it goes through the gateway of another folder; take that away first (`ua gateway uninstall`)"
             }
