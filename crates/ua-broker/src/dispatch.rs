@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Timestamp, chain};
+use ua_core::{CallId, CallStatus, Resolution, Timestamp, chain};
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::LedgerError;
 use ua_store::{AttemptRecord, CallRecord, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _};
@@ -70,8 +70,9 @@ impl Broker {
         let reply = road.upstream.take_reply(&call.call_id);
         let ended = match carried {
             Ok(record) => {
-                // The tool's own words are what it ended with, if nobody else said what became of it.
-                let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
+                // The tool's own words are what it ended with, if nobody else said what became of it; who had it sent once more did not.
+                let is_own = matches!(record.resolution, None | Some(Resolution::Executed));
+                let is_own = is_own && record.deduplicated_from.is_none();
                 Ended { reply: Some(record).filter(|_| is_own).zip(reply), ..Ended::default() }
             }
             Err(why) => self.ended_without(why, &session, &call, &live, reply.as_ref()),

@@ -68,6 +68,23 @@ fn what_an_entry_keeps_secret_is_stored_nowhere() {
     }
 }
 
+/// What a person has sent once more is answered in the tool's own words as well.
+#[test]
+fn what_is_sent_once_more_is_told_as_it_is_said() {
+    let world = GatewayWorld::new();
+    let mut client = client(&world, "stub", SECRET);
+    fs::write(world.path("stub/raw"), "{'jsonrpc': '2.0', 'id': ID, 'result': {}}").unwrap();
+    let arguments = json!({"to": "me"});
+    assert_eq!(told(&client.result("tell_secret", &arguments)), "unknown");
+    fs::remove_file(world.path("stub/raw")).unwrap();
+    world.answer(&world.questions()[0], Choice::Execute);
+    assert_eq!(text(&client.result("tell_secret", &arguments)), format!("it is {SECRET}"));
+    assert_eq!(world.lines("told").len(), 2);
+    client.done();
+    world.check();
+    is_stored_nowhere(&world);
+}
+
 /// A call is known by what was given, although that is not stored: by an equal one, from another client and behind a restart, and whatever
 /// else is known to be secret by then. One that differs in the secret alone is another one.
 #[test]
