@@ -322,8 +322,9 @@ impl Seen {
     /// every other call is: it is no doubt, and others may mean another one.
     fn is_unsettled(&self) -> bool {
         match (self.live, self.status) {
-            (Live::Awaited, CallStatus::Prepared) => false,
-            (Live::Awaited, status) => self.is_held || status == CallStatus::Unknown,
+            (Live::Awaited, status) => {
+                status == CallStatus::Unknown || (self.is_held && status != CallStatus::Prepared)
+            }
             (Live::Left, _) | (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => true,
             (
                 Live::No,
