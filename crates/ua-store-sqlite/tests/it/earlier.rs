@@ -300,6 +300,8 @@ pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
         let values = match table.as_str() {
             // Checkpoints had one row of numbers for all runs.
             "checkpoints" => columns.replacen("seq", "row_number() OVER (ORDER BY created_at, seq)", 1),
+            // Whose turn it was had another name.
+            "run_queue" => columns.replacen(" fair,", " line,", 1),
             _ => columns.clone(),
         };
         raw.execute_batch(&format!("INSERT INTO main.{table} ({columns}) SELECT {values} FROM made.{table}"))?;
