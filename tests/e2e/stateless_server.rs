@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
@@ -375,6 +376,18 @@ fn a_tool_that_became_another_one_than_the_lock_says_is_refused_before_anything_
     output.shows(&["`order` has another description", "ua tools lock"]);
     assert_eq!(server.state().calls.len(), 0);
     env.run(&["tools", "lock", "--check"]).code(1).shows(&["`order` has another description"]);
+    // What it says now can be looked at before it is accepted, and with a lock that cannot be read as well.
+    let looked = env.run(&["tools", "list", "--json"]).code(0);
+    looked.shows(&["evil@example.com"]).says(&[
+        "not as in mcp.lock",
+        "`order` has another description",
+        "ua tools lock",
+    ]);
+    env.run(&["tools", "explain", "order"]).code(0).says(&["`order` has another description"]);
+    let lock = fs::read_to_string(env.path("work/mcp.lock")).unwrap();
+    fs::write(env.path("work/mcp.lock"), "no lock").unwrap();
+    env.run(&["tools", "list"]).code(0).says(&["no job starts with these servers", "mcp.lock"]);
+    fs::write(env.path("work/mcp.lock"), lock).unwrap();
     env.run(&["tools", "lock"]).code(0);
     env.run(&["resume", "r"]).code(75).shows(&["Which size"]);
     // And while a call waits: what was locked is compared on every resume.

@@ -11,6 +11,7 @@ use ua_host::launch::Launch;
 use ua_host::mcp_files::{self, mcp_config_file};
 use ua_host::policies::{self, classifier_of_user};
 use ua_host::servers::{self, builtin_server};
+use ua_host::trust::ConfigFile;
 use ua_host::{Host, job_file, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
@@ -271,10 +272,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     let config = mcp_files::mcp_config(Some(&file))?;
     let digests = mcp_files::configured_reaches(&config);
     let unlocked = mcp_files::mcp_servers_with(host, Some(&file), config, None)?;
-    let mut found = start(host, unlocked).await?.1;
-    for (server, locked) in &mut found.servers {
-        locked.reach = digests.get(server).cloned().unwrap_or_default();
-    }
+    let found = reached_by(start(host, unlocked).await?.1, &digests);
     if check && known.is_none() {
         return Err(HostError::failed(format!("{} is not there", path.display()))
             .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
@@ -358,6 +356,42 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
             ));
         }
     }
-    found.extend(mcp_files::mcp_servers(host, file.as_ref(), config)?);
-    Ok(start(host, found).await?.0)
+    let reaches = mcp_files::configured_reaches(&config);
+    // What they are now is what somebody wants to see before `ua tools lock` accepts it, so they are not held to the lock.
+    found.extend(mcp_files::mcp_servers_with(host, file.as_ref(), config, None)?);
+    let (looked, now) = start(host, found).await?;
+    if let Some(file) = &file {
+        tell_of_lock(host, file, &reached_by(now, &reaches));
+    }
+    Ok(looked)
+}
+
+/// The definitions of the servers that are configured, each with how its configuration reaches it.
+fn reached_by(mut found: DefinitionLock, reaches: &BTreeMap<String, String>) -> DefinitionLock {
+    found.servers.retain(|server, _| reaches.contains_key(server));
+    for (server, locked) in &mut found.servers {
+        locked.reach = reaches.get(server).cloned().unwrap_or_default();
+    }
+    found
+}
+
+/// Says what of the tools that are shown is other than mcp.lock says, so that no job is offered it.
+fn tell_of_lock(host: &Host, file: &ConfigFile, now: &DefinitionLock) {
+    let mut known = match tool_lock::read(&file.path) {
+        Ok(Some(known)) => known.without_secrets(host.redactor()),
+        Ok(None) => return,
+        Err(error) => return tell(format!("note: no job starts with these servers: {error}")),
+    };
+    // One that is not looked at now (that nobody trusts, or that is not configured any more) is no difference.
+    known.servers.retain(|server, _| now.servers.contains_key(server));
+    let changes = now.changes_since(Some(&known));
+    for change in &changes {
+        tell(format!("note: not as in mcp.lock: {}", line(change, 500)));
+    }
+    if !changes.is_empty() {
+        tell(format!(
+            "no job is offered what is not as in mcp.lock; `ua tools list --json` has what each tool says of itself, and `{}` accepts it",
+            tool_lock::command(file)
+        ));
+    }
 }
