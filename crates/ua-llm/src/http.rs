@@ -149,23 +149,24 @@ impl HttpClient {
         if response.status() != StatusCode::OK {
             return self.refused(response, model, assembler, observer).await;
         }
-        if let Some(stated) = not_a_stream(&response) {
-            return self.unlabelled(response, &stated, model, assembler, observer).await;
-        }
-        self.has_answered.store(true, Ordering::Relaxed);
-        read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
+        self.answered(response, model, assembler, observer).await
     }
 
-    /// Reads what is not labelled as a stream: one all the same, of a server that labels it otherwise; a whole reply, of a server or something in
+    /// Reads what came with a success, by what it is and not by how it is labelled: a stream of events; a whole reply, of a server or something in
     /// front of it that streams none; or no reply.
-    async fn unlabelled(
+    async fn answered(
         &self,
         response: Response,
-        stated: &str,
         model: &str,
         assembler: impl Assemble,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
+        let stated = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let stated = stated.trim().to_owned();
+        let is_labelled = stated.to_ascii_lowercase().starts_with("text/event-stream");
+        if is_labelled {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
         let mut body = Vec::new();
         let mut pieces = limited(self.bytes(response), REPLY_LIMIT);
         while let Some(piece) = pieces.next().await {
@@ -180,7 +181,7 @@ impl HttpClient {
                 }
                 Err(_) => break,
             }
-            if begins_as_a_stream(&body) {
+            if begins_as_a_stream(&body, is_labelled) {
                 self.has_answered.store(true, Ordering::Relaxed);
                 let begun = futures_util::stream::iter([Ok(Cursor::new(body))]);
                 return read_reply(Box::pin(begun.chain(pieces)), model, assembler, observer).await;
@@ -192,7 +193,7 @@ impl HttpClient {
                 self.has_answered.store(true, Ordering::Relaxed);
                 read_whole(&events, model, assembler, observer)
             }
-            None => Err(reject::not_a_stream(stated, &marks::text(body))),
+            None => Err(reject::not_a_stream(&stated, &marks::text(body))),
         }
     }
 
@@ -241,10 +242,13 @@ impl HttpClient {
         let by_status = reject::by_status(status, retry_after, &body, model);
         // Where replies came from, a page or what knows nothing of the address stands in for a server that is being put in another's place.
         let has_answered = self.has_answered.load(Ordering::Relaxed);
-        if let Some(error) = reject::stands_in(status, &body, &by_status).filter(|_| has_answered) {
-            return Err(reject::as_advised(error, status, retry_after, should_retry));
-        }
-        let error = assembler.refused(status, &body, by_status).whole_again_in(until_reset);
+        let stands_in = reject::stands_in(status, &body, &by_status).filter(|_| has_answered);
+        let error = match (assembler.refused(status, &body, by_status), stands_in) {
+            // The whole history needs no reply that is forgotten.
+            (forgotten @ LlmError::SessionForgotten { .. }, _) => forgotten,
+            (_, Some(stands_in)) => stands_in,
+            (error, None) => error.whole_again_in(until_reset),
+        };
         Err(reject::as_advised(error, status, retry_after, should_retry))
     }
 
@@ -276,17 +280,11 @@ impl Key {
     }
 }
 
-/// The content type of an answer that is no stream of events.
-fn not_a_stream(response: &Response) -> Option<String> {
-    let stated = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_stream = stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
-    (!is_stream).then(|| stated.to_owned())
-}
-
-/// Whether a body is a stream of events by its first line, as far as it came.
-fn begins_as_a_stream(body: &[u8]) -> bool {
+/// Whether a body is a stream of events by how it begins, as far as it came. One that is labelled as a stream is one, unless it is an object.
+fn begins_as_a_stream(body: &[u8], is_labelled: bool) -> bool {
     let line = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
-    ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field.as_bytes()))
+    let has_field = ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field.as_bytes()));
+    has_field || (is_labelled && line.first().is_some_and(|first| *first != b'{'))
 }
 
 fn innermost(error: &reqwest::Error) -> String {

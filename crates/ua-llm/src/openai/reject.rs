@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::error::LlmError;
+use crate::http::lenient;
 use crate::http::reject::{in_stream, unsorted};
 use crate::http::too_long::{is_code_of_too_long, says_too_long};
 use crate::session::KnownPrefix;
@@ -14,36 +15,37 @@ struct ErrorBody {
 
 #[derive(Deserialize)]
 struct ErrorDetail {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     code: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     param: Option<String>,
-    #[serde(default)]
-    message: String,
+    #[serde(default, deserialize_with = "lenient::text")]
+    message: Option<String>,
 }
 
 /// Looks whether a client error of the API means something that its status alone does not say; `error` otherwise.
 pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&KnownPrefix>) -> LlmError {
     let Ok(ErrorBody { error: detail }) = serde_json::from_str::<ErrorBody>(body) else { return error };
-    let code = detail.code.as_deref().unwrap_or_default();
-    match status {
-        // Whatever is wrong with the name of the reply, the whole history does not need it.
-        400 | 404 | 410 | 422 if is_forgotten(code, detail.param.as_deref(), &detail.message) => match known {
-            Some(known) => forgotten(known, detail.message),
-            None => error,
-        },
-        429 if code == "insufficient_quota" => LlmError::Unpaid { status, message: detail.message },
+    let (code, message) = (detail.code.as_deref().unwrap_or_default(), detail.message.unwrap_or_default());
+    match (status, known) {
+        (400 | 404 | 410 | 422, Some(known))
+            if is_forgotten(status, code, detail.param.as_deref(), &message, known) =>
+        {
+            forgotten(known, message)
+        }
+        (429, _) if code == "insufficient_quota" => LlmError::Unpaid { status, message },
         _ => error,
     }
 }
 
 /// Sorts an error inside a stream.
 pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) -> LlmError {
-    if let Ok(status @ 400..=599) = code.parse::<u16>() {
-        return in_stream(status, message, "");
-    }
+    let status = code.parse::<u16>().ok().filter(|status| (400..600).contains(status));
     match (code, known) {
-        (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),
+        (_, Some(known)) if is_forgotten(status.unwrap_or_default(), code, None, &message, known) => {
+            forgotten(known, message)
+        }
+        _ if let Some(status) = status => in_stream(status, message, ""),
         ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, until_reset: None, message },
         ("insufficient_quota", _) => LlmError::Unpaid { status: 429, message },
         ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
@@ -61,9 +63,16 @@ pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) 
     }
 }
 
-fn is_forgotten(code: &str, param: Option<&str>, message: &str) -> bool {
-    let says_so = || message.contains("Previous response") && message.contains("not found");
-    code == "previous_response_not_found" || param == Some("previous_response_id") || says_so()
+/// Whether a refusal may be of the reply that was named. Whatever is wrong with it, the whole history does not need it, and costs nothing that a reply
+/// would not: so an API that says that something is not there is taken to speak of that.
+fn is_forgotten(status: u16, code: &str, param: Option<&str>, message: &str, known: &KnownPrefix) -> bool {
+    let said = message.to_ascii_lowercase();
+    let says_so = || said.contains("previous response") && said.contains("not found");
+    code == "previous_response_not_found"
+        || param == Some("previous_response_id")
+        || matches!(status, 404 | 410)
+        || message.contains(&known.response_id)
+        || says_so()
 }
 
 fn forgotten(known: &KnownPrefix, message: String) -> LlmError {
@@ -88,6 +97,7 @@ mod tests {
             r#"{"error": {"message": "Previous response with id 'resp_1' not found.", "param": "previous_response_id", "code": "previous_response_not_found"}}"#,
             r#"{"error": {"message": "Invalid 'previous_response_id': 'msg_1'.", "param": "previous_response_id", "code": "invalid_value"}}"#,
             r#"{"error": {"message": "Previous response with id 'resp_1' not found."}}"#,
+            r#"{"error": {"message": "Response with id 'resp_1' not found.", "param": "response_id", "code": 404}}"#,
         ];
         for body in bodies {
             for status in [400, 404] {
@@ -97,6 +107,10 @@ mod tests {
             }
             assert!(matches!(refine(other(), 400, body, None), LlmError::InvalidRequest { .. }), "nothing was named");
             assert!(matches!(refine(other(), 500, body, Some(&known())), LlmError::InvalidRequest { .. }));
+        }
+        for status in [404, 410] {
+            let error = refine(other(), status, r#"{"error": {"message": "Not found", "code": null}}"#, Some(&known()));
+            assert!(matches!(error, LlmError::SessionForgotten { .. }), "{error:?}");
         }
         let unrelated = r#"{"error": {"message": "No tool output found for function call a.", "param": "input"}}"#;
         assert!(matches!(refine(other(), 400, unrelated, Some(&known())), LlmError::InvalidRequest { .. }));
@@ -115,6 +129,8 @@ mod tests {
     fn errors_inside_a_stream_are_sorted_like_those_before_it() {
         let of = |code: &str| by_code(code, "m".into(), Some(&known()));
         assert!(matches!(of("previous_response_not_found"), LlmError::SessionForgotten { .. }));
+        assert!(matches!(of("404"), LlmError::SessionForgotten { .. }));
+        assert!(matches!(by_code("404", "m".into(), None), LlmError::NotFound { .. }));
         assert!(matches!(of("rate_limit_exceeded"), LlmError::RateLimited { .. }));
         assert!(matches!(of("server_error"), LlmError::Server { status: None, .. }));
         assert!(matches!(of("context_length_exceeded"), LlmError::TooLong { .. }));

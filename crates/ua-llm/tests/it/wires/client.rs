@@ -369,6 +369,11 @@ async fn a_reply_that_is_not_streamed_is_read_and_a_cut_one_is_a_cut() {
     assert_eq!((turn.text().as_str(), turn.stop_reason), ("hi", StopReason::EndTurn));
     let error = canned_error(format!("{}{}", head(body.len()), &body[..40])).await;
     assert!(error.may_retry() && error.left_us() && !error.was_refused(), "{error:?}");
+    // Whatever it is labelled as.
+    let labelled = format!("{}{body}", head(body.len()).replace("application/json", "text/event-stream"));
+    let url = canned(labelled).await;
+    let turn = provider(&url, &Env::simulated(1)).complete(&request(prompt()), &Silent).await.unwrap();
+    assert_eq!((turn.text().as_str(), turn.stop_reason), ("hi", StopReason::EndTurn));
 }
 
 /// One answer after the other, each on a connection of its own.
