@@ -197,7 +197,13 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
         let (turn, ask) = (turn.clone(), ask.clone());
         tokio::task::spawn_blocking(move || {
             put(&ask, began);
-            let read = read_line(began);
+            let read = loop {
+                let read = read_line(began);
+                if !matches!(&read, Ok(Read::Cut)) {
+                    break read;
+                }
+                put(&format!("{CUT}\n{}", ask.trim_start_matches('\n')), began);
+            };
             drop(turn);
             read
         })
@@ -214,11 +220,17 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
         }
     };
     match typed {
-        Ok(Read::Line(line)) => {
+        Ok(Read::Line { line, more }) => {
             standing.is_ended = true;
+            if more {
+                crate::terminal::write_prompt(
+                    "note: only the first line was taken; more than one is given with `--text`\n",
+                );
+            }
             Ok(Some(line.trim().to_owned()))
         }
-        Ok(Read::Ended) => Ok(None),
+        // A line that was cut is asked for again where it is read.
+        Ok(Read::Ended | Read::Cut) => Ok(None),
         Ok(Read::HungUp) => {
             standing.is_left = true;
             Err(left.by(Signalled::End))
@@ -242,10 +254,23 @@ fn put(ask: &str, began: u64) {
     crate::terminal::write_prompt(ask);
 }
 
+/// How many bytes of a line a terminal hands over at most, without its end (Linux, `N_TTY_BUF_SIZE`).
+const LONGEST_LINE: usize = 4_095;
+
+/// What somebody is told whose line was longer.
+const CUT: &str = "a terminal hands over no more than 4095 bytes of a line, and this one was longer: nothing of it was taken. Type a shorter one, \
+                   or give it with `--text`.";
+
 /// How a prompt ends.
 enum Read {
     /// With what was typed.
-    Line(String),
+    Line {
+        line: String,
+        /// Another line stands behind it already, as from a text that was pasted.
+        more: bool,
+    },
+    /// With as much of a line as a terminal hands over, which drops the rest without a word.
+    Cut,
     /// Without: somebody ended the input (Ctrl-D), or it is not wanted any more.
     Ended,
     /// The terminal went away. That is a signal as well, which may be heard later, and means the same.
@@ -285,7 +310,15 @@ fn read_line(began: u64) -> io::Result<Read> {
             Err(error) => return Err(error.into()),
         }
         if let Some(end) = typed.iter().position(|byte| *byte == b'\n') {
-            return Ok(Read::Line(String::from_utf8_lossy(&typed[..end]).into_owned()));
+            if end >= LONGEST_LINE && stdin.is_terminal() {
+                return Ok(Read::Cut);
+            }
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut next = [PollFd::new(&stdin, PollFlags::IN)];
+            let more = stdin.is_terminal()
+                && poll(&mut next, Some(&at_once)).is_ok_and(|ready| ready > 0)
+                && !has_hung_up(&stdin);
+            return Ok(Read::Line { line: String::from_utf8_lossy(&typed[..end]).into_owned(), more });
         }
     }
 }

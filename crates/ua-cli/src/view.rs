@@ -206,9 +206,9 @@ impl<'a> RunShown<'a> {
 /// A question that waits for an answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct OpenQuestion {
-    /// The question as it is stored, but for `choices`: these are the words that `ua answer` takes.
+    /// The question as it is stored, but for `choices`.
     #[serde(flatten)]
-    row: Row,
+    row: QuestionRow,
     /// The commands that answer it, one for each of its choices, in their order.
     pub(crate) answer_with: Vec<String>,
     /// The question.
@@ -220,6 +220,38 @@ pub(crate) struct OpenQuestion {
     /// What has to be said beside it about the answers.
     #[serde(skip)]
     pub(crate) remark: Option<&'static str>,
+}
+
+/// A question as it is stored, with the words that `ua answer` takes.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct QuestionRow {
+    /// Its id.
+    #[schemars(with = "String")]
+    question_id: ua_core::QuestionId,
+    /// Its run.
+    #[schemars(with = "String")]
+    run_id: ua_core::RunId,
+    /// The call that it is about.
+    #[schemars(with = "Option<String>")]
+    call_id: Option<ua_core::CallId>,
+    /// What it is about.
+    #[schemars(with = "String")]
+    kind: ua_store::QuestionKind,
+    /// The question in words.
+    text: String,
+    /// What the answer is bound to, and what is known: the key, digests, the call's other sends.
+    detail: Value,
+    /// The words that `ua answer` takes.
+    choices: Vec<&'static str>,
+    /// open, answered or closed.
+    #[schemars(with = "String")]
+    status: ua_store::QuestionStatus,
+    /// The answer, once there is one.
+    #[schemars(with = "Option<Row>")]
+    answer: Option<ua_store::AnswerRecord>,
+    /// When it was asked.
+    #[schemars(with = "String")]
+    created_at: Timestamp,
 }
 
 impl OpenQuestion {
@@ -244,9 +276,19 @@ impl OpenQuestion {
     fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
         let ways = ua_resume::answers::ways(question, reach);
         let words = ways.iter().map(WayToAnswer::shown_word).collect();
-        let mut row = serde_json::to_value(question).ok().and_then(|row| row.as_object().cloned()).unwrap_or_default();
-        let choices = ways.iter().map(|way| Value::from(way.word)).collect();
-        row.insert("choices".to_owned(), Value::Array(choices));
+        let of = question.clone();
+        let row = QuestionRow {
+            question_id: of.question_id,
+            run_id: of.run_id,
+            call_id: of.call_id,
+            kind: of.kind,
+            text: of.text,
+            detail: of.detail,
+            choices: ways.iter().map(|way| way.word).collect(),
+            status: of.status,
+            answer: of.answer,
+            created_at: of.created_at,
+        };
         Self {
             row,
             question: question.clone(),
