@@ -12,6 +12,7 @@ mod files;
 mod inherit;
 mod later;
 mod limits;
+mod placed;
 mod pulls;
 mod python;
 mod readers;
@@ -30,6 +31,7 @@ fn attacks() -> Vec<Scenario> {
         trust::ATTACKS,
         words::ATTACKS,
         readers::ATTACKS,
+        placed::ATTACKS,
         limits::ATTACKS,
         later::ATTACKS,
         pulls::ATTACKS,

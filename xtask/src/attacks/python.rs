@@ -60,6 +60,10 @@ def daemon(arguments):
 def page(arguments):
     return arguments.get("text", "a page")
 
+def get_page(arguments):
+    open(arguments["seen"], "a").write("read\n")
+    return "a page"
+
 def post(arguments):
     open(arguments["file"], "a").write("posted\n")
     return "done"
@@ -73,7 +77,7 @@ def knot(arguments):
 def twist(arguments):
     return "done"
 
-TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, post, send_message, knot, twist)}
+TOOLS = {f.__name__: f for f in (touch, environment, shout, daemon, page, get_page, post, send_message, knot, twist)}
 # A kilobyte of schema that asks for 10^10 checks of one text.
 KNOT = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 10} for n in range(10)}
 SCHEMAS = {"knot": {"type": "object", "$defs": {**KNOT, "d10": {"type": "integer"}}, "properties": {"q": {"$ref": "#/$defs/d0"}}}}
