@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::json;
-use ua_e2e::TestEnv;
 
 use super::env;
 
@@ -58,7 +57,8 @@ fn s17_no_command_says_what_a_link_out_of_a_checkout_leads_to() {
             symlink("../home/secret", &place).unwrap();
             let output = env.run(command);
             fs::remove_file(&place).unwrap();
-            let told = output.shown();
+            // A long line is broken somewhere.
+            let told = output.shown().split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(!told.contains("hush"), "{command:?} of {secret:?}: {told}");
             assert!(
                 told.contains("nothing of it is shown") || told.contains("is a link that leads out"),
@@ -71,25 +71,21 @@ fn s17_no_command_says_what_a_link_out_of_a_checkout_leads_to() {
     env.run(&["job", "job.json"]).refused(2, &["hushhush"]);
 }
 
-/// Each command that writes where a person names, with the name through a link, and a name beside it.
-fn writes(env: &TestEnv) -> Vec<(Vec<&'static str>, &'static str)> {
-    env.write("work/.mcp.json", json!({"mcpServers": {"x": {"command": "true"}}}).to_string());
-    env.write("work/sub/.mcp.json", json!({"mcpServers": {}}).to_string());
-    vec![
-        (vec!["runs", "export", "r", "--out"], "copy"),
-        (vec!["runs", "export", "r", "--out"], "copy/deeper"),
-        (vec!["runs", "export", "r", "--json", "--out"], "copy/run.json"),
-        (vec!["runs", "export", "r", "--transcript", "--out"], "copy/"),
-        (vec!["runs", "export", "r", "--html"], "copy/page.html"),
-        (vec!["db", "backup"], "copy/copy.db"),
-        (vec!["db", "backup"], "new.db"),
-        (vec!["init"], "copy"),
-        (vec!["man", "--out"], "copy"),
-        (vec!["tools", "lock", "--mcp-config"], "copy/servers.json"),
-        (vec!["gateway", "install", "--file"], "client.json"),
-        (vec!["job", "good.json", "--record"], "copy/tape.jsonl"),
-    ]
-}
+/// Each command that writes where a person names, and a name that a link is on the way to.
+const WRITE: [(&[&str], &str); 12] = [
+    (&["runs", "export", "r", "--out"], "copy"),
+    (&["runs", "export", "r", "--out"], "copy/deeper"),
+    (&["runs", "export", "r", "--json", "--out"], "copy/run.json"),
+    (&["runs", "export", "r", "--transcript", "--out"], "copy/"),
+    (&["runs", "export", "r", "--html"], "copy/page.html"),
+    (&["db", "backup"], "copy/copy.db"),
+    (&["db", "backup"], "new.db"),
+    (&["init"], "copy"),
+    (&["man", "--out"], "copy"),
+    (&["tools", "lock", "--mcp-config"], "copy/servers.json"),
+    (&["gateway", "install", "--file"], "client.json"),
+    (&["job", "good.json", "--record"], "copy/tape.jsonl"),
+];
 
 #[test]
 fn s17_nothing_is_written_through_a_link_of_a_checkout() {
@@ -104,9 +100,8 @@ fn s17_nothing_is_written_through_a_link_of_a_checkout() {
     symlink("../home/private", env.path("work/copy")).unwrap();
     symlink("../home/private/new.db", env.path("work/new.db")).unwrap();
     symlink("../home/client.json", env.path("work/client.json")).unwrap();
-    for (command, place) in writes(&env) {
-        let mut all = command.clone();
-        all.push(place);
+    for (command, place) in WRITE {
+        let all = [command, &[place]].concat();
         let output = env.run(&all).refused(2, &["is a link that leads out of its folder"]);
         assert!(output.stderr.contains("name the place itself"), "{all:?}: {}", output.shown());
     }

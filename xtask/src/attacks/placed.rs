@@ -132,7 +132,8 @@ fn leaves_in(stage: &Stage, what: &str, reads: &[Value]) -> anyhow::Result<Verdi
             starts(&["echo", "PRIVATE"]),
             call("mcp__shop__get_page", &read),
         ];
-        job(&world, &json!({"tools": {"builtin": true, "run_command": true}}), &turns)?;
+        let fields = json!({"artifacts": {"workspace_dir": run}, "tools": {"builtin": true, "run_command": true}});
+        job(&world, &fields, &turns)?;
         let end = world.run(&["job", "job.json", "--run-id", &run, "--mcp-config", "servers.json"])?;
         ensure!(world.path("out-first").exists(), "the first page was not read: {}", end.err);
         if seen.exists() || end.code != Some(75) {
