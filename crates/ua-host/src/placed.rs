@@ -298,8 +298,9 @@ pub fn refuse_leading_out(path: &Path) -> Result<(), HostError> {
     let rest = std::path::absolute(path).ok();
     let rest = rest.as_deref().and_then(|whole| whole.strip_prefix(&link).ok()).unwrap_or(Path::new(""));
     let real = end_of(&link).map(|end| if rest.as_os_str().is_empty() { end } else { end.join(rest) });
-    let words =
-        format!("cannot write to {}: {} is a link that leads out of its folder", path.display(), link.display());
+    let is_itself = std::path::absolute(path).is_ok_and(|whole| whole == link);
+    let what = if is_itself { "it".to_owned() } else { link.display().to_string() };
+    let words = format!("cannot write to {}: {what} is a link that leads out of its folder", path.display());
     let hint = match real {
         Some(real) => format!("nothing was written; to write there, name the place itself: {}", real.display()),
         None => "nothing was written; it leads nowhere, so name another place".to_owned(),
