@@ -121,6 +121,28 @@ fn told(looks: u32) -> (Value, BTreeMap<String, Value>) {
 }
 
 #[test]
+fn an_answer_that_refuses_is_told_to_the_model_and_counts() {
+    let refusal = r#"{"choices": [{"message": {"content": null, "refusal": "no people"}, "finish_reason": "content_filter"}],
+        "usage": {"prompt_tokens": 130.0, "completion_tokens": "4"}}"#;
+    let nothing = r#"{"data": [], "usage": {"input_tokens": 12, "output_tokens": 0}}"#;
+    let studio = Studio::new(&[(2, HttpFault::Say(refusal)), (3, HttpFault::Say(nothing))]);
+    let mut again = call("generate_image", &json!({"prompt": "a windmill", "output": "work_products/windmill.png"}));
+    again["expect"] = json!({"contains": ["no people", "content_filter"], "tool_result_ok": false});
+    let turns = json!([
+        call("generate_image", &json!({"prompt": "a tide mill", "output": "work_products/mill.png"})),
+        call("describe_image", &json!({"path": "work_products/mill.png"})),
+        again,
+        {"text": "Not seen.", "expect": {"contains": ["without an image"], "tool_result_ok": false}},
+    ]);
+    studio.env.run(&["job", &studio.env.job(&json!({}), &turns), "--run-id", "r"]).code(0);
+    let counts = |input: u64, output: u64| json!({"input_tokens": input, "output_tokens": output, "cache_read_tokens": 0, "cache_write_tokens": 0});
+    let models = [("gpt-image-1".to_owned(), counts(12 + 12, 272)), ("seeing-1".to_owned(), counts(130, 4))];
+    assert_eq!(paid(&studio.env), (json!(3), models.into()));
+    assert_eq!((studio.api.posts(), studio.charged()), (3, 3));
+    assert_eq!(studio.env.rows("SELECT count(*) FROM questions"), ["0"]);
+}
+
+#[test]
 fn what_tools_pay_counts_in_the_budgets() {
     let studio = Studio::new(&[]);
     let job = studio.env.job(&json!({"budgets": {"max_tokens": 100_000}}), &turns());

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use ua_core::{Block, StopReason, ToolUse, Usage};
-use ua_llm::{LlmError, MOST_COUNTED, heard_so_far};
+use ua_core::{Block, StopReason, ToolUse, Usage, count_in};
+use ua_llm::{LlmError, heard_so_far};
 
 /// What an event means.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ fn stop_reason(reason: &str) -> StopReason {
 /// Takes over the counts that are told and that a reply can have; a later event knows better.
 fn count(usage: &mut Usage, told: &Value) {
     let take = |field: &str, into: &mut u64| {
-        if let Some(tokens) = told[field].as_u64().filter(|tokens| *tokens <= MOST_COUNTED) {
+        if let Some(tokens) = count_in(&told[field]) {
             *into = tokens;
         }
     };
@@ -244,6 +244,7 @@ fn text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use ua_core::MOST_COUNTED;
 
     use super::*;
 

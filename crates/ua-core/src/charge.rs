@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Money, PriceTable, RawReply, ToolName, Usage};
+use crate::{Money, PriceTable, RawReply, ToolName, Usage, count_in};
 
 /// What one call of a tool was charged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +30,6 @@ const IMAGE_TOKENS: u64 = 1_600;
 const PIXELS_PER_TOKEN: u64 = 256;
 /// What a drawn image of unknown size is estimated as.
 const DRAWN_TOKENS: u64 = 4_096;
-/// A count of more tokens than this is none.
-const MOST_COUNTED: u64 = 1_000_000_000_000;
 
 impl ToolCharge {
     /// The tools of our own server that ask a model.
@@ -43,7 +41,8 @@ impl ToolCharge {
     }
 
     /// Reads what an answer of `name` to these `arguments` says it took; `None` when it says nothing. An answer from the tool's own record of
-    /// an earlier attempt says it, too: that attempt brought no receipt.
+    /// an earlier attempt says it, too: that attempt brought no receipt. So does an error: an answer without what was asked for is paid for like
+    /// any other.
     ///
     /// Each half that it did not count is estimated, as that of a model's reply is: servers write 0 for what they do not count, and no request
     /// is without input, no answer without output.
@@ -55,10 +54,12 @@ impl ToolCharge {
         if said("input_tokens").is_none() && said("output_tokens").is_none() {
             return None;
         }
-        let counted = |field: &str| said(field)?.as_u64().filter(|count| (1..=MOST_COUNTED).contains(count));
+        let counted = |field: &str| count_in(said(field)?).filter(|count| *count > 0);
+        let brought_nothing = result.get("isError") == Some(&Value::Bool(true));
+        let estimated_output = || if brought_nothing { 0 } else { output_of(name, told) };
         let usage = Usage {
             input_tokens: counted("input_tokens").unwrap_or_else(|| input_of(name, arguments)),
-            output_tokens: counted("output_tokens").unwrap_or_else(|| output_of(name, told)),
+            output_tokens: counted("output_tokens").unwrap_or_else(estimated_output),
             ..Usage::default()
         };
         let text = |field: &str| told.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -120,6 +121,8 @@ mod tests {
                 of("ua", tool, &told).map(|charge| (charge.usage.input_tokens, charge.usage.output_tokens))
             };
             assert_eq!(charged(json!({"input_tokens": 3, "output_tokens": 4})), Some((3, 4)), "{tool}");
+            // However it is written.
+            assert_eq!(charged(json!({"input_tokens": 2.5, "output_tokens": "4"})), Some((3, 4)), "{tool}");
             for none in [json!(0), json!(null), json!(-1), json!(2_000_000_000_000_u64), json!("many")] {
                 let what = format!("{tool} {none}");
                 assert_eq!(charged(json!({"input_tokens": none, "output_tokens": 4})), Some((input, 4)), "{what}");
@@ -143,6 +146,23 @@ mod tests {
             |model: &str, cost| Some(ToolCharge { provider: "openai".into(), model: model.into(), usage, cost });
         assert_eq!(of("ua", "generate_image", &told("painter")), charge("painter", cost));
         assert_eq!(of("ua", "describe_image", &told("other")), charge("other", None), "an unknown price is not zero");
+    }
+
+    #[test]
+    fn an_answer_that_brought_nothing_is_charged_and_no_image_is_made_up_for_it() {
+        let table = PriceTable::default();
+        for tool in ToolCharge::TOOLS {
+            let name = ToolName::qualified(ToolNamespace::Local, "ua", tool);
+            let charged = |usage: Value| {
+                let told = json!({"error": "it refused", "provider": "openai", "model": "painter", "usage": usage});
+                let raw =
+                    RawReply::ToolResult { result: json!({"content": [], "isError": true, "structuredContent": told}) };
+                let charge = ToolCharge::of(&name, &json!({"prompt": "a green bear"}), &raw, &table).unwrap();
+                (charge.model, charge.usage.input_tokens, charge.usage.output_tokens)
+            };
+            assert_eq!(charged(json!({"input_tokens": 1_000, "output_tokens": 1})), ("painter".into(), 1_000, 1));
+            assert_eq!(charged(json!({"input_tokens": 1_000, "output_tokens": 0})), ("painter".into(), 1_000, 0));
+        }
     }
 
     #[test]

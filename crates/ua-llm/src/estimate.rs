@@ -12,10 +12,6 @@ use crate::request::ModelRequest;
 /// request's canonical JSON count as a token.
 pub const ESTIMATOR: &str = "canonical-bytes-4/1";
 
-/// The most tokens that a provider is believed to have counted. Nobody writes a reply of a million million tokens; sums over thousands of requests,
-/// and their price, stay numbers that every store can hold.
-pub const MOST_COUNTED: u64 = 1_000_000_000_000;
-
 /// The bytes that count as a token.
 const BYTES_PER_TOKEN: u64 = 4;
 

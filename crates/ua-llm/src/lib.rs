@@ -65,7 +65,7 @@ pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
 pub use chat::as_text::WRITTEN as CALL_IN_TEXT;
 pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
-pub use estimate::{ESTIMATOR, MOST_COUNTED, estimate_input_tokens, heard_so_far};
+pub use estimate::{ESTIMATOR, estimate_input_tokens, heard_so_far};
 pub use extras::ModelExtras;
 pub use history::check_history;
 pub use image::{MAX_IMAGE_BYTES, ResultImages, image_block, images_of_results, shown_image_block};

@@ -10,7 +10,7 @@ use std::io;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::meta::CHANGED_FILES;
 
@@ -25,6 +25,8 @@ pub(crate) enum Failure {
         hint: String,
         /// The file, as the caller calls it, that is not what the call was decided about; whoever decided does so anew then.
         changed: Option<String>,
+        /// What somebody was paid all the same, in the fields that say so of a result.
+        paid: Option<Box<Value>>,
     },
     /// Something may have been changed.
     Unclear(String),
@@ -43,7 +45,7 @@ pub(crate) struct ChangedFile {
 impl ChangedFile {
     pub(crate) fn into_failure(self) -> Failure {
         let hint = "look at the file as it is now, and make the call again if it is still to be sent".to_owned();
-        Failure::Refused { problem: self.to_string(), hint, changed: Some(self.given) }
+        Failure::Refused { problem: self.to_string(), hint, changed: Some(self.given), paid: None }
     }
 }
 
@@ -52,7 +54,7 @@ pub(crate) type Answer = Result<CallToolResult, Failure>;
 
 impl Failure {
     pub(crate) fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into(), hint: hint.into(), changed: None }
+        Self::Refused { problem: problem.into(), hint: hint.into(), changed: None, paid: None }
     }
 
     /// Nothing was changed, because the operating system refused what `action` names.
@@ -76,7 +78,7 @@ impl Failure {
     /// The same failure, told about one item of several.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Refused { problem, hint, changed: _ } => format!("{problem}; {hint}"),
+            Self::Refused { problem, hint, changed: _, paid: _ } => format!("{problem}; {hint}"),
             Self::Unclear(problem) => problem.clone(),
         }
     }
@@ -95,8 +97,12 @@ pub(crate) fn success(summary: impl Into<String>, value: &impl Serialize) -> Ans
 pub(crate) fn into_response(answer: Answer) -> Result<CallToolResponse, ErrorData> {
     match answer {
         Ok(result) => Ok(result.into()),
-        Err(Failure::Refused { problem, hint, changed }) => {
-            let mut result = CallToolResult::structured_error(json!({ "error": problem, "hint": hint }));
+        Err(Failure::Refused { problem, hint, changed, paid }) => {
+            let mut told = json!({ "error": problem, "hint": hint });
+            if let (Some(told), Some(Value::Object(paid))) = (told.as_object_mut(), paid.map(|paid| *paid)) {
+                told.extend(paid);
+            }
+            let mut result = CallToolResult::structured_error(told);
             result.content = vec![ContentBlock::text(format!("{problem}\nhint: {hint}"))];
             result.meta = changed.map(|file| {
                 let mut meta = MetaObject::new();

@@ -118,9 +118,13 @@ pub(crate) async fn text_up_to(limit: usize, answer: Response) -> Option<Vec<u8>
     timeout(TEXT_TIMEOUT, reading).await.ok().flatten()
 }
 
-/// Whether an HTTP status says that the request had no effect. Others may come from a proxy behind which it was done.
+/// Whether an HTTP status says that the request had no effect: whoever answers so did not take it, for what it is, for who sends it, or for now.
+/// Others may come from a proxy behind which it was done, or say that it was done before (409), or how its answer would look (406).
 pub(crate) fn means_not_done(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 307 | 308 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429)
+    matches!(
+        status.as_u16(),
+        307 | 308 | 400..=405 | 410 | 411 | 413..=415 | 417 | 421 | 422 | 425 | 426 | 428 | 429 | 431 | 451
+    )
 }
 
 /// The innermost cause, which names what happened; the outer ones repeat the address.
@@ -166,6 +170,16 @@ mod tests {
     fn an_address_is_shown_without_what_may_be_secret() {
         assert_eq!(shown("https://user:hush@example.org:8443/hook/hush?token=hush"), "https://example.org/…");
         assert_eq!(shown("hush"), "…");
+    }
+
+    #[test]
+    fn what_a_status_says_about_the_request() {
+        let not_done = (100..600).filter(|status| means_not_done(StatusCode::from_u16(*status).unwrap()));
+        let expected = [
+            307, 308, 400, 401, 402, 403, 404, 405, 410, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431,
+            451,
+        ];
+        assert_eq!(not_done.collect::<Vec<u16>>(), expected);
     }
 
     #[tokio::test]

@@ -23,6 +23,8 @@ pub enum HttpFault {
     CutAfter,
     /// Does what is asked and answers with this status all the same.
     AnswerWrongly(u16),
+    /// Does what is asked and answers with 200 and these words of JSON, whatever it did.
+    Say(&'static str),
     /// Does what is asked and answers after this time.
     Slow(Duration),
     /// Reads the request and keeps the client waiting until it leaves; nothing happens.
@@ -90,6 +92,11 @@ impl HttpFault {
             Some(Self::AnswerWrongly(status)) => {
                 act();
                 Reply::Answer(Answer::empty(*status))
+            }
+            Some(Self::Say(words)) => {
+                act();
+                let headers = vec![("Content-Type", "application/json".to_owned())];
+                Reply::Answer(Answer { status: 200, headers, body: words.as_bytes().to_vec() })
             }
             Some(Self::Slow(time)) => Reply::After(*time, act()),
             Some(Self::HoldBefore) => Reply::Hold,

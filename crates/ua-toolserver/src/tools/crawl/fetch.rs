@@ -138,7 +138,7 @@ impl Fetcher {
         let permission = cell
             .get_or_init(async || {
                 self.robots(url).await.map_err(|failure| match failure {
-                    Failure::Refused { problem, hint, changed: _ } => (problem, hint),
+                    Failure::Refused { problem, hint, changed: _, paid: _ } => (problem, hint),
                     Failure::Unclear(problem) => (problem, "try again".to_owned()),
                 })
             })
@@ -179,7 +179,7 @@ impl Fetcher {
             match hop.await {
                 Ok(Hop::Arrived(rules)) => return Ok(rules),
                 Ok(Hop::Redirected(next)) => here = next,
-                Err(Failure::Refused { problem, hint, changed: _ }) => {
+                Err(Failure::Refused { problem, hint, changed: _, paid: _ }) => {
                     let problem = format!("{robots}, which says what programs may fetch, could not be read: {problem}");
                     return Err(Failure::refused(problem, hint));
                 }

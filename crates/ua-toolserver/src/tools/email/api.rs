@@ -3,7 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lettre::message::Mailbox;
-use reqwest::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value;
@@ -116,9 +115,10 @@ impl Api {
             return Ok(text("id"));
         }
         let said = text("message").map_or_else(String::new, |message| format!(": {message}"));
-        if means_not_done(status) || status == StatusCode::UNPROCESSABLE_ENTITY {
+        if means_not_done(status) {
             let hint = match status.as_u16() {
                 401 | 403 => "ask a person to check UA_MAIL_API_KEY and --mail-from",
+                402 => "the account behind UA_MAIL_API_KEY cannot pay; ask a person",
                 429 => "the provider's limit is reached; try again later",
                 _ => "change what the provider complains about, or ask a person to check --mail",
             };

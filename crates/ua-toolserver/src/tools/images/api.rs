@@ -10,7 +10,7 @@ use reqwest::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{Env, Timestamp};
+use ua_core::{Env, Timestamp, count_in};
 use url::Url;
 
 use crate::answer::Failure;
@@ -84,22 +84,73 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// The counts under either of the names that APIs give them.
+    /// The counts under either of the names that APIs give them. One that cannot be read is 0, as APIs write what they did not count.
     pub(super) fn of(answer: &Value) -> Option<Self> {
         let usage = answer.get("usage").filter(|usage| usage.is_object())?;
-        let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64());
+        let said = |name: &&str| usage.get(*name).filter(|count| !count.is_null());
+        let count = |names: [&str; 2]| names.iter().find_map(said).map(|count| count_in(count).unwrap_or(0));
         let input_tokens = count(["input_tokens", "prompt_tokens"]);
         let output_tokens = count(["output_tokens", "completion_tokens"]);
         (input_tokens.is_some() || output_tokens.is_some()).then_some(Self { input_tokens, output_tokens })
     }
 }
 
+/// What came of a request that was answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Answered<D> {
+    /// Nothing.
+    InVain(InVain),
+    /// What was asked for.
+    With(D),
+}
+
+/// An answer that came whole and has nothing of what was asked for in it. It is paid for like any other.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct InVain {
+    problem: String,
+    hint: String,
+    paid: Paid,
+}
+
+/// Who was paid, and for how much, as far as the API said.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Paid {
+    provider: String,
+    model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+impl InVain {
+    /// The failure of the call that made the request. It alone says what was paid.
+    fn of_its_call(self) -> Failure {
+        let paid = serde_json::to_value(self.paid).ok().map(Box::new);
+        Failure::Refused { problem: self.problem, hint: self.hint, changed: None, paid }
+    }
+
+    /// The failure of another call that would make the same request.
+    fn of_another_call(self) -> Failure {
+        let problem = format!("the same request was made before and is not paid for again: {}", self.problem);
+        Failure::refused(problem, self.hint)
+    }
+}
+
+/// What is recorded of a request under its key.
+pub(super) type Kept<D> = Record<Begun, Answered<D>>;
+
 /// Whether a request is still to be sent.
 pub(super) enum RequestState<D> {
     /// It is; the record of its key, when it has one.
-    Open(Option<Record<Begun, D>>),
+    Open(Option<Kept<D>>),
     /// It was answered in an earlier attempt.
-    Done(Record<Begun, D>, D),
+    Done(Kept<D>, D),
+}
+
+/// Why an answer has nothing in it, and what to do about it.
+pub(super) struct Nothing {
+    pub(super) why: String,
+    pub(super) hint: &'static str,
 }
 
 impl ImageApi {
@@ -163,9 +214,14 @@ impl ImageApi {
         D: Clone + Serialize + for<'a> Deserialize<'a> + Send + Sync + 'static,
     {
         let Some(key) = order.key else { return Ok(RequestState::Open(None)) };
-        let record = Record::open(workspace, RECORDS, key).await?;
+        let record = Kept::open(workspace, RECORDS, key).await?;
         match record.earlier().cloned() {
-            Some(Entry::Done(done)) => Ok(RequestState::Done(record, done)),
+            Some(Entry::Done(Answered::With(done))) => Ok(RequestState::Done(record, done)),
+            // A call is sent again when its answer did not arrive: what was paid is not known yet. One that begins under the key is another one in
+            // the same words, and the first has been told.
+            Some(Entry::Done(Answered::InVain(in_vain))) => {
+                Err(if order.attempt > 1 { in_vain.of_its_call() } else { in_vain.of_another_call() })
+            }
             Some(Entry::Begun(begun)) if order.attempt < 2 && !self.honours_keys => Err(Failure::Unclear(format!(
                 "an earlier request under this key, at {} to {}, may have been answered and charged",
                 begun.at, begun.via
@@ -181,7 +237,7 @@ impl ImageApi {
         path: &str,
         body: &Value,
         key: Option<&str>,
-        record: Option<&Record<Begun, D>>,
+        record: Option<&Kept<D>>,
         env: &Env,
     ) -> Result<Value, Failure>
     where
@@ -197,6 +253,29 @@ impl ImageApi {
             record.withdraw().await;
         }
         answer
+    }
+
+    /// Notes under the request's key that its answer has nothing in it; asked again, it is not paid for again.
+    pub(super) async fn in_vain<D>(
+        &self,
+        record: Option<&Kept<D>>,
+        (answer, model): (&Value, &str),
+        Nothing { why, hint }: Nothing,
+    ) -> Failure
+    where
+        D: Clone + Serialize + for<'a> Deserialize<'a> + Send + Sync + 'static,
+    {
+        let paid = Paid {
+            provider: self.dialect.provider().to_owned(),
+            model: model_of(answer, model),
+            usage: Usage::of(answer),
+        };
+        let problem = format!("{} {why}; the request is paid for all the same", self.host());
+        let in_vain = InVain { problem, hint: hint.to_owned(), paid };
+        if let Some(record) = record {
+            record.finish(Answered::InVain(in_vain.clone())).await;
+        }
+        in_vain.of_its_call()
     }
 
     #[tracing::instrument(name = "POST", skip_all, fields(otel.kind = "client", http.request.method = "POST"))]
@@ -233,10 +312,8 @@ impl ImageApi {
                 Failure::Unclear(format!("{host} answered with {status}, but its answer is cut or cannot be read"))
             });
         }
-        let said = value.as_ref().and_then(|value| value.pointer("/error/message")?.as_str());
-        let said: String =
-            said.map_or_else(String::new, |said| format!(": {}", said.chars().take(300).collect::<String>()));
-        if means_not_done(status) || matches!(status.as_u16(), 422 | OVERLOADED) {
+        let said = value.as_ref().and_then(error_in).map_or_else(String::new, |said| format!(": {said}"));
+        if means_not_done(status) || status.as_u16() == OVERLOADED {
             return Err(Failure::refused(
                 format!("{host} refused the request with status {}, nothing was charged{said}", status.as_u16()),
                 hint(status),
@@ -249,9 +326,29 @@ impl ImageApi {
     }
 }
 
+/// The most of an API's words that is passed on.
+const MOST_QUOTED: usize = 300;
+
+pub(super) fn quoted(text: &str) -> String {
+    text.trim().chars().take(MOST_QUOTED).collect()
+}
+
+/// The error that an answer tells of, in the API's words.
+pub(super) fn error_in(answer: &Value) -> Option<String> {
+    let error = answer.get("error").filter(|error| !error.is_null())?;
+    let said = error.as_str().or_else(|| error.get("message")?.as_str());
+    Some(quoted(&said.map_or_else(|| error.to_string(), str::to_owned)))
+}
+
+/// The model that answered, by its own word.
+pub(super) fn model_of(answer: &Value, asked: &str) -> String {
+    answer.get("model").and_then(Value::as_str).unwrap_or(asked).to_owned()
+}
+
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "ask a person to check UA_IMAGE_API_KEY",
+        402 => "the account behind UA_IMAGE_API_KEY cannot pay; ask a person",
         404 => "ask a person to check UA_IMAGE_API and the names of the models",
         413 => "use a smaller image",
         429 | OVERLOADED => "the API's limit is reached; try again later",

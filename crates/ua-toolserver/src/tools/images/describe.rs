@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Dialect, ImageApi, RequestState, Usage, image_part};
+use super::api::{Answered, Dialect, ImageApi, Nothing, RequestState, Usage, error_in, image_part, model_of, quoted};
 use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
@@ -122,10 +122,12 @@ impl Tool for DescribeImage {
             }
         };
         let said = api.ask(path, &body, order.key, record.as_ref(), &context.env).await?;
-        let described = read(api.dialect, &said, model, sha256)
-            .ok_or_else(|| Failure::Unclear(format!("what {} answered holds no description", api.host())))?;
+        let described = match read(api.dialect, &said, model, sha256) {
+            Ok(described) => described,
+            Err(nothing) => return Err(api.in_vain(record.as_ref(), (&said, model), nothing).await),
+        };
         if let Some(record) = &record {
-            record.finish(described.clone()).await;
+            record.finish(Answered::With(described.clone())).await;
         }
         answer(api, &given.path, &described, false)
     }
@@ -154,20 +156,51 @@ fn prepare(files: &Said, workspace: &Workspace, path: &str) -> Result<(String, &
     Ok((sha256, "image/jpeg", STANDARD.encode(packed)))
 }
 
-fn read(dialect: Dialect, answer: &Value, model: &str, sha256: String) -> Option<Described> {
-    let (text, cut) = match dialect {
-        Dialect::Anthropic => {
-            let blocks = answer.get("content")?.as_array()?;
-            let texts: Vec<&str> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
-            (texts.concat(), answer.get("stop_reason").and_then(Value::as_str) == Some("max_tokens"))
-        }
+/// The description in an answer, or why there is none. One that was filtered or refused half way is none.
+fn read(dialect: Dialect, answer: &Value, model: &str, sha256: String) -> Result<Described, Nothing> {
+    const DO_WITHOUT: &str = "ask about another image or in other words, or continue without the description";
+    let none = |why: String| Nothing { why, hint: DO_WITHOUT };
+    let (text, ended, refusal) = match dialect {
+        Dialect::Anthropic => (written(answer.get("content")), answer.get("stop_reason"), None),
         Dialect::OpenAi => {
-            let choice = answer.pointer("/choices/0")?;
-            let text = choice.pointer("/message/content")?.as_str()?.to_owned();
-            (text, choice.get("finish_reason").and_then(Value::as_str) == Some("length"))
+            let choice = answer.pointer("/choices/0").unwrap_or(&Value::Null);
+            let refusal = choice.pointer("/message/refusal").and_then(Value::as_str);
+            (written(choice.pointer("/message/content")), choice.get("finish_reason"), refusal)
         }
     };
-    let model = answer.get("model").and_then(Value::as_str).unwrap_or(model).to_owned();
-    let description = text.trim().to_owned();
-    (!description.is_empty() || cut).then(|| Described { description, model, usage: Usage::of(answer), sha256, cut })
+    if let Some(error) = error_in(answer) {
+        return Err(none(format!("answered with an error: {error}")));
+    }
+    let refusal = refusal.map(str::trim).filter(|refusal| !refusal.is_empty());
+    let ended = ended.and_then(Value::as_str).unwrap_or_default();
+    if refusal.is_some() || matches!(ended, "refusal" | "content_filter") {
+        let words = refusal.unwrap_or(&text);
+        let words = if words.is_empty() { String::new() } else { format!(": {}", quoted(words)) };
+        return Err(none(format!("refused to describe the image ({}){words}", quoted(ended))));
+    }
+    let cut = matches!(ended, "max_tokens" | "length");
+    match (text.is_empty(), cut) {
+        (true, true) => Err(Nothing {
+            why: "used up the tokens of its answer before it wrote a description".to_owned(),
+            hint: "allow more words (max_words), or continue without the description",
+        }),
+        (true, false) if ended.is_empty() => Err(none("answered without a description".to_owned())),
+        (true, false) => Err(none(format!("answered without a description ({})", quoted(ended)))),
+        (false, _) => {
+            let model = model_of(answer, model);
+            Ok(Described { description: text, model, usage: Usage::of(answer), sha256, cut })
+        }
+    }
+}
+
+/// The text of a message: as it is, or in parts.
+fn written(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.trim().to_owned(),
+        Some(Value::Array(parts)) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+            texts.concat().trim().to_owned()
+        }
+        Some(_) | None => String::new(),
+    }
 }

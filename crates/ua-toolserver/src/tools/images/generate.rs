@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{ImageApi, RequestState, Usage};
+use super::api::{Answered, ImageApi, Nothing, RequestState, Usage, error_in};
 use super::decode::{ImageFile, MAX_FILE_BYTES, media_type, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::area::Created;
@@ -138,26 +138,33 @@ impl Tool for GenerateImage {
             body["response_format"] = json!("b64_json");
         }
         let said = api.ask("images/generations", &body, order.key, record.as_ref(), &context.env).await?;
-        let host = api.host().to_owned();
         let kept = record.as_ref().map(|record| record.beside(KEPT));
-        let (workspace, model, to) = (Arc::clone(&context.workspace), model.to_owned(), output.clone());
-        let (drawn, bytes) = {
-            let workspace = Arc::clone(&workspace);
+        let (workspace, to) = (Arc::clone(&context.workspace), output.clone());
+        let said = Arc::new(said);
+        let read = {
+            let (workspace, model, said) = (Arc::clone(&workspace), model.to_owned(), Arc::clone(&said));
             blocking(move || {
-                let (drawn, bytes) = read(&said, &model, wanted)
-                    .map_err(|why| Failure::Unclear(format!("what {host} answered holds no image: {why}")))?;
-                if let Some(kept) = &kept {
+                let read = read(&said, &model, wanted);
+                if let (Some(kept), Ok((_, bytes))) = (&kept, &read) {
                     workspace
                         .area()
-                        .replace(kept, &bytes)
+                        .replace(kept, bytes)
                         .map_err(|error| unplaced(&error.into_failure("keep the image")))?;
                 }
-                Ok((drawn, bytes))
+                Ok(read)
             })
             .await?
         };
+        let (drawn, bytes) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                let hint = "change the prompt, or continue without the image";
+                let nothing = Nothing { why: format!("answered without an image: {why}"), hint };
+                return Err(api.in_vain(record.as_ref(), (&said, model), nothing).await);
+            }
+        };
         if let Some(record) = &record {
-            record.finish(drawn.clone()).await;
+            record.finish(Answered::With(drawn.clone())).await;
         }
         blocking(move || place(&workspace, &to, &bytes)).await?;
         answer(api, &output, &drawn, false)
@@ -216,10 +223,14 @@ fn wanted_format(output: &str) -> Result<ImageFormat, Failure> {
     }
 }
 
-/// The picture in an answer, in the wanted format.
+/// The picture in an answer, in the wanted format; or why there is none.
 fn read(answer: &Value, model: &str, wanted: ImageFormat) -> Result<(Drawn, Vec<u8>), String> {
-    let first = answer.pointer("/data/0").ok_or("there is no `data`")?;
-    let text = first.get("b64_json").and_then(Value::as_str).ok_or("there is no `b64_json`")?;
+    // What an API says is said of the whole answer, or of the image.
+    let said =
+        |why: &str| error_in(answer).or_else(|| error_in(answer.pointer("/data/0")?)).unwrap_or_else(|| why.to_owned());
+    let first = answer.pointer("/data/0").ok_or_else(|| said("there is nothing in its `data`"))?;
+    let text = first.get("b64_json").and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text = text.ok_or_else(|| said("there is no `b64_json` in its `data`"))?;
     let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("it has {} bytes, more than {MAX_FILE_BYTES}", bytes.len()));

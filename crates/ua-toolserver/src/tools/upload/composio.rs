@@ -285,6 +285,7 @@ fn read_ticket(said: &Value, content: &Content) -> Option<Ticket> {
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "ask a person to check COMPOSIO_API_KEY",
+        402 => "the account behind COMPOSIO_API_KEY cannot pay; ask a person",
         429 => "the limit is reached; try again later",
         _ => "check tool_slug and toolkit_slug, or try again later",
     }

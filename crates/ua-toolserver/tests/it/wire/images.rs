@@ -207,6 +207,136 @@ async fn a_lost_answer_is_never_paid_for_again_silently() {
     assert_eq!(studio.charged(), 1);
 }
 
+/// What whole answers without what was asked for say, and what is told of it: (what the API says, what the failure says, what was paid).
+const SEEN_NOTHING: [(&str, &str, &str, (u64, u64)); 7] = [
+    (
+        "openai",
+        r#"{"choices": [{"message": {"content": null, "refusal": "no faces"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1000, "completion_tokens": 1}}"#,
+        "refused to describe the image (stop): no faces",
+        (1000, 1),
+    ),
+    (
+        "openai",
+        r#"{"model": "seeing-1", "choices": [{"message": {"content": "A ma"}, "finish_reason": "content_filter"}],
+            "usage": {"prompt_tokens": 1000, "completion_tokens": 2}}"#,
+        "refused to describe the image (content_filter): A ma",
+        (1000, 2),
+    ),
+    (
+        "openai",
+        r#"{"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1000.0, "completion_tokens": "0"}}"#,
+        "answered without a description (stop)",
+        (1000, 0),
+    ),
+    (
+        "openai",
+        r#"{"choices": [{"message": {"content": []}, "finish_reason": "length"}],
+            "usage": {"prompt_tokens": "1000", "completion_tokens": 296}}"#,
+        "used up the tokens of its answer",
+        (1000, 296),
+    ),
+    (
+        "openai",
+        r#"{"error": {"message": "the engine is asleep"}, "usage": {"prompt_tokens": -3}}"#,
+        "answered with an error: the engine is asleep",
+        (0, 0),
+    ),
+    (
+        "anthropic",
+        r#"{"content": [], "stop_reason": "refusal", "usage": {"input_tokens": 900, "output_tokens": 3}}"#,
+        "refused to describe the image (refusal)",
+        (900, 3),
+    ),
+    (
+        "anthropic",
+        r#"{"content": [{"type": "text", "text": " "}], "stop_reason": "end_turn", "usage": {"input_tokens": 900, "output_tokens": 1}}"#,
+        "answered without a description (end_turn)",
+        (900, 1),
+    ),
+];
+
+/// The failure of a call: its text, and what it says was paid.
+async fn failed(
+    studio: &Studio,
+    tool: &'static str,
+    arguments: serde_json::Value,
+    attempt: u64,
+) -> (String, serde_json::Value) {
+    let meta = json!({ IDEMPOTENCY_KEY: "k", ATTEMPT: attempt });
+    let result = studio.world.result_of(tool, arguments, meta).await.unwrap();
+    assert_eq!(result.is_error, Some(true), "{result:?}");
+    let mut told = result.structured_content.unwrap();
+    let problem = told["error"].as_str().unwrap().to_owned();
+    told.as_object_mut().unwrap().retain(|field, _| !matches!(field.as_str(), "error" | "hint"));
+    (problem, told)
+}
+
+#[tokio::test]
+async fn a_whole_answer_without_a_description_is_a_failure_that_says_why_and_what_was_paid() {
+    for (dialect, answer, why, (input, output)) in SEEN_NOTHING {
+        let studio = Studio::with(dialect, [(1, HttpFault::Say(answer))], false).await;
+        let look = || json!({"path": "a.png", "max_words": 20});
+        let mut usage = json!({"input_tokens": input, "output_tokens": output});
+        if answer.contains("-3") {
+            usage = json!({"input_tokens": 0});
+        }
+        let paid = json!({"provider": dialect, "model": "seeing-1", "usage": usage});
+        let (problem, told) = failed(&studio, "describe_image", look(), 1).await;
+        assert!(problem.contains(why) && problem.contains("paid for all the same"), "{problem}");
+        assert_eq!(told, paid, "{answer}");
+        // A call whose answer did not arrive hears it again, and what was paid with it; another one in the same words is not paid for.
+        assert_eq!(failed(&studio, "describe_image", look(), 2).await, (problem.clone(), paid));
+        let (again, told) = failed(&studio, "describe_image", look(), 1).await;
+        assert!(again.starts_with("the same request was made before") && again.ends_with(&problem), "{again}");
+        assert_eq!(told, json!({}));
+        assert_eq!((studio.api.posts(), studio.charged()), (1, 1), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_without_an_image_is_a_failure_that_says_why_and_what_was_paid() {
+    for (answer, why) in [
+        (r#"{"data": [], "usage": {"input_tokens": 12, "output_tokens": 0}}"#, "there is nothing in its `data`"),
+        (
+            r#"{"data": [{"url": "https://i.example/1.png"}], "usage": {"input_tokens": 12.0, "output_tokens": 0}}"#,
+            "there is no `b64_json`",
+        ),
+        (
+            r#"{"data": [{"b64_json": "aGVsbG8="}], "usage": {"prompt_tokens": "12", "completion_tokens": 0}}"#,
+            "without an image: ",
+        ),
+        (
+            r#"{"data": [], "error": "moderation_blocked", "usage": {"input_tokens": 12, "output_tokens": 0}}"#,
+            "without an image: moderation_blocked",
+        ),
+        (
+            r#"{"data": [{"error": {"message": "it was filtered"}}], "usage": {"input_tokens": 12, "output_tokens": 0}}"#,
+            "without an image: it was filtered",
+        ),
+    ] {
+        let studio = Studio::with("openai", [(1, HttpFault::Say(answer))], false).await;
+        let draw = || json!({"prompt": "a tide mill", "output": "out/mill.png"});
+        let (problem, told) = failed(&studio, "generate_image", draw(), 1).await;
+        assert!(problem.contains(why), "{problem}");
+        let usage = json!({"input_tokens": 12, "output_tokens": 0});
+        assert_eq!(told, json!({"provider": "openai", "model": "gpt-image-1", "usage": usage}), "{answer}");
+        assert_eq!(failed(&studio, "generate_image", draw(), 2).await.1["usage"], usage);
+        assert_eq!((studio.api.posts(), studio.charged()), (1, 1), "{answer}");
+        assert_eq!(names(&studio.world.workspace().join("out")), [""; 0]);
+    }
+}
+
+/// An answer that is cut, or no answer of the API, says nothing of what became of the request.
+#[tokio::test]
+async fn what_is_no_answer_of_the_api_leaves_it_open() {
+    for page in ["<html>Welcome</html>", r#"{"choices": [{"mess"#] {
+        let studio = Studio::with("openai", [(1, HttpFault::Say(page))], false).await;
+        studio.see(1).await.unclear("cannot be read");
+    }
+}
+
 #[tokio::test]
 async fn where_the_api_honours_keys_a_lost_answer_is_asked_for_again_and_charged_once() {
     let studio = Studio::with("openai", [(1, HttpFault::CutAfter)], true).await;
@@ -223,7 +353,7 @@ async fn where_the_api_honours_keys_a_lost_answer_is_asked_for_again_and_charged
 
 #[tokio::test]
 async fn a_refusal_costs_nothing_and_forgets_the_attempt() {
-    for status in [400, 401, 404, 413, 422, 429, 529] {
+    for status in [400, 401, 402, 404, 413, 422, 425, 429, 451, 529] {
         let studio = Studio::with("openai", [(1, HttpFault::Refuse(status))], false).await;
         let said = studio.draw(1).await.refused("nothing was charged");
         assert!(!said.contains("key\""), "{said}");

@@ -275,7 +275,7 @@ async fn an_api_that_lost_its_answer_is_asked_again_under_the_same_key() {
 
 #[tokio::test]
 async fn an_api_that_refuses_has_sent_nothing() {
-    for status in [400, 403, 413, 422, 429] {
+    for status in [400, 402, 403, 410, 413, 422, 425, 429, 451] {
         let (world, server, _kept) = api(BTreeMap::from([(1, HttpFault::Refuse(status))]), "re_1").await;
         world.keyed("send_email", "k", message()).await.refused(&status.to_string());
         assert_eq!(server.messages().unwrap().len(), 0);
