@@ -113,7 +113,7 @@ pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
-    guard_meant,
+    budget_flaws, guard_meant,
 };
 pub use status::{
     CallEvent, CallStatus, CorrectedTo, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus,

@@ -3,6 +3,7 @@
 mod check;
 mod shape;
 
+pub use check::budget_flaws;
 pub use shape::guard_meant;
 
 use std::collections::BTreeMap;

@@ -671,7 +671,7 @@ impl Runs {
         match serde_json::from_value::<Budgets>(fields) {
             Err(why) => return wrong(&why.to_string()),
             Ok(budgets) => {
-                if let Some((_, why)) = budgets.flaws().into_iter().find(|(name, _)| *name == budget) {
+                if let Some((_, why)) = ua_core::budget_flaws(&budgets).into_iter().find(|(name, _)| *name == budget) {
                     return wrong(why.strip_prefix("is 0: ").unwrap_or(why));
                 }
                 if let Some(max) = budgets.max_cost.filter(|_| budget == "max_cost")

@@ -44,31 +44,29 @@ impl Flaws {
     }
 }
 
-impl Budgets {
-    /// Every budget that ends a run where it begins, by name, with why; what a run does about failures may be nothing.
-    pub fn flaws(&self) -> Vec<(&'static str, &'static str)> {
-        let Self {
-            max_wallclock_minutes,
-            max_steps,
-            max_tool_calls,
-            max_turns,
-            max_tokens,
-            max_cost,
-            max_retries_per_tool_call: _,
-            max_same_error_repeats: _,
-            max_provider_wait_minutes: _,
-        } = self;
-        let (nothing, unasked) = ("is 0: the run could do nothing", "is 0: the run could ask nothing");
-        let all = [
-            (*max_wallclock_minutes == 0, "max_wallclock_minutes", nothing),
-            (*max_tool_calls == 0, "max_tool_calls", nothing),
-            (*max_steps == 0, "max_steps", nothing),
-            (*max_turns == Some(0), "max_turns", unasked),
-            (*max_tokens == Some(0), "max_tokens", unasked),
-            (max_cost.is_some_and(|money| money.nanos() == 0), "max_cost", unasked),
-        ];
-        all.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(|(_, name, why)| (name, why)).collect()
-    }
+/// Every budget that ends a run where it begins, by name, with why; what a run does about failures may be nothing.
+pub fn budget_flaws(budgets: &Budgets) -> Vec<(&'static str, &'static str)> {
+    let Budgets {
+        max_wallclock_minutes,
+        max_steps,
+        max_tool_calls,
+        max_turns,
+        max_tokens,
+        max_cost,
+        max_retries_per_tool_call: _,
+        max_same_error_repeats: _,
+        max_provider_wait_minutes: _,
+    } = budgets;
+    let (nothing, unasked) = ("is 0: the run could do nothing", "is 0: the run could ask nothing");
+    let all = [
+        (*max_wallclock_minutes == 0, "max_wallclock_minutes", nothing),
+        (*max_tool_calls == 0, "max_tool_calls", nothing),
+        (*max_steps == 0, "max_steps", nothing),
+        (*max_turns == Some(0), "max_turns", unasked),
+        (*max_tokens == Some(0), "max_tokens", unasked),
+        (max_cost.is_some_and(|money| money.nanos() == 0), "max_cost", unasked),
+    ];
+    all.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(|(_, name, why)| (name, why)).collect()
 }
 
 impl RunSpec {
@@ -128,7 +126,7 @@ impl RunSpec {
     }
 
     fn check_budgets(&self, flaws: &mut Flaws) {
-        for (name, why) in self.budgets.flaws() {
+        for (name, why) in budget_flaws(&self.budgets) {
             flaws.add(format!("budgets.{name}"), why);
         }
     }
