@@ -16,3 +16,4 @@ mod people;
 mod repetition;
 mod same_effect;
 mod twins;
+mod withdrawn;

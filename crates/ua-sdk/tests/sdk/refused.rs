@@ -152,7 +152,11 @@ async fn a_step_that_says_a_key_is_refused_before_anything_is_stored() {
         (step().input("Go.").tool(look("Uses shop-0123456789.")), "its tool `look`", "SHOP_KEY"),
         (step().input("Go.").constraints(to("sk-0123456789@a.example")), "its constraints", "MODEL_KEY"),
         (step().input("Go.").policy("# shop-0123456789"), "its policy", "SHOP_KEY"),
-        (Step::new("shop-0123456789").model(crate::model(&json!([]))).input("Go."), "its name", "SHOP_KEY"),
+        (
+            Step::new("shop-0123456789").model(crate::model(&json!([{"text": "Yes."}]))).input("Go."),
+            "its name",
+            "SHOP_KEY",
+        ),
     ] {
         let refused = runs.run(&step, "november").await.unwrap_err();
         let Error::Step(why) = &refused else { panic!("{refused}") };
