@@ -281,8 +281,8 @@ impl Runs {
 
     /// Runs the step for a typed result: the model's last message has to be a `T`, by its JSON Schema. Models that write by a schema are given
     /// it with each request; whatever a model is, what does not fit, or fits and cannot be read as a `T`, is told to it and asked for again, and
-    /// the step is not complete before it can. Run again, a complete step returns the same result without a request. A plain text is no
-    /// JSON, so it is no `T`, a `String` neither: [`Runs::run`] has it as `final_output`.
+    /// the step is not complete before it can. Run again, a complete step returns the same result without a request. A plain text is
+    /// not JSON, and so not a `T`, not even a `String`: [`Runs::run`] has it as `final_output`.
     ///
     /// # Errors
     /// As [`Runs::run`]; [`Error::Step`] for a step whose [`Step::output_schema`] is another one; [`Error::NotComplete`] with the outcome when the step waits, stopped, failed or was cancelled; [`Error::Result`] when the
@@ -644,7 +644,7 @@ impl Runs {
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]; [`Error::Refused`] for a run that has ended. Once it is asked for, the run ends when its step is run again at the latest.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
-        // It is kept, and stands in the files of the run.
+        // It is kept, also in the files of the run.
         let reason = self.redactor.text(reason);
         let asked = self.store.request_cancel(&run_id(id)?, &reason, self.env.now()).await;
         if let Err(source) = asked {

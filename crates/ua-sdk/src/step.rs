@@ -211,7 +211,7 @@ impl Step {
         self
     }
 
-    /// The most tokens of thoughts before a reply, for models that are told so ([`Anthropic`](crate::Anthropic)); others refuse it ([`Error::Step`]).
+    /// The most tokens of thoughts before a reply, for models that are told so (`Anthropic`); others refuse it ([`Error::Step`]).
     pub fn thinking_tokens(mut self, tokens: u32) -> Self {
         self.extras.thinking_tokens = Some(tokens);
         self
