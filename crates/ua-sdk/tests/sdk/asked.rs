@@ -55,7 +55,7 @@ async fn what_a_provider_does_not_read_is_refused() {
     let server = server().await;
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
-    let chat = |name| OpenAi::chat(name, &server.base_url, None).unwrap();
+    let chat = |name| OpenAi::chat(name, &format!("{}/v1", server.base_url), None).unwrap();
     assert!(matches!(runs.run(&step(chat("m")).effort("low"), "november").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(server.last_request().unwrap()["reasoning_effort"], "low");
     let own = Model::scripted(r#"{"turns": [{"text": "Yes."}]}"#).unwrap();
@@ -67,7 +67,7 @@ async fn what_a_provider_does_not_read_is_refused() {
         let refused = runs.run(&wrong, "wrong").await.unwrap_err();
         assert!(refused.to_string().contains(told), "{told}: {refused}");
     }
-    let responses = OpenAi::at("m", &server.base_url, "sk-0123456789").unwrap();
+    let responses = OpenAi::at("m", &format!("{}/v1", server.base_url), "sk-0123456789").unwrap();
     assert!(matches!(runs.run(&step(responses).effort("low"), "december").await.unwrap(), Outcome::Complete { .. }));
     assert_eq!(server.last_request().unwrap()["reasoning"]["effort"], "low");
 }

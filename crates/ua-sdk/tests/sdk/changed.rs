@@ -334,7 +334,7 @@ async fn a_question_is_taken_back_with_the_program_that_was_the_reason_for_it() 
     let runs = Runs::open(folder.path()).unwrap();
     for Wrong { id, right, wrong, changed } in WRONG {
         for answer in [None, Some(Choice::Happened), Some(Choice::Skip)] {
-            let id = format!("{id}-{answer:?}");
+            let id = format!("{id}-{}", answer.map_or("open", Choice::as_str));
             let shop = Shop::new(true);
             let step = right(&shop).max_turns(5);
             lost_in_its_tool(&runs, &step, &shop, &id).await;
