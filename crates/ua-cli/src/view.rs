@@ -545,9 +545,9 @@ pub(crate) struct CallShown {
     pub(crate) call: CallRow,
     /// What was decided about it.
     pub(crate) policy: Value,
-    /// Its attempts, oldest first.
+    /// Its attempts, oldest first. One with `learnt_of` is no send: it is what became known of the attempt of that number.
     #[schemars(with = "Vec<Row>")]
-    pub(crate) attempts: Vec<AttemptRecord>,
+    pub(crate) attempts: Vec<AttemptShown>,
     /// Its newest receipt.
     #[schemars(with = "Option<Row>")]
     pub(crate) receipt: Option<ReceiptRecord>,
@@ -560,6 +560,24 @@ pub(crate) struct CallShown {
     /// What persons were asked about it, with their answers, oldest first.
     #[schemars(with = "Vec<Row>")]
     pub(crate) questions: Vec<QuestionRecord>,
+}
+
+/// An attempt, or what became known of one.
+#[derive(Debug, Serialize)]
+pub(crate) struct AttemptShown {
+    /// Its row.
+    #[serde(flatten)]
+    pub(crate) attempt: AttemptRecord,
+    /// The attempt of which this is what became known, where nothing was sent for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) learnt_of: Option<u32>,
+}
+
+impl From<AttemptRecord> for AttemptShown {
+    fn from(attempt: AttemptRecord) -> Self {
+        let learnt_of = ua_store::rules::learnt_of_another(&attempt);
+        Self { attempt, learnt_of }
+    }
 }
 
 /// What a probe said about a call.

@@ -608,6 +608,8 @@ mod tests {
                 // What the copy has as sent is not sent once more by what came of it.
                 let was_sent_there = knows_it && last.attempt > number;
                 assert_eq!(crate::rules::is_learnt_of_another(last), was_sent_there, "{what}: {last:?}");
+                let of = crate::rules::learnt_of_another(last);
+                assert_eq!(of, was_sent_there.then_some(number), "{what}: {last:?}");
                 assert_eq!(
                     crate::rules::was_answered_beside(last),
                     line.was_answered() || line.status == "succeeded" || line.status == "failed_reported",

@@ -11,6 +11,7 @@ use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_ledger::LateReplies as _;
 use ua_runner::LateFile;
+use ua_store::rules::{learnt_of_another, said_beside};
 use ua_store::{
     Answer, CallQuery, CallRecord, Choice, GATEWAY_MODE, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
     QuestionsOf, RunQuery, RunStore, Store, blobs_of, is_gateway, whole_reply, whole_text,
@@ -21,7 +22,7 @@ use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, line, plain, print, print_exactly, print_json, print_table, tell};
 use crate::people::is_attended;
-use crate::view::{CallRow, CallShown, Resolved};
+use crate::view::{AttemptShown, CallRow, CallShown, Resolved};
 use crate::{complete, find, moment};
 
 /// `ua calls …`.
@@ -253,6 +254,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let questions = questions_about(&store, &call).await?;
         let late_replies = LateFile::at(home.late_replies()).about(&call.call_id);
         let (policy, call) = (json!(call.policy), CallRow::of(&call));
+        let attempts = attempts.into_iter().map(AttemptShown::from).collect();
         let shown = CallShown { call, policy, attempts, receipt, late_replies, events, questions };
         print_json(&shown)?;
         return Ok(OK);
@@ -312,6 +314,11 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         out.push_str(&format!("  key            {key}\n"));
     }
     for attempt in &attempts {
+        if let Some(of) = learnt_of_another(attempt) {
+            let (at, said) = (moment::local(attempt.started_at, now), said_beside(attempt).unwrap_or_default());
+            out.push_str(&format!("  of attempt {of:<3} {at} effects.log says that {said}\n"));
+            continue;
+        }
         let ended = attempt.ended_at.map_or_else(|| "…".to_owned(), moment::end);
         let outcome = attempt.outcome.as_deref().unwrap_or("no answer yet");
         let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", field(text, 200)));

@@ -142,7 +142,13 @@ fn learnt_of(noted: &str) -> Option<(&str, u32)> {
 
 /// Whether an attempt is no more than what came of another one, of which the database has the send: nothing was sent for it.
 pub fn is_learnt_of_another(attempt: &AttemptRecord) -> bool {
-    is_recalled(attempt) && attempt.detail.as_deref().is_some_and(|noted| learnt_of(noted).is_some())
+    learnt_of_another(attempt).is_some()
+}
+
+/// The number of that other one.
+pub fn learnt_of_another(attempt: &AttemptRecord) -> Option<u32> {
+    let noted = attempt.detail.as_deref().filter(|_| is_recalled(attempt))?;
+    learnt_of(noted).map(|(_, of)| of)
 }
 
 /// The call of which the database has nothing and in whose place the attempt's own call is in doubt, and what came of it.
