@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 73] = [
+const MUTANTS: [Mutant; 72] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -535,11 +535,6 @@ const MUTANTS: [Mutant; 73] = [
             "--broken-rule",
             "ends-of-doubt-unseen",
         ],
-    ),
-    lane(
-        "–",
-        "the same, of a call that is tried again",
-        &["explore", "--scene", "retry-behind-doubt", "--deviations", "0", "--broken-rule", "ends-of-doubt-unseen"],
     ),
     lane(
         "–",
