@@ -153,8 +153,8 @@ impl PipeConnection {
             Ok(Err(ServiceError::McpError(error))) => {
                 refused(method, error.code.0.into(), error.message.into_owned(), error.data.as_ref())
             }
-            Ok(Ok(other)) => Outcome::Lost { why: format!("the answer is of another kind: {other:?}") },
-            Ok(Err(error)) => self.told_of_stray(self.unanswered(&waiting.id, &error.to_string()), strays),
+            Ok(Ok(_)) => Outcome::Lost { why: OTHER_KIND.to_owned() },
+            Ok(Err(error)) => self.told_of_stray(self.unanswered(&waiting.id, &in_words(&error)), strays),
             Err(_) => self.told_of_stray(self.unanswered(&waiting.id, "the connection closed"), strays),
         }
     }
@@ -195,8 +195,8 @@ impl Opening for PipeConnection {
             Ok(Err(ServiceError::McpError(error))) => {
                 Err(Unanswered::Refused(error.code.0.into(), error.message.into_owned()))
             }
-            Ok(Ok(other)) => Err(broken(&format!("the answer is of another kind: {other:?}"))),
-            Ok(Err(error)) => Err(broken(&error.to_string())),
+            Ok(Ok(_)) => Err(broken(OTHER_KIND)),
+            Ok(Err(error)) => Err(broken(&in_words(&error))),
             Err(_) => Err(broken("the connection closed")),
         }
     }
@@ -208,11 +208,27 @@ impl Opening for PipeConnection {
     async fn initialized(&self) -> Result<(), String> {
         let done = ClientNotification::InitializedNotification(InitializedNotification::default());
         let sent = self.peer.send_notification(done).await;
-        sent.map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))
+        sent.map_err(|error| self.ended().unwrap_or_else(|| in_words(&error)))
     }
 
     fn ended(&self) -> Option<String> {
         PipeConnection::ended(self)
+    }
+}
+
+/// Why an answer is none.
+const OTHER_KIND: &str = "the answer is of another kind";
+
+/// Why a request has no answer, in words: the client library's own name the types of this program.
+fn in_words(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => format!("it answered with an error: {}", error.message),
+        ServiceError::TransportSend(error) => format!("nothing can be written to its input: {}", error.error),
+        ServiceError::TransportClosed => "the connection is closed".to_owned(),
+        ServiceError::UnexpectedResponse => OTHER_KIND.to_owned(),
+        ServiceError::Cancelled { .. } => "the request was cancelled".to_owned(),
+        ServiceError::Timeout { timeout } => format!("no answer came within {} s", timeout.as_secs()),
+        other => other.to_string(),
     }
 }
 
@@ -249,5 +265,28 @@ impl Drop for Waiting<'_> {
                 tracing::debug!(%error, "the server could not be told");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rmcp::transport::DynamicTransportError;
+
+    use super::*;
+    use crate::wire::Wire;
+
+    #[test]
+    fn why_a_request_has_no_answer_is_told_without_the_types_of_this_program() {
+        type OfPipes = Wire<tokio::io::Empty, tokio::io::Sink>;
+        let error = io::Error::from(io::ErrorKind::BrokenPipe);
+        let sending = ServiceError::TransportSend(DynamicTransportError::new::<OfPipes, RoleClient>(error));
+        assert!(sending.to_string().contains("::"), "the library names them: {sending}");
+        assert_eq!(in_words(&sending), "nothing can be written to its input: broken pipe");
+        for other in [ServiceError::TransportClosed, ServiceError::UnexpectedResponse] {
+            let words = in_words(&other);
+            assert!(!words.contains("::") && words.starts_with("the "), "{words}");
+        }
     }
 }

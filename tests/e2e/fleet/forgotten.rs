@@ -165,6 +165,10 @@ fn a_worker_that_was_forgotten_at_an_upgrade_sends_nothing_more() {
     until("its run stops", || worker.stderr().contains("run r: "));
     until("its answer is refused", || worker.stderr().matches("newer than this program's").count() > 1);
     assert_eq!(sql("SELECT state FROM ua.run_queue WHERE run_id = 'later'"), ["ready"]);
+    assert!(!worker.stderr().contains("answers again"), "nothing has changed: {}", worker.stderr());
+    let doctor = env.run(&["doctor", "--json"]);
+    let told = format!("{}{}", doctor.stdout, doctor.stderr);
+    assert!(told.contains("needs the version of ua that made it") && !told.contains("start the server"), "{told}");
     assert_eq!(env.comments().len(), 1);
     env.run(&["runs", "list"]).refused(74, &["newer than this program's"]);
     // As if it had not been: what was under way is found out, and goes on.

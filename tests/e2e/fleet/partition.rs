@@ -112,6 +112,7 @@ fn a_black_hole_is_noticed_and_survived() {
     open_the_gate(&env);
     if is_whole() {
         // Longer than a lease.
+        until("it says so", || first.stderr().contains("the database has not answered for 10 s"));
         until("its lease has ended", || asked(&address, "/readyz").contains("503"));
         until("it hangs", || asked(&address, "/healthz").contains("503"));
     } else {

@@ -83,6 +83,29 @@ fn a_server_that_crashes_again_and_again_costs_time_and_no_effect() {
     assert_eq!((&page["violations"], &page["checked_runs"]), (&json!([]), &json!(jobs)), "{page}");
 }
 
+/// The server has no room for what a tool answered: the answer waits for it, and the worker is not ready meanwhile.
+#[test]
+fn a_worker_whose_runs_wait_to_be_written_is_not_ready() {
+    let name = "fleet_waits";
+    let Some((env, direct)) = on_server(name, false) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    env.run(&["submit", &comment_job(&env), "--run-id", "r"]).code(0);
+    let sql = |text: &str| cluster().unwrap().sql(name, text).unwrap();
+    sql("CREATE FUNCTION ua.full() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$");
+    sql("CREATE TRIGGER full_disk BEFORE INSERT ON ua.tool_receipts FOR EACH ROW EXECUTE FUNCTION ua.full()");
+    let worker = env.start(&["worker", "--name", "first", "--listen", "127.0.0.1:0"]);
+    let address = address_of(&worker);
+    until("it is not ready", || asked(&address, "/readyz").contains("does not take what runs write"));
+    assert!(asked(&address, "/healthz").contains("200 OK"));
+    sql("DROP TRIGGER full_disk ON ua.tool_receipts");
+    until("the end", || status(&env, "r") == "succeeded");
+    until("it is ready", || asked(&address, "/readyz").contains("200 OK"));
+    assert_eq!((env.comments().len(), sql("SELECT count(*) FROM ua.questions")), (1, vec!["0".to_owned()]));
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+}
+
 /// What a harness starts ends with it, also when it is killed: workers would go on for ever.
 #[cfg(target_os = "linux")]
 #[test]

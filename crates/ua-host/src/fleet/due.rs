@@ -188,7 +188,7 @@ impl Timetable {
     ) -> bool {
         let name = &schedule.name;
         if let Some(instant) = instant {
-            let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone(), seen_by: None });
+            let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone(), seen_by: None, writes: None });
             match submit_for(&self.host, &people, schedule, instant).await {
                 Ok(submitted) => {
                     (self.told)(&crate::text::plain(&format!(

@@ -2,6 +2,7 @@
 //!
 //! One request a connection, nothing is read beyond its first line, and nothing can be asked for that changes anything.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +10,16 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use ua_core::{Env, Timestamp};
+use ua_core::{Env, RunId, Timestamp};
 use ua_store::QueueDepth;
 
 use crate::error::HostError;
 
 /// A loop that did not turn for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// A write that the database has not taken for so long is no matter of a moment.
+const WAITS_FOR: Duration = Duration::from_secs(5);
 
 /// How a worker is.
 #[derive(Debug, Clone)]
@@ -28,8 +32,10 @@ pub(super) struct State {
     pub(super) is_draining: bool,
     /// Its row says that it takes nothing more (`ua workers drain`), as it was last read.
     pub(super) is_told_to_drain: bool,
-    /// Its last look at the database failed, so it cannot take runs.
-    pub(super) is_cut_off: bool,
+    /// Why its last look at the database failed, so it cannot take runs.
+    pub(super) cut_off: Option<String>,
+    /// Runs whose write waits for the database to take it, since when.
+    pub(super) waiting_writes: BTreeMap<RunId, Timestamp>,
     /// The database answers, and refused what its runs wrote: it takes none for a while.
     pub(super) is_refused: bool,
     /// The disk of its root is full: it takes none until there is room.
@@ -67,7 +73,8 @@ impl Health {
             lease_until: env.now(),
             is_draining: false,
             is_told_to_drain: false,
-            is_cut_off: false,
+            cut_off: None,
+            waiting_writes: BTreeMap::new(),
             is_refused: false,
             is_full: false,
             is_lacking: false,
@@ -84,6 +91,11 @@ impl Health {
             depths: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), env: env.clone() }
+    }
+
+    /// Now, by the clock that it is judged by.
+    pub(super) fn now(&self) -> Timestamp {
+        self.env.now()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -136,8 +148,13 @@ impl Health {
         match path {
             "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop is hung")),
             "/readyz" if state.is_draining || state.is_told_to_drain => judged(Some("draining")),
-            "/readyz" if state.is_cut_off => judged(Some("the database does not answer; no run is taken")),
+            "/readyz" if state.cut_off.is_some() => {
+                judged(state.cut_off.map(|why| format!("{why}; no run is taken")).as_deref())
+            }
             "/readyz" if state.is_refused => judged(Some("the database refuses what runs write; no run is taken")),
+            "/readyz" if state.waiting_writes.values().any(|since| now.since(*since) >= WAITS_FOR) => {
+                judged(Some("the database does not take what runs write, which is tried again"))
+            }
             "/readyz" if state.is_full => judged(Some("the disk of the worker's root is full; no run is taken")),
             "/readyz" if state.is_lacking => {
                 judged(Some("several runs in a row needed what is not on this machine; one a second is tried"))
@@ -199,9 +216,18 @@ mod tests {
         health.state().lease_until = env.now().plus(Duration::from_secs(30));
         assert_eq!(status("/readyz"), "200");
         // At once, and not when the lease ends.
-        health.state().is_cut_off = true;
+        health.state().cut_off = Some("the database has schema 99".to_owned());
         assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
-        health.state().is_cut_off = false;
+        assert_eq!(health.page("/readyz").1, "the database has schema 99; no run is taken\n");
+        health.state().cut_off = None;
+        assert_eq!(status("/readyz"), "200");
+        // A write that waits for a moment is nothing.
+        let run = RunId::parse("r").unwrap();
+        health.state().waiting_writes.insert(run.clone(), env.now().minus(Duration::from_secs(4)));
+        assert_eq!(status("/readyz"), "200");
+        health.state().waiting_writes.insert(run, env.now().minus(Duration::from_secs(5)));
+        assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));
+        health.state().waiting_writes.clear();
         assert_eq!(status("/readyz"), "200");
         health.state().is_refused = true;
         assert_eq!((status("/readyz"), status("/healthz")), ("503".to_owned(), "200".to_owned()));

@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{Env, RunId, RunStatus, RunStop, Timestamp, Trace};
+use ua_core::{Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
-use ua_runner::{LockError, RunLock, owner_stamp, process_is_alive};
+use ua_runner::{LockError, RunEvent, RunLock, owner_stamp, process_is_alive};
 use ua_store::{
     FleetChange, FleetDone, FleetStore as _, QueueEntry, QueueState, Release, RunRecord, Store as _, StoreError,
     WorkerRecord, fleet::LEASE,
@@ -37,6 +37,8 @@ use crate::session::{self, Ending, Taking};
 
 /// How often a worker looks for runs.
 pub(super) const POLL: Duration = Duration::from_millis(500);
+/// A look at the database that takes so long is told.
+const SILENT: Duration = Duration::from_secs(10);
 /// How often it says that it is alive.
 pub(super) const RENEWAL: Duration = Duration::from_secs(5);
 /// A run that was given back so often in a row for one reason is not waited for: it is for somebody else to do something about it.
@@ -222,6 +224,33 @@ impl Refusal {
 #[derive(Debug, Clone, Copy)]
 struct GotFurther(bool);
 
+/// What a look comes to; while it takes long, `silent` says so, once.
+async fn looking<T>(env: &Env, look: impl Future<Output = T>, silent: impl FnOnce()) -> T {
+    tokio::pin!(look);
+    tokio::select! {
+        biased;
+        done = &mut look => return done,
+        () = env.clock.sleep(SILENT) => {}
+    }
+    silent();
+    look.await
+}
+
+/// Whether a look asked the database for something: one with no free slot and no renewal due does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    Asked,
+    AskedNothing,
+}
+
+/// Why no run is taken while nothing comes back.
+const NO_ANSWER: &str = "the database does not answer";
+
+/// Why no run is taken, for whoever asks whether the worker is ready.
+fn why_cut_off(error: &StoreError) -> String {
+    if error.class() == FailureClass::Transient { NO_ANSWER.to_owned() } else { chain(error) }
+}
+
 /// The runs that were given back, each with the reason.
 #[derive(Debug, Clone, Default)]
 struct Refusals(Arc<Mutex<BTreeMap<RunId, Refusal>>>);
@@ -363,16 +392,23 @@ impl Worker {
         let mut timetable = tokio::spawn(timetable.keep(caught_up.clone(), leaves));
         let mut is_reachable = true;
         while !self.stop.is_stopping() {
-            let turn = self.turn(&mut runs, &mut renewed_at).await;
-            self.health.state().is_cut_off = turn.is_err();
-            match turn {
-                Ok(()) if !is_reachable => {
+            let turn = self.turn(&mut runs, &mut renewed_at);
+            match looking(self.env(), turn, || self.is_silent(&mut is_reachable)).await {
+                Ok(Looked::Asked) => {
+                    self.health.state().cut_off = None;
+                    if !is_reachable {
+                        self.say("the database answers again");
+                    }
                     is_reachable = true;
-                    self.say("the database answers again");
                 }
-                Ok(()) => {}
+                // What was not asked said nothing.
+                Ok(Looked::AskedNothing) => {}
                 Err(error) => {
-                    self.health.state().late_renewals += 1;
+                    {
+                        let mut state = self.health.state();
+                        state.late_renewals += 1;
+                        state.cut_off = Some(why_cut_off(&error));
+                    }
                     if is_reachable {
                         self.say(&format!("cannot take runs: {}", chain(&error)));
                     }
@@ -419,6 +455,18 @@ impl Worker {
             tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
         }
         left
+    }
+
+    /// The database has not answered for long, and that is no matter of a moment: whoever asks and whoever reads is told.
+    fn is_silent(&self, is_reachable: &mut bool) {
+        self.health.state().cut_off = Some(NO_ANSWER.to_owned());
+        if *is_reachable {
+            self.say(&format!(
+                "cannot take runs: the database has not answered for {} s, and has not refused either",
+                SILENT.as_secs()
+            ));
+        }
+        *is_reachable = false;
     }
 
     /// Workers do not look all at the same moment.
@@ -494,12 +542,14 @@ impl Worker {
     }
 
     /// One look: renews the lease when that is due, and fills free slots.
-    async fn turn(&self, runs: &mut JoinSet<()>, renewed_at: &mut Timestamp) -> Result<(), StoreError> {
+    async fn turn(&self, runs: &mut JoinSet<()>, renewed_at: &mut Timestamp) -> Result<Looked, StoreError> {
+        let mut looked = Looked::AskedNothing;
         self.health.state().turned_at = self.env().now();
         while runs.try_join_next().is_some() {}
         if self.env().now().since(*renewed_at) >= RENEWAL {
             self.renew().await?;
             *renewed_at = self.env().now();
+            looked = Looked::Asked;
             let depths = self.depths().await?;
             if depths.iter().all(|depth| depth.ready == 0) {
                 self.lacking().is_over();
@@ -524,6 +574,7 @@ impl Worker {
         let free = if is_full { 0 } else { free };
         if free > 0 {
             let done = self.claim(u32::try_from(free).unwrap_or(1)).await?;
+            looked = Looked::Asked;
             let mut state = self.health.state();
             state.freed += done.freed;
             state.claimed += done.entries.len() as u64;
@@ -538,7 +589,7 @@ impl Worker {
             }
         }
         self.health.state().running = runs.len();
-        Ok(())
+        Ok(looked)
     }
 
     /// Notes whether there is room for a run, and says when that changes.
@@ -632,6 +683,7 @@ impl Worker {
         let people: Arc<dyn People> = Arc::new(Nobody {
             stop: self.stop.clone(),
             seen_by: self.onlooker.clone().map(|onlooker| (run.run_id.clone(), onlooker)),
+            writes: Some(Writes { run: run.run_id.clone(), health: self.health.clone() }),
         });
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
@@ -826,6 +878,33 @@ pub(super) struct Nobody {
     pub(super) stop: StopSignal,
     /// Who hears of the run that is driven, if there is one.
     pub(super) seen_by: Option<(RunId, Arc<dyn Onlooker>)>,
+    /// Where it is noted that the run waits for the database to take what it writes.
+    pub(super) writes: Option<Writes>,
+}
+
+/// The writes of a run that is driven.
+pub(super) struct Writes {
+    run: RunId,
+    health: Health,
+}
+
+impl Writes {
+    /// One waits for the database from what is told of it until anything else is told of the run.
+    fn watch(&self, event: &RunEvent) {
+        let now = self.health.now();
+        let mut state = self.health.state();
+        if matches!(event, RunEvent::DatabaseBusy { .. } | RunEvent::DatabaseFull { .. }) {
+            state.waiting_writes.entry(self.run.clone()).or_insert(now);
+        } else {
+            state.waiting_writes.remove(&self.run);
+        }
+    }
+}
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        self.health.state().waiting_writes.remove(&self.run);
+    }
 }
 
 #[async_trait]
@@ -839,6 +918,9 @@ impl People for Nobody {
     }
 
     fn watch(&self, seen: &ObservedEvent<'_>) {
+        if let Some(writes) = &self.writes {
+            writes.watch(seen.signal);
+        }
         if let Some((run, onlooker)) = &self.seen_by {
             onlooker.watch(run, seen);
         }
@@ -869,6 +951,44 @@ mod tests {
                 before = Some(why);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_look_that_takes_long_is_told_once_and_waited_for() {
+        let env = Env::simulated(1);
+        for (waits, told) in [(false, 0), (true, 1)] {
+            let (since, mut times) = (env.now(), 0);
+            let look = async {
+                // The simulated clock moves when nothing else does.
+                if waits {
+                    tokio::task::yield_now().await;
+                }
+                7
+            };
+            assert_eq!((looking(&env, look, || times += 1).await, times), (7, told));
+            assert_eq!(env.now().since(since) >= SILENT, waits);
+        }
+    }
+
+    /// A write that waits is noted from the first word of it until the run has another, or is not driven any more.
+    #[test]
+    fn a_run_whose_write_waits_is_noted_until_it_gets_on() {
+        let env = Env::simulated(1);
+        let (health, run) = (Health::new(&env, 1), RunId::parse("r").unwrap());
+        let waits = || health.state().waiting_writes.get(&run).copied();
+        let writes = Writes { run: run.clone(), health: health.clone() };
+        let busy = || RunEvent::DatabaseBusy { doing: "store".to_owned(), why: "locked".to_owned() };
+        let full = RunEvent::DatabaseFull { doing: "store".to_owned(), why: "full".to_owned(), left_millis: 9 };
+        let since = env.now();
+        writes.watch(&busy());
+        writes.watch(&full);
+        assert_eq!(waits(), Some(since), "another reason is no other wait");
+        writes.watch(&RunEvent::TimeUsedUp { max_minutes: 1 });
+        assert_eq!(waits(), None);
+        writes.watch(&busy());
+        assert!(waits().is_some());
+        drop(writes);
+        assert_eq!(waits(), None);
     }
 
     #[test]

@@ -184,6 +184,16 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
     }
 }
 
+/// What helps against a database on a server that cannot be used: what is refused says so itself.
+#[cfg(feature = "postgres")]
+fn fix_of_server(error: &ua_store::StoreError) -> &'static str {
+    if error.class() == ua_core::FailureClass::Transient {
+        "start the server, or correct the URL (--database-url, UA_DATABASE_URL, database_url of config.toml)"
+    } else {
+        "do what it says; a schema that is newer than this program's needs the version of ua that made it"
+    }
+}
+
 /// A database on a server.
 #[cfg(feature = "postgres")]
 async fn on_server(home: &Home, server: &ua_store_postgres::PostgresConfig, findings: &mut Findings) {
@@ -194,8 +204,7 @@ async fn on_server(home: &Home, server: &ua_store_postgres::PostgresConfig, find
     let health = match examined {
         Ok(health) => health,
         Err(error) => {
-            let fix = "start the server, or make the schema with `ua db migrate`";
-            return findings.fail("database", chain(&error), fix);
+            return findings.fail("database", chain(&error), fix_of_server(&error));
         }
     };
     if let Some(other) = home.is_used_with_another_server(&health.db_uuid) {
