@@ -27,7 +27,7 @@ use crate::home::Home;
 pub use begun_in::say_where_begun;
 pub use cron::Cron;
 pub use queues::{of_move as queue_of_move, of_schedule as queue_of_schedule, of_worker as queues_of_worker};
-pub use schedule::{ScheduledJob, cron_of, submit_for};
+pub use schedule::{Begins, ScheduledJob, begins, cron_of, submit_for};
 pub use seats::Seats;
 pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
 pub use worker::{LeftBehind, Onlooker, Told, WorkerOptions, work};

@@ -42,6 +42,27 @@ fn a_schedule_keeps_how_its_job_is_started() {
     env.run(&add[..6]).code(0).says(&["already existed and is replaced", "mcp_config: ", "policies: "]);
 }
 
+/// A deployment stops the workers, adds all schedules again, and starts them: what was due meanwhile is submitted. With other times it is told that
+/// it is not.
+#[test]
+fn a_schedule_that_is_added_again_loses_no_run() {
+    let env = env().with_forum();
+    let add = ["schedule", "add", "often", &comment_job(&env), "--cron"];
+    env.run(&[&add[..], &["0 3 * * *"]].concat()).code(0);
+    is_overdue_by(&env, "2 days");
+    env.run(&[&add[..], &["0 4 * * *"]].concat()).code(0).says(&[
+        "cron: 0 3 * * *",
+        "is passed over",
+        "ua schedule run",
+    ]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert!(env.comments().is_empty());
+    is_overdue_by(&env, "2 days");
+    env.run(&[&add[..], &["0 4 * * *"]].concat()).code(0).says(&["nothing changed"]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 /// A job that could not be submitted from here is refused when its schedule is made.
 #[test]
 fn a_schedule_of_a_job_that_cannot_be_started_is_refused() {

@@ -149,8 +149,10 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 CatchUpWord::Last => CatchUp::Last,
                 CatchUpWord::All => CatchUp::All,
             };
-            let next_at = next(host, &due)?;
-            let schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at };
+            let now = host.env().now();
+            let mut schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at: now };
+            // A schedule that is never due is refused before anything is opened.
+            fleet::begins(&due, &schedule, None, now)?;
             let store = host.home().open()?;
             let before = schedules(&store).await;
             let warning = fleet::queue_of_schedule(host, &store, &schedule.name, &queue).await;
@@ -159,7 +161,9 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 tell(warning);
             }
             let before = before?.into_iter().find(|before| before.name == schedule.name);
-            tell_replaced(before.as_ref(), &schedule);
+            let begins = fleet::begins(&due, &schedule, before.as_ref(), now)?;
+            schedule.next_at = begins.next_at;
+            tell_replaced(before.as_ref(), &schedule, begins.passed_over);
             changed(host, schedule).await?;
         }
         ScheduleCommand::Pause { name } => {
@@ -218,7 +222,7 @@ async fn found(host: &Host, name: &str) -> Result<ScheduleRecord, HostError> {
 }
 
 /// Says what becomes another one when a schedule takes the place of one of its name.
-fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord) {
+fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord, passed_over: Option<ua_core::Timestamp>) {
     let Some(before) = before else { return };
     let mut differs = Vec::new();
     let mut note = |what: &str, old: &str, new: &str| {
@@ -234,6 +238,12 @@ fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord) {
     }
     if before.is_paused {
         differs.push("it was paused and is active now".to_owned());
+    }
+    if let Some(due) = passed_over {
+        let name = &schedule.name;
+        differs.push(format!(
+            "its run for {due} was not submitted yet and is passed over (`ua schedule run {name}` submits one now)"
+        ));
     }
     let differs = if differs.is_empty() { "nothing changed".to_owned() } else { differs.join("; ") };
     tell(format!("the schedule {} already existed and is replaced: {differs}", schedule.name));

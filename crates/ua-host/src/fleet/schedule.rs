@@ -111,6 +111,37 @@ pub async fn submit_for(
     submit(host, people, &job.submission(&schedule.name, instant)).await
 }
 
+/// Where a schedule begins that takes the place of another one, or of none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begins {
+    /// Its next instant.
+    pub next_at: Timestamp,
+    /// The instant of the one before that had come, was not submitted, and is not now.
+    pub passed_over: Option<Timestamp>,
+}
+
+/// When a schedule is due next that is added at `now`. One with the times of the one before has what was due of it: who adds all schedules again at
+/// each deployment loses nothing. While a schedule is paused, nothing of it is due.
+///
+/// # Errors
+/// It is never due again.
+pub fn begins(
+    cron: &Cron,
+    schedule: &ScheduleRecord,
+    before: Option<&ScheduleRecord>,
+    now: Timestamp,
+) -> Result<Begins, HostError> {
+    let active = before.filter(|before| !before.is_paused);
+    let has_same_times =
+        |before: &&ScheduleRecord| before.cron == schedule.cron && before.time_zone == schedule.time_zone;
+    if let Some(same) = active.filter(has_same_times) {
+        return Ok(Begins { next_at: same.next_at, passed_over: None });
+    }
+    let next_at = cron.after(now).ok_or_else(|| HostError::usage("the schedule is never due again"))?;
+    let passed_over = active.map(|before| before.next_at).filter(|due| *due <= now);
+    Ok(Begins { next_at, passed_over })
+}
+
 /// What a schedule submits at `now`, if anything, and where it goes on.
 pub(super) fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option<Timestamp>, Timestamp)> {
     if schedule.is_paused || schedule.next_at > now {
@@ -135,6 +166,37 @@ pub(super) fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Over what was there before: nothing, the same times or others, due or not, paused or not.
+    #[test]
+    fn a_schedule_that_is_added_again_has_what_was_due() {
+        let at = |hour: u32, minute: u32| Timestamp::parse(&format!("2026-11-23T{hour:02}:{minute:02}:00Z")).unwrap();
+        let record = |cron: &str, is_paused, next_at| ScheduleRecord {
+            name: "nightly".to_owned(),
+            cron: cron.to_owned(),
+            time_zone: "UTC".to_owned(),
+            job: serde_json::Value::Null,
+            catch_up: CatchUp::All,
+            is_paused,
+            next_at,
+        };
+        let (added, now) = (record("0 3 * * *", false, at(0, 0)), at(3, 5));
+        let cron = Cron::parse(&added.cron, "UTC").unwrap();
+        let tomorrow = cron.after(now).unwrap();
+        let (due, ahead) = (at(3, 0), at(4, 0));
+        for (before, next_at, passed_over) in [
+            (None, tomorrow, None),
+            (Some(record("0 3 * * *", false, due)), due, None),
+            (Some(record("0 3 * * *", false, tomorrow)), tomorrow, None),
+            (Some(record("0 3 * * *", true, due)), tomorrow, None),
+            (Some(record("0 * * * *", false, due)), tomorrow, Some(due)),
+            (Some(record("0 * * * *", false, ahead)), tomorrow, None),
+            (Some(record("0 * * * *", true, due)), tomorrow, None),
+        ] {
+            let found = begins(&cron, &added, before.as_ref(), now).unwrap();
+            assert_eq!(found, Begins { next_at, passed_over }, "{before:?}");
+        }
+    }
 
     #[test]
     fn what_was_missed_is_caught_up_as_the_schedule_says() {
