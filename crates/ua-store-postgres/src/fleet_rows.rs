@@ -283,7 +283,9 @@ impl FleetRows for Db {
     }
 
     fn forget_place(&self, place: &str) -> DbResult<u64> {
-        let sql = "SELECT count(*) FROM lineage_places WHERE place = :place";
+        // One whose runs have all ended is for nobody to take.
+        let sql = "SELECT count(DISTINCT r.root_run_id) FROM lineage_places p JOIN runs r ON r.root_run_id = p.root_run_id \
+                   WHERE p.place = :place AND r.status NOT IN ('succeeded', 'failed', 'cancelled')";
         let held = self.number(sql, named! { ":place": place })?;
         // A machine that only stood still may go on after the word that it is gone: its next write is refused, before anything is sent.
         let fence = "UPDATE runs SET lease_epoch = lease_epoch + 1 WHERE status NOT IN ('succeeded', 'failed', 'cancelled') \

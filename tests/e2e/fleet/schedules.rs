@@ -63,6 +63,21 @@ fn a_schedule_that_is_added_again_loses_no_run() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// Who works until nothing is left, as a command of cron, does not call it done when a job that is due could not be submitted.
+#[test]
+fn a_schedule_that_fails_is_no_success_of_who_works_until_nothing_is_left() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["schedule", "add", "often", &job, "--cron", "0 3 * * *"]).code(0);
+    is_overdue_by(&env, "2 days");
+    std::fs::rename(&job, env.path("away.json")).unwrap();
+    let left = env.run(&["worker", "--until-empty"]).code(75);
+    left.says(&["what is due could not be submitted: schedule often could not submit its job", "ua schedule list"]);
+    std::fs::rename(env.path("away.json"), &job).unwrap();
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 /// A job that could not be submitted from here is refused when its schedule is made.
 #[test]
 fn a_schedule_of_a_job_that_cannot_be_started_is_refused() {

@@ -387,7 +387,7 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
         told(&format!("{} left in the queue for later; the first is due {due}", ua_core::counted(count, "run")));
     }
     if left.misfits.is_empty() {
-        return Ok(OK);
+        return failed_schedules(&left.schedules).map_or(Ok(OK), Err);
     }
     let named: Vec<String> = left.misfits.iter().take(NAMED).map(|(run, why)| format!("{run}: {why}")).collect();
     let more = left.misfits.len() - named.len();
@@ -396,6 +396,16 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     Err(HostError::waiting(format!("{count} left in the queue that cannot be driven here: {}{more}", named.join("; ")))
         .hint("fix what each reason names, then start the worker again, or start one where the reason does not apply; `ua queue list` shows them")
         .field("runs", left.misfits.keys().collect::<Vec<_>>()))
+}
+
+/// The refusal to call it done when a schedule is due whose job could not be submitted.
+fn failed_schedules(said: &[String]) -> Option<HostError> {
+    let first = said.first()?;
+    let more = if said.len() > 1 { format!("; and {} more", said.len() - 1) } else { String::new() };
+    Some(
+        HostError::waiting(format!("what is due could not be submitted: {first}{more}"))
+            .hint("fix what it names, then start the worker again; `ua schedule list` shows what is overdue"),
+    )
 }
 
 /// A message names so many runs, and counts the rest.

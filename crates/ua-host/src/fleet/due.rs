@@ -103,7 +103,7 @@ impl Timetable {
         loop {
             let looked_at = env.now();
             let rest = Box::pin(self.look(&leaves)).await;
-            self.health.state().failing_schedules = self.failed.len();
+            self.health.state().failing_schedules = self.failed.values().map(|(_, said)| said.clone()).collect();
             let pause = match rest {
                 Ok(Rest::Nothing) => {
                     caught_up.note(Some(looked_at));

@@ -54,8 +54,8 @@ pub(super) struct State {
     pub(super) freed: u64,
     /// Renewals that failed or came late.
     pub(super) late_renewals: u64,
-    /// Schedules whose job it could not submit when it last looked.
-    pub(super) failing_schedules: usize,
+    /// Why it could not submit the job of schedules when it last looked, a sentence each.
+    pub(super) failing_schedules: Vec<String>,
     pub(super) depths: Vec<QueueDepth>,
 }
 
@@ -87,7 +87,7 @@ impl Health {
             unfit: 0,
             freed: 0,
             late_renewals: 0,
-            failing_schedules: 0,
+            failing_schedules: Vec::new(),
             depths: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), env: env.clone() }
@@ -187,7 +187,7 @@ fn metrics(now: Timestamp, state: &State) -> String {
     one("ua_worker_unfit_total", "counter", "Runs that need what is not on its machine", &count(state.unfit));
     one("ua_worker_takeovers_total", "counter", "Runs of dead workers that it made ready again", &count(state.freed));
     one("ua_worker_late_renewals_total", "counter", "Renewals of its lease that failed", &count(state.late_renewals));
-    let failing = count(state.failing_schedules as u64);
+    let failing = count(state.failing_schedules.len() as u64);
     one("ua_worker_schedules_failing", "gauge", "Schedules whose job it cannot submit", &failing);
     let of_queues = |value: &dyn Fn(&QueueDepth) -> f64| -> Vec<(String, f64)> {
         state.depths.iter().map(|depth| (format!("{{queue=\"{}\"}}", depth.queue), value(depth))).collect()

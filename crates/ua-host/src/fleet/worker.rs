@@ -105,6 +105,8 @@ pub struct LeftBehind {
     pub misfits: BTreeMap<RunId, String>,
     /// How many runs are for later, and when the first of them is due.
     pub later: Option<(usize, Timestamp)>,
+    /// What schedules whose job could not be submitted say, a sentence each.
+    pub schedules: Vec<String>,
 }
 
 /// Works until it is asked to stop, or until nothing is left that it could do: then it takes nothing any more, lets what was sent come back, and
@@ -486,7 +488,8 @@ impl Worker {
         let is_full = room::wanting(self.host.home().root());
         let is_drained = self.health.state().is_told_to_drain;
         let seats = Seats::of(&self.store, &state.queue).await.ok()?;
-        let mut left = LeftBehind::default();
+        let schedules = self.health.state().failing_schedules.clone();
+        let mut left = LeftBehind { schedules, ..LeftBehind::default() };
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, refusals.get(&entry.run_id)) {
                 (QueueState::Parked, _) => match self.store.run(&entry.run_id).await {
