@@ -234,6 +234,15 @@ fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
     });
 }
 
+/// What was sent and has not come back when its time to stop is over is in doubt, and is told with its run.
+#[test]
+fn a_worker_whose_patience_ends_names_the_calls_that_are_in_doubt() {
+    let env = env().with_forum();
+    let worker = at_the_gate_with(&env, &["--drain", "1s"]);
+    worker.signal(Signal::TERM);
+    worker.wait().code(0).says(&["run r: stopped, and nobody knows whether mcp__forum__post_comment happened"]);
+}
+
 /// Twice, as by a person at its terminal: it says of which runs it is waited for what, and then which calls are in doubt, as `ua job` does.
 #[test]
 fn a_worker_that_is_told_to_stop_twice_names_its_runs_and_calls() {

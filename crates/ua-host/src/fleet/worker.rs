@@ -10,13 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace};
+use ua_core::{CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
 use ua_runner::{LockError, RunEvent, RunLock, owner_stamp, process_is_alive};
 use ua_store::{
-    FleetChange, FleetDone, FleetStore as _, QueueEntry, QueueState, Release, RunRecord, Store as _, StoreError,
-    WorkerRecord, fleet::LEASE,
+    CallRecord, FleetChange, FleetDone, FleetStore as _, LedgerStore as _, QueueEntry, QueueState, Release, RunRecord,
+    Store as _, StoreError, WorkerRecord, fleet::LEASE,
 };
 
 use super::ailing::Ailing;
@@ -34,6 +34,7 @@ use crate::host::Host;
 use crate::launch::SERVERS_CHANGED;
 use crate::people::{ObservedEvent, People, Presence};
 use crate::session::{self, Ending, Taking};
+use crate::tree;
 
 /// How often a worker looks for runs.
 pub(super) const POLL: Duration = Duration::from_millis(500);
@@ -769,7 +770,8 @@ impl Worker {
             }
             Ok(Ending::Interrupted) => {
                 self.refusals.forget(id);
-                self.say(&format!("run {id}: stopped; another worker may take it"));
+                let doubt = self.in_doubt(id).await;
+                self.say(&format!("run {id}: stopped{doubt}; another worker may take it"));
                 // It was worked on until now, and waits from now on.
                 self.again(Duration::ZERO, None, GotFurther(true)).await
             }
@@ -831,6 +833,23 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// What of a run that was stopped was sent and has not come back, as a part of a sentence: whoever takes the run looks into that first.
+    async fn in_doubt(&self, run: &RunId) -> String {
+        let mut names = Vec::new();
+        for run in tree::with_those_below(&*self.store, run).await.unwrap_or_default() {
+            let calls = self.store.calls(&run, None).await.unwrap_or_default();
+            let is_in_doubt = |call: &&CallRecord| {
+                call.status == CallStatus::Unknown && !call.policy.is_free_read() && !call.name.is_task()
+            };
+            names.extend(calls.iter().filter(is_in_doubt).map(|call| call.name.to_string()));
+        }
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!(", and nobody knows whether {} happened", names.join(", "))
         }
     }
 
