@@ -86,7 +86,8 @@ impl Db {
     /// The first entries of the queue, and whoever works.
     pub(crate) fn fleet_state(&self, most: u32) -> DbResult<FleetState> {
         let queue = self.rows(IN_TURN, named! { ":most": most }, entry)?;
-        Ok(FleetState { workers: FleetRows::workers(self)?, queue, schedules: FleetRows::schedules(self)? })
+        let lines = if most == 0 { Vec::new() } else { self.all_lines()? };
+        Ok(FleetState { workers: FleetRows::workers(self)?, queue, schedules: FleetRows::schedules(self)?, lines })
     }
 
     /// How much waits in each queue.
@@ -100,6 +101,19 @@ impl Db {
                 claimed: column.int("claimed")?,
                 parked: column.int("parked")?,
                 oldest_at: column.opt_at("oldest")?,
+            })
+        })
+    }
+
+    fn all_lines(&self) -> DbResult<Vec<QueueLine>> {
+        self.rows("SELECT * FROM queue_lines ORDER BY line", crate::value::params![], |row| {
+            let column = Columns::new(row, "queue_lines", "line");
+            Ok(QueueLine {
+                line: column.int("line")?,
+                priority: column.int("priority")?,
+                queue: column.get("queue")?,
+                fair_key: column.get("fair_key")?,
+                turn: column.int("turn")?,
             })
         })
     }

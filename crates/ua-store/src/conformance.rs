@@ -249,6 +249,7 @@ macro_rules! fleet_conformance_tests {
             fair_keys_take_turns,
             turns_are_taken_by_what_is_ready,
             a_line_that_is_left_is_no_advantage,
+            the_queue_is_listed_as_it_is_taken,
             what_dead_workers_had_is_there_for_others,
             a_worker_leaves_in_good_order,
             a_word_wakes_a_parked_run,

@@ -9,6 +9,7 @@
 
 mod apply;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -319,6 +320,31 @@ pub struct FleetState {
     pub queue: Vec<QueueEntry>,
     /// By name.
     pub schedules: Vec<ScheduleRecord>,
+    /// The lines of the queue, where something of it was asked for.
+    pub lines: Vec<QueueLine>,
+}
+
+/// Puts a queue into the order in which it is worked off: what is claimed, then what is ready, priority by priority, of each line the first as their
+/// turns come, then of each the second; behind it what `is_later`, and what waits for people.
+pub fn in_turn(queue: &mut [QueueEntry], lines: &[QueueLine], is_later: impl Fn(&QueueEntry) -> bool) {
+    let rank = |entry: &QueueEntry| match entry.state {
+        QueueState::Claimed => 0_u8,
+        QueueState::Ready => 1 + u8::from(is_later(entry)),
+        QueueState::Parked => 3,
+    };
+    let turns: BTreeMap<u64, u64> = lines.iter().map(|line| (line.line, line.turn)).collect();
+    queue.sort_by_key(|entry| entry.seq);
+    let mut so_far: BTreeMap<(u8, u64), u64> = BTreeMap::new();
+    let mut place = |entry: &QueueEntry| {
+        let count = so_far.entry((rank(entry), entry.line)).or_default();
+        *count += 1;
+        *count
+    };
+    let places: BTreeMap<RunId, u64> = queue.iter().map(|entry| (entry.run_id.clone(), place(entry))).collect();
+    queue.sort_by_key(|entry| {
+        let place = places.get(&entry.run_id).copied();
+        (rank(entry), entry.options.priority, place, turns.get(&entry.line).copied(), entry.line)
+    });
 }
 
 /// How much waits in a queue.

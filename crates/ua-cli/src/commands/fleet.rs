@@ -18,7 +18,7 @@ use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
     ConcurrencyKey, EndedBy, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions,
-    QueueState, RunRecord, Store as _, StoreError, WorkerRecord, stored_name,
+    QueueState, RunRecord, Store as _, StoreError, WorkerRecord, in_turn, stored_name,
 };
 
 use super::accept;
@@ -517,11 +517,21 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let failed = |e: StoreError| HostError::store("read the queue", &e);
     let store = host.home().open_read_only()?;
     let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let FleetState { mut queue, workers, .. } = store.fleet_state(most.max(MOST_LOOKED_AT)).await.map_err(failed)?;
+    let state = store.fleet_state(most.max(MOST_LOOKED_AT)).await.map_err(failed)?;
+    let FleetState { mut queue, workers, lines, .. } = state;
     // Who has a seat may stand behind what is shown.
     let seats = fleet::Seats::of(&store, &queue).await.map_err(failed)?;
-    queue.truncate(most as usize);
     let (answered, locks) = (ua_host::tree::answered_runs(&store).await?, host.home().locks());
+    // The next worker that looks makes them ready before it takes any.
+    for entry in queue.iter_mut().filter(|entry| entry.state == QueueState::Parked) {
+        if answered.contains(&entry.run_id) {
+            entry.state = QueueState::Ready;
+            entry.why = Some("answered; a worker continues it".to_owned());
+        }
+    }
+    let is_later = |entry: &QueueEntry| entry.options.run_after > now;
+    in_turn(&mut queue, &lines, is_later);
+    queue.truncate(most as usize);
     for entry in &mut queue {
         let is_held = RunLock::is_held(&locks, &entry.run_id);
         if entry.state == QueueState::Claimed {
@@ -532,14 +542,13 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
             }
         } else if is_held {
             // What a worker found when it looked says more; why a run was parked is no longer so.
-            let found = entry.why.take().filter(|_| entry.state == QueueState::Ready);
+            let is_found = entry.state == QueueState::Ready && !answered.contains(&entry.run_id);
+            let found = entry.why.take().filter(|_| is_found);
             entry.state = QueueState::Claimed;
             entry.why = found.or_else(|| Some("driven by a process that is no registered worker".to_owned()));
-        } else if entry.state == QueueState::Parked && answered.contains(&entry.run_id) {
-            entry.state = QueueState::Ready;
-            entry.why = Some("answered; a worker continues it".to_owned());
         }
     }
+    in_turn(&mut queue, &lines, is_later);
     fleet::say_where_begun(&store, &mut queue, &workers, now).await.map_err(failed)?;
     seats.say_who_waits(&mut queue, &workers, now);
     Ok((queue, now))

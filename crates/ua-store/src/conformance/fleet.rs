@@ -242,6 +242,21 @@ pub async fn fair_keys_take_turns(store: &dyn FleetStore) {
     assert_eq!(claim(store, "ada", 9, 1).await, ["run_5", "run_2", "run_6", "run_3", "run_4"]);
 }
 
+/// What is claimed comes first, and the rest as a worker takes it.
+pub async fn the_queue_is_listed_as_it_is_taken(store: &dyn FleetStore) {
+    let of = |key: &str, priority| QueueOptions { fair_key: Some(key.to_owned()), priority, ..plain() };
+    register(store, "ada", 0).await;
+    let keys = [("many", 0), ("many", 0), ("many", 0), ("few", 0), ("few", 0), ("many", -1), ("late", 0), ("few", -1)];
+    for (number, (key, priority)) in keys.into_iter().enumerate() {
+        enqueue(store, &format!("run_{number}"), of(key, priority)).await.unwrap();
+    }
+    let mut taken = claim(store, "ada", 2, 1).await;
+    let listed: Vec<String> =
+        store.fleet_state(9).await.unwrap().queue.into_iter().map(|entry| entry.run_id.to_string()).collect();
+    taken.extend(claim(store, "ada", 9, 1).await);
+    assert_eq!((listed.len(), listed), (keys.len(), taken));
+}
+
 /// What a dead worker had is there for others, at once when its death is proved, else when its lease has ended; and not without end.
 pub async fn what_dead_workers_had_is_there_for_others(store: &dyn FleetStore) {
     enqueue(store, "run_1", plain()).await.unwrap();

@@ -11,7 +11,7 @@ use super::rows::Transaction;
 use crate::error::StoreError;
 use crate::fleet::{
     FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry, QueueLine, QueueOptions,
-    QueueState, ScheduleRecord, WorkerRecord, apply_fleet,
+    QueueState, ScheduleRecord, WorkerRecord, apply_fleet, in_turn,
 };
 use crate::record::RunRecord;
 
@@ -34,30 +34,14 @@ impl FleetStore for MemStore {
     async fn fleet_state(&self, most: u32) -> Found<FleetState> {
         let model = self.model();
         let mut queue: Vec<QueueEntry> = model.queue.values().cloned().collect();
-        let rank = |state: QueueState| match state {
-            QueueState::Claimed => 0,
-            QueueState::Ready => 1,
-            QueueState::Parked => 2,
-        };
-        queue.sort_by_key(|entry| entry.seq);
-        let mut before: BTreeMap<(u8, u64), u64> = BTreeMap::new();
-        let places: BTreeMap<RunId, u64> = queue
-            .iter()
-            .map(|entry| {
-                let place = before.entry((rank(entry.state), entry.line)).or_default();
-                *place += 1;
-                (entry.run_id.clone(), *place)
-            })
-            .collect();
-        queue.sort_by_key(|entry| {
-            let turn = model.lines.get(&entry.line).map_or(0, |line| line.turn);
-            (rank(entry.state), entry.options.priority, places.get(&entry.run_id).copied(), turn, entry.line)
-        });
+        let lines: Vec<QueueLine> = model.lines.values().cloned().collect();
+        in_turn(&mut queue, &lines, |_| false);
         queue.truncate(most as usize);
         Ok(FleetState {
             workers: model.workers.values().cloned().collect(),
             queue,
             schedules: model.schedules.values().cloned().collect(),
+            lines: if most == 0 { Vec::new() } else { lines },
         })
     }
 
