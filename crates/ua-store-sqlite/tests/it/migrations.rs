@@ -8,7 +8,8 @@ use ua_core::{
 };
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    CallQuery, Choice, LedgerStore as _, NewRun, RunRecord, RunStore as _, StartAttempt, Store, StoreError, TrailOf,
+    CallQuery, Choice, FleetChange, FleetStore as _, LedgerStore as _, NewRun, QueueOptions, RunRecord, RunStore as _,
+    StartAttempt, Store, StoreError, TrailOf,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -186,6 +187,34 @@ async fn a_database_of_every_earlier_schema_opens_with_what_it_had() {
         let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
         assert_eq!(examined.findings, [""; 0], "schema {schema}");
     }
+}
+
+/// What was queued before there were lines is in those of its priority and key, and they take turns.
+#[tokio::test]
+async fn a_queue_of_an_earlier_schema_is_in_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    for (number, key) in ["many", "many", "many", "few", "few"].into_iter().enumerate() {
+        let mut new = samples::new_run(&format!("run_{number}"));
+        new.spec.job_key = None;
+        let run = store.submit_run(new).await.unwrap().run_id;
+        let options = QueueOptions { fair_key: Some(key.to_owned()), ..QueueOptions::at(samples::at(0)) };
+        store.fleet(FleetChange::Enqueue { run, options, at: samples::at(0) }).await.unwrap();
+    }
+    store.close().unwrap();
+    let raw = Connection::open(&path).unwrap();
+    take_back_to(&raw, 24).unwrap();
+    // As they were given their turns: run by run, some of them behind what was for later.
+    raw.execute("UPDATE run_queue SET fair = seq * 10", []).unwrap();
+    drop(raw);
+
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let state = store.fleet_state(9).await.unwrap();
+    let names: Vec<&str> = state.queue.iter().map(|entry| entry.run_id.as_str()).collect();
+    assert_eq!(names, ["run_0", "run_3", "run_1", "run_4", "run_2"]);
+    let keys: Vec<_> = state.lines.iter().map(|line| (line.line, line.fair_key.as_deref())).collect();
+    assert_eq!(keys, [(1, Some("many")), (2, Some("few"))]);
 }
 
 /// Turns, requests, attempts, checkpoints and events lie elsewhere since schema 17; what they say is what it was, and goes on.
