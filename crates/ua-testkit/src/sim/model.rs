@@ -18,6 +18,9 @@ use crate::outcomes::ModelOutcome;
 /// How often one intent is asked for before the model goes on without it.
 pub(super) const MAX_ASKS: usize = 3;
 
+/// How a model is told of a call that was in doubt that it happened.
+const DONE: &str = "It counts as done: do not make it again.";
+
 /// What a whole reply says, and what one says that breaks late.
 const WHOLE_OUTPUT: u64 = 20;
 pub(super) const CUT_OUTPUT: u64 = 2_000;
@@ -168,10 +171,12 @@ impl SimModel {
         for tag in messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on) {
             progress.entry(tag.to_owned()).or_default().asked += MAX_ASKS;
         }
+        // Who was told since that it happened does not ask for it again.
+        let repeats_in_doubt = self.habits.repeats_in_doubt && !messages.iter().any(|told| told.text().contains(DONE));
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
             None => true,
             Some(Progress { asked, answer }) => {
-                *asked < MAX_ASKS && wants_again(intent, answer.as_ref(), self.habits.repeats_in_doubt)
+                *asked < MAX_ASKS && wants_again(intent, answer.as_ref(), repeats_in_doubt)
             }
         };
         let turns = self.intents.of_opening(&opening(messages)).iter();
