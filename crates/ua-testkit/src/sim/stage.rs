@@ -226,7 +226,7 @@ impl Stage {
             is_forgetful: in_iterations,
             is_wordy: (is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations,
             repeats_in_doubt: options.path.as_ref().map_or_else(
-                || is_drawn && Chance::of(seed, "repeats").one_in(2),
+                || is_drawn && !is_cut && Chance::of(seed, "repeats").one_in(2),
                 |path| path.scene.repeats_in_doubt(),
             ),
         };
