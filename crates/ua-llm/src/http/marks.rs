@@ -90,7 +90,9 @@ pub(super) fn settled(mut turn: ModelTurn) -> ModelTurn {
                 }
                 let written = match &call.input {
                     Value::String(unread) => unread.clone(),
-                    other => other.to_string(),
+                    read @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                        read.to_string()
+                    }
                 };
                 if written.contains(MARK) {
                     call.input = Value::String(text(written));

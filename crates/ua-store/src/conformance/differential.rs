@@ -190,7 +190,7 @@ enum Write {
     Note { origin: Origin, text: String, stale: bool },
     Checkpoint { name: String },
     Start { call: String, attempt: u32, key: String, max: Option<u32>, approval: Option<QuestionId>, stale: bool },
-    Settle { call: String, attempt: u32, end: AttemptEnd },
+    Settle { call: String, attempt: u32, end: Box<AttemptEnd> },
     Interpret { call: String, status: CallStatus },
     Deduplicate { call: String, from: String, key: String },
     Cancel { calls: Vec<String> },
@@ -242,7 +242,7 @@ fn go_on(dice: &Dice, records: &RunRecords, number: u32) -> Write {
     if call.status == CallStatus::Running && records.attempts.iter().any(is_answered) {
         Write::Interpret { call: id, status: *dice.pick(&OUTCOMES).unwrap() }
     } else if call.status == CallStatus::Running {
-        Write::Settle { call: id, attempt, end: end(dice) }
+        Write::Settle { call: id, attempt, end: Box::new(end(dice)) }
     } else if call.status == CallStatus::Unknown && dice.one_in(2) {
         Write::Skip { call: id, question: None }
     } else {
@@ -351,7 +351,7 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             Write::Settle {
                 call: call.map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string()),
                 attempt: call.map_or(1, |call| call.attempt),
-                end: end(dice),
+                end: Box::new(end(dice)),
             }
         }
         22 => Write::Interpret { call: call_name(&[CallStatus::Running]), status: *dice.pick(&OUTCOMES).unwrap() },
@@ -461,7 +461,7 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.start_attempt(lease(*stale), start).await)
         }
         Write::Settle { call, attempt, end } => {
-            let settle: SettleAttempt = samples::ended(call, *attempt, end.clone());
+            let settle: SettleAttempt = samples::ended(call, *attempt, AttemptEnd::clone(end));
             told(store.settle_attempt(&newest, settle).await)
         }
         Write::Interpret { call, status } => {

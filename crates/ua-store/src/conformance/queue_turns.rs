@@ -57,6 +57,11 @@ impl<'a> Turns<'a> {
         self.drawn.next_u64() % below
     }
 
+    /// A place in a list of so many.
+    fn place(&self, of: usize) -> usize {
+        usize::try_from(self.draw(of as u64)).unwrap_or_default()
+    }
+
     /// So many steps; fails with what was taken out of turn.
     pub async fn play(&mut self, steps: u32) -> Result<(), String> {
         for _ in 0..steps {
@@ -85,7 +90,7 @@ impl<'a> Turns<'a> {
             priority: i32::from(self.draw(4) == 0),
             run_after: at(if self.draw(4) == 0 { self.now + 10 } else { 0 }),
             concurrency: (self.draw(4) == 0).then(|| ConcurrencyKey { key: "seats".to_owned(), limit: 1 }),
-            fair_key: [Some("a"), Some("b"), Some("c"), None][self.draw(4) as usize].map(str::to_owned),
+            fair_key: [Some("a"), Some("b"), Some("c"), None][self.place(4)].map(str::to_owned),
         };
         self.put(options).await;
     }
@@ -112,7 +117,7 @@ impl<'a> Turns<'a> {
         if self.held.is_empty() {
             return;
         }
-        let which = self.draw(self.held.len() as u64) as usize;
+        let which = self.place(self.held.len());
         let entry = self.held.swap_remove(which);
         let release = match self.draw(5) {
             0 => Release::Parked { why: None },
