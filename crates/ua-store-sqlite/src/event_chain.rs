@@ -113,12 +113,11 @@ impl EventChain {
         }
         let mut set = connection.prepare_cached("UPDATE tool_call_events SET chain = ?2 WHERE event_seq = ?1")?;
         for event in events {
-            let head = match self.heads.remove(&event.run) {
-                Some(known) => known,
-                None => {
-                    let mut before = connection.prepare_cached(BEFORE)?;
-                    before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?.unwrap_or_default()
-                }
+            let head = if let Some(known) = self.heads.remove(&event.run) {
+                known
+            } else {
+                let mut before = connection.prepare_cached(BEFORE)?;
+                before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?.unwrap_or_default()
             };
             let link = event.link(&head);
             set.execute(params![event.seq, link])?;

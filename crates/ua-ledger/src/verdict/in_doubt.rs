@@ -229,13 +229,13 @@ impl<'v> Case<'v> {
         }
         let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
         let (against, because) = match &said.finding {
-            Finding::Found { .. } => match self.found(said, asked) {
-                Some(verdict) => return Decision { verdict, closes },
-                None => {
-                    let alike = self.not_told_apart();
-                    (Against::Alike, alike.unwrap_or_else(|| shows_nothing("what it shows may be another's")))
+            Finding::Found { .. } => {
+                if let Some(verdict) = self.found(said, asked) {
+                    return Decision { verdict, closes };
                 }
-            },
+                let alike = self.not_told_apart();
+                (Against::Alike, alike.unwrap_or_else(|| shows_nothing("what it shows may be another's")))
+            }
             Finding::Absent if !said.proves_absence() => match said.conclusive_from {
                 Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
                 None => (Against::Standing, "the attempt is not known to have ended".to_owned()),
