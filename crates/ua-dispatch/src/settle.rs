@@ -32,7 +32,7 @@ impl Dispatcher {
         // Under a stop no probe is asked and nothing is waited for: the tools may not be those the policy speaks of.
         let stop = StopSignal::default();
         stop.stop_at_once();
-        Ok(match Box::pin(self.admit(id, facts, &Within::until(&stop).as_sent())).await? {
+        Ok(match Box::pin(self.admit(id, facts, &Within::until(&stop).judging_as_sent())).await? {
             Admission::Settled(call) => {
                 self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                 Some(Dispatched::Settled(Box::new(call)))

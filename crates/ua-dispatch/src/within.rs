@@ -40,7 +40,7 @@ impl<'a> Within<'a> {
     }
 
     /// The same, where nothing is sent because the process has another setup than the run.
-    pub(crate) fn as_sent(self) -> Self {
+    pub(crate) fn judging_as_sent(self) -> Self {
         Self { is_as_sent: true, ..self }
     }
 

@@ -233,7 +233,8 @@ async fn looking<T>(env: &Env, look: impl Future<Output = T>, silent: impl FnOnc
     tokio::select! {
         biased;
         done = &mut look => return done,
-        () = env.clock.sleep(SILENT) => {}
+        // Begun only when the look has to be waited for.
+        () = async { env.clock.sleep(SILENT).await } => {}
     }
     silent();
     look.await

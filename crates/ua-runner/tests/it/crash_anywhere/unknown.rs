@@ -443,8 +443,18 @@ async fn a_doubt_that_was_gone_on_without_blocks_its_tool_until_it_is_answered()
         assert_eq!(questions.len(), 2, "the doubt, and the comment that it blocks");
         assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman, "nobody answered");
         scenario.choose(&questions[0], choice).await;
-        // The answer lifts the block, so that nobody has to answer the question about the second comment any more.
-        assert_eq!(scenario.resume().await.status, RunStatus::Succeeded);
+        let then = scenario.resume().await.status;
+        if choice == Choice::Happened {
+            // What happened may have been what the second one asks for in other words, and the model did not know of it.
+            assert_eq!((then, scenario.world.count("post_comment")), (RunStatus::WaitingForHuman, 1));
+            let questions = scenario.questions().await;
+            let asked = questions.iter().find(|question| question.status == QuestionStatus::Open).unwrap();
+            scenario.choose(asked, Choice::Execute).await;
+            assert_eq!(scenario.resume().await.status, RunStatus::Succeeded);
+        } else {
+            // It did not happen, which lifts the block: nobody has to answer the question about the second comment any more.
+            assert_eq!(then, RunStatus::Succeeded);
+        }
         assert_eq!(call(&scenario, "post_comment").await.status, status);
         assert_eq!(scenario.world.count("post_comment"), 2);
         assert!(scenario.questions().await.iter().all(|question| question.status == QuestionStatus::Closed));
