@@ -25,12 +25,17 @@ impl Outline {
         let mut anchors = BTreeMap::new();
         let mut headings = Vec::new();
         collect(&document.blocks, &mut headings);
+        // Where the search for a free name continues, by the words.
+        let mut next: BTreeMap<String, usize> = BTreeMap::new();
         for (number, (_, text)) in headings.iter().enumerate() {
             let slug = slug(text);
-            // There are fewer anchors than headings before this one, so one of these names is free.
-            let free = std::iter::once(slug.clone())
-                .chain((1..=number).map(|count| format!("{slug}-{count}")))
-                .find(|slug| !anchors.contains_key(slug));
+            // There are fewer anchors than headings before this one, so one of these names is free. None becomes free again, so a heading of the
+            // same words is looked for behind the name that the one before it got.
+            let from = next.entry(slug.clone()).or_insert(0_usize);
+            let name = |count: usize| if count == 0 { slug.clone() } else { format!("{slug}-{count}") };
+            let free = (*from..=number).find(|count| !anchors.contains_key(&name(*count)));
+            *from = free.map_or(*from, |count| count + 1);
+            let free = free.map(name);
             anchors.extend(free.map(|slug| (slug, number)));
         }
 
@@ -126,5 +131,15 @@ mod tests {
         assert_eq!(outline.heading("same"), Some(2));
         assert_eq!(outline.heading("Same-1"), Some(3));
         assert_eq!(outline.heading("gone"), None);
+    }
+
+    #[test]
+    fn headings_of_the_same_words_are_named_in_one_pass() {
+        let outline = outline(&"# a\n".repeat(20_000), None);
+        assert_eq!((outline.heading("a"), outline.heading("a-19999")), (Some(0), Some(19_999)));
+        // A name that is taken by other words is left to them.
+        let outline = super::tests::outline("# a\n# a-1\n# a\n# a\n", None);
+        let named = |anchor| outline.heading(anchor);
+        assert_eq!([named("a"), named("a-1"), named("a-2"), named("a-3")], [Some(0), Some(1), Some(2), Some(3)]);
     }
 }
