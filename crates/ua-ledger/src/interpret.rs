@@ -27,7 +27,7 @@
 use serde_json::Value;
 use ua_core::{
     CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent,
-    unreadable_result,
+    span_in_words, unreadable_result,
 };
 use ua_store::CallRecord;
 
@@ -104,6 +104,11 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 (true, Some(hint)) => hint.to_owned(),
                 (false, None) => said.to_owned(),
                 (false, Some(hint)) => format!("{said} ({hint})"),
+            };
+            // What it asks for may be longer than anybody waits here; whoever is told of the failure can come back then.
+            let detail = match raw.retry_after().filter(|span| !span.is_zero()) {
+                Some(span) => format!("{detail} (it asks to wait {} before the next call)", span_in_words(span)),
+                None => detail,
             };
             failed(means, &format!("http_{status}"), &detail, None)
         }
@@ -505,6 +510,17 @@ mod tests {
             assert!(detail == "boom" || detail.starts_with("boom ("), "two sentences are told apart: {detail:?}");
         }
         assert_eq!(told(502, "").0, NOTHING_SAID);
+        for (body, said) in [("", NOTHING_SAID), ("busy", "busy")] {
+            let raw = |retry_after| RawReply::HttpStatus {
+                status: 429,
+                body: body.to_owned(),
+                of_session: false,
+                retry_after,
+            };
+            let detail = |raw| interpret(&raw, &policy(OnUnknown::Hold)).error_detail.unwrap_or_default();
+            assert_eq!(detail(raw(Some(900))), format!("{said} (it asks to wait 15 min before the next call)"));
+            assert_eq!((detail(raw(Some(0))), detail(raw(None))), (said.to_owned(), said.to_owned()));
+        }
         assert!(told(302, "").0.contains("final address") && told(403, "no").0.contains("`headers`"));
     }
 

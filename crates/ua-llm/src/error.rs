@@ -58,9 +58,12 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
-    /// What answers at this address knows nothing of the API: the base URL is not the provider's (HTTP 404 with words of somebody else).
-    #[error("the provider's API is not at this address (HTTP 404): {message}")]
+    /// What answers at this address knows nothing of the API: the base URL is not the provider's (HTTP 404 with words of somebody else, a redirect
+    /// that is for good, a status that HTTP does not have).
+    #[error("the provider's API is not at this address (HTTP {status}): {message}")]
     NoEndpoint {
+        /// The HTTP status.
+        status: u16,
         /// What came instead of the provider's words.
         message: String,
     },
@@ -244,7 +247,7 @@ impl LlmError {
             | Self::Hopeless { message, .. }
             | Self::Garbled { why: message }
             | Self::NotAReply { what: message, .. }
-            | Self::NoEndpoint { message }
+            | Self::NoEndpoint { message, .. }
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
             | Self::Protocol { why: message } => Some(message),
@@ -507,6 +510,12 @@ impl LlmError {
                      spoken, a model's name or setting that it does not have, a proxy or gateway in between (its log says what it refused)"
                 ));
             }
+            Self::InvalidRequest { message, .. } if let Some(field) = always_sent(message) => {
+                return Some(format!(
+                    "`{field}` is in every request, and no setting changes that: use an endpoint of this provider that takes it, or a proxy in \
+                     between that leaves it out or renames it"
+                ));
+            }
             Self::InvalidRequest { .. } => {
                 "correct what the provider names: in a fork of the run if it is something that the run keeps (the model's settings, a tool, the \
                  history), else before it continues (the account, a server in between)"
@@ -535,6 +544,26 @@ impl LlmError {
     }
 }
 
+/// The field that a refusal does not know, where it is one that is in every request.
+fn always_sent(message: &str) -> Option<&'static str> {
+    const UNKNOWN: [&str; 9] = [
+        "unsupported parameter",
+        "unrecognized",
+        "unknown",
+        "extra inputs",
+        "extra_forbidden",
+        "not supported",
+        "not permitted",
+        "not allowed",
+        "unexpected",
+    ];
+    let said = message.to_ascii_lowercase();
+    let is_unknown = UNKNOWN.iter().any(|words| said.contains(words));
+    // Whoever refuses one by the other's name names both, and the one that was sent first.
+    let named = ["stream_options", "max_completion_tokens", "max_tokens"].into_iter();
+    named.filter_map(|field| Some((said.find(field)?, field))).min().map(|(_, field)| field).filter(|_| is_unknown)
+}
+
 /// The variables that have the key and the base URL of a provider, each as it stands behind those words; nothing for one that is set up
 /// otherwise.
 fn variables_of(provider: &str) -> (&'static str, &'static str) {
@@ -548,6 +577,26 @@ fn variables_of(provider: &str) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_that_every_request_has_is_not_said_to_be_a_setting() {
+        for (message, field) in [
+            (
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                "max_tokens",
+            ),
+            ("Unrecognized request argument supplied: stream_options", "stream_options"),
+            ("body.stream_options: Extra inputs are not permitted", "stream_options"),
+            ("unknown field `max_completion_tokens`, expected `max_tokens`", "max_completion_tokens"),
+        ] {
+            let refused = LlmError::InvalidRequest { status: 400, message: message.to_owned() };
+            let hint = refused.hint("openai-chat").unwrap();
+            assert!(hint.starts_with(&format!("`{field}` is in every request")), "{message}: {hint}");
+        }
+        let other =
+            LlmError::InvalidRequest { status: 400, message: "Unsupported parameter: 'temperature'".to_owned() };
+        assert!(other.hint("openai-chat").unwrap().starts_with("correct what the provider names"));
+    }
 
     #[test]
     fn only_what_never_left_is_free_and_only_what_may_pass_is_repeated() {

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use ua_core::{CallStatus, Role, Timestamp};
+use ua_store::rules::UNPAID;
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord};
 
 use ua_evidence::quote::{clean, cut};
@@ -166,6 +167,10 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
                 "you were at the address; the tool is told that you were"
             }
             "text" if has_options => "answer in your own words, or with the number of one above",
+            // Nothing is wrong with the credentials.
+            "retry" if question.detail.get(UNPAID) == Some(&Value::Bool(true)) => {
+                "the account can pay now; try it again"
+            }
             _ => meaning(question.kind, *choice, reach),
         };
         WayToAnswer { choice: *choice, word, command, meaning }
@@ -365,6 +370,10 @@ mod tests {
         assert_eq!(words(&approval), "approve, skip, abort");
         let credentials = question(QuestionKind::AuthFailure, &[Choice::Continue, Choice::Skip, Choice::Abort]);
         assert_eq!(words(&credentials), "retry, skip, abort");
+        let does = |asked: &QuestionRecord| ways(asked, Reach::Run).remove(0).meaning;
+        assert_eq!(does(&credentials), "the credentials are right now; try it again");
+        let unpaid = QuestionRecord { detail: json!({ UNPAID: true }), ..credentials.clone() };
+        assert_eq!(does(&unpaid), "the account can pay now; try it again");
         for (typed, wanted) in [
             ("retry", Some(Choice::Execute)),
             ("execute", Some(Choice::Execute)),

@@ -58,7 +58,7 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         return LlmError::TooLong { status, message };
     }
     if status == 404 && !is_about_model(&message, body, model) {
-        return LlmError::NoEndpoint { message };
+        return LlmError::NoEndpoint { status, message };
     }
     match status {
         400 if has_reason(body, &["API_KEY_INVALID", "invalid_api_key"]) => LlmError::Unauthorized { status, message },
@@ -238,11 +238,13 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
         302 | 303 | 307 => {
             LlmError::NotAReply { what: format!("a redirect to somewhere else (HTTP {status})"), is_foreign: false }
         }
-        300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
+        300..=399 => {
+            LlmError::NoEndpoint { status, message: "it redirects elsewhere, which is not followed".to_owned() }
+        }
         400..=499 => LlmError::InvalidRequest { status, message },
         // Whoever has nothing to say now.
         200..=299 => LlmError::NotAReply { what: format!("nothing (HTTP {status})"), is_foreign: false },
-        _ => LlmError::Protocol { why: format!("its status is HTTP {status}: {message}") },
+        _ => LlmError::NoEndpoint { status, message },
     }
 }
 

@@ -492,7 +492,17 @@ async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
         |status: &str| format!("HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:9/steal\r\ncontent-length: 0\r\n\r\n");
     // One that is for good means that the address is wrong.
     let error = canned_error(redirected("308 Permanent Redirect")).await;
-    assert!(matches!(&error, LlmError::Protocol { why } if why.contains("308")), "{error:?}");
+    assert!(matches!(&error, LlmError::NoEndpoint { status: 308, .. }), "{error:?}");
+    for status in
+        ["300 Multiple", "301 Moved Permanently", "304 Same", "308 Permanent Redirect", "601 What", "999 Denied"]
+    {
+        let error = canned_error(redirected(status)).await;
+        assert!(
+            error.was_refused() && error.left_us() && error.is_final() && !error.may_retry(),
+            "{status}: {error:?}"
+        );
+        assert!(error.hint("openai").unwrap().contains("OPENAI_BASE_URL"), "{status}: {error}");
+    }
     let error = canned_error(redirected("307 Temporary Redirect")).await;
     assert!(matches!(&error, LlmError::NotAReply { what, .. } if what.contains("307")), "{error:?}");
     let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>";
