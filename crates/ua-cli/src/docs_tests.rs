@@ -114,7 +114,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -130,6 +130,7 @@ const KNOWN: [&str; 20] = [
     "rm",
     "sleep",
     "source",
+    "sudo",
     "target/debug/ua",
     "target/debug/ua-e2e-ua-pdf",
     "touch",

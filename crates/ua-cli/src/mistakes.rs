@@ -177,9 +177,8 @@ fn misspelt_below(word: &str, words: &[String]) -> Option<HostError> {
     // An option between the two is taken for one of the first alone.
     if names.contains(&word) {
         return Some(
-            HostError::usage(format!("`{word}` has to follow `ua {command}` directly")).hint(format!(
-                "put the option between them behind `{word}`, or `--root` in front of `{command}`: `ua --root DIR {command} {word}`"
-            )),
+            HostError::usage(format!("`{word}` has to follow `ua {command}` directly"))
+                .hint(format!("put the option between them behind `{word}`, or `--root DIR` in front of `{command}`")),
         );
     }
     let meant = ua_core::nearest(word, names).map(|meant| format!("did you mean `ua {command} {meant}`? "));
@@ -286,7 +285,7 @@ mod tests {
                 failure.message()
             );
             let hint = failure.hint_text().unwrap_or_default();
-            assert!(hint.contains("`ua --root DIR gateway "), "{line}: {hint}");
+            assert!(hint.contains("`--root DIR` in front of `gateway`"), "{line}: {hint}");
         }
     }
 

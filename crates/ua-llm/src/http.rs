@@ -187,6 +187,10 @@ impl HttpClient {
                 return read_reply(Box::pin(begun.chain(pieces)), model, assembler, observer).await;
             }
         }
+        if is_labelled && body.trim_ascii().is_empty() {
+            // A stream that ended before its first event.
+            return read_reply(Box::pin(futures_util::stream::empty()), model, assembler, observer).await;
+        }
         let body = marks::marked(ua_http::sse::marked(&body, marks::MARK).into_owned());
         match serde_json::from_str(&body).ok().and_then(|reply| assembler.as_events(reply)) {
             Some(events) => {

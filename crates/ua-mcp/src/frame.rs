@@ -124,10 +124,8 @@ mod tests {
     use super::*;
 
     fn broken(line: &str) -> (Vec<Value>, bool) {
-        match Frame::of(line.as_bytes()) {
-            Frame::Broken(broken) => (broken.ids, broken.is_no_answer),
-            other => panic!("{line}: {other:?}"),
-        }
+        let Frame::Broken(broken) = Frame::of(line.as_bytes()) else { panic!("{line}: it is not broken") };
+        (broken.ids, broken.is_no_answer)
     }
 
     #[test]
@@ -180,7 +178,7 @@ mod tests {
         let is_marked = |line: &str| match Frame::of(line.as_bytes()) {
             Frame::Message(_) => true,
             Frame::Unmarked(_) => false,
-            other => panic!("{line}: {other:?}"),
+            other @ (Frame::Blank | Frame::Broken(_) | Frame::Log) => panic!("{line}: {other:?}"),
         };
         assert!(is_marked(r#"{"jsonrpc":"2.0"}"#) && is_marked("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"));
         for line in [r#"{"id":3,"result":{}}"#, r#"{"id":null,"error":{}}"#, r#"{"method":"notifications/message"}"#] {

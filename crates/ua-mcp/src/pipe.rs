@@ -228,7 +228,10 @@ fn in_words(error: &ServiceError) -> String {
         ServiceError::UnexpectedResponse => OTHER_KIND.to_owned(),
         ServiceError::Cancelled { .. } => "the request was cancelled".to_owned(),
         ServiceError::Timeout { timeout } => format!("no answer came within {} s", timeout.as_secs()),
-        other => other.to_string(),
+        // The library may come to know more of them.
+        other @ (ServiceError::SubscriptionLagged { .. } | ServiceError::InputRequiredRoundsExceeded { .. } | _) => {
+            other.to_string()
+        }
     }
 }
 

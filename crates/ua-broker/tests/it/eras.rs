@@ -42,7 +42,7 @@ fn a_client_of_the_newer_era_reaches_tool_servers_of_both() {
         assert_eq!(found["result"]["supportedVersions"], json!(["2026-07-28"]), "{server}: {found}");
         assert_eq!(found["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "stub");
         let listed = ask(&mut client, "tools/list", json!({}));
-        assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 10, "{listed}");
+        assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 12, "{listed}");
         assert_eq!(listed["result"]["resultType"], "complete");
         let sent = ask(&mut client, "tools/call", json!({"name": "send_email", "arguments": mail()}));
         assert_eq!(
