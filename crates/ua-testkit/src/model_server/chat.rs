@@ -11,6 +11,9 @@ use super::wire::{Request, input_text, pieces};
 /// What our client puts in front of a result that is an error.
 const ERROR_MARK: &str = "[tool error]\n";
 
+/// How much effort a model may be asked to make.
+pub(super) const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireRequest {
@@ -28,6 +31,8 @@ struct WireRequest {
     stream: bool,
     #[serde(default)]
     stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    reasoning_effort: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -104,6 +109,9 @@ pub(super) fn decode(body: &Value) -> Result<Request, String> {
     }
     if request.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
         return Err("Invalid 'temperature': must be between 0 and 2.".to_owned());
+    }
+    if let Some(effort) = request.reasoning_effort.filter(|effort| !EFFORTS.contains(&effort.as_str())) {
+        return Err(format!("Invalid value: '{effort}'. Supported values are: {EFFORTS:?}."));
     }
     for (index, tool) in request.tools.iter().flatten().enumerate() {
         check_name(&tool.function.name).map_err(|why| format!("Invalid 'tools[{index}].function.name': {why}"))?;

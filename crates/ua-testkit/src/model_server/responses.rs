@@ -12,6 +12,7 @@ use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
 use ua_llm::ANTHROPIC;
 
 use super::Refusal;
+use super::chat::EFFORTS;
 use super::fault::Frames;
 use super::wire::frame;
 
@@ -55,6 +56,14 @@ struct WireRequest {
     stream: bool,
     #[serde(default)]
     previous_response_id: Option<String>,
+    #[serde(default)]
+    reasoning: Option<Reasoning>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reasoning {
+    effort: String,
 }
 
 #[derive(Deserialize)]
@@ -90,6 +99,9 @@ pub(super) fn decode(body: &Value, kept: &Kept) -> Result<Request, Refusal> {
     }
     if request.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
         return Err(invalid("Invalid 'temperature'"));
+    }
+    if request.reasoning.is_some_and(|reasoning| !EFFORTS.contains(&reasoning.effort.as_str())) {
+        return Err(invalid("Invalid value: 'reasoning.effort'"));
     }
     check_tools(&request.tools)?;
     let with_thoughts = request.include.iter().any(|wanted| wanted == "reasoning.encrypted_content");
