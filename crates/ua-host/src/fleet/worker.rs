@@ -521,21 +521,19 @@ impl Worker {
                     let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
                     left.later = Some((count + 1, due.min(entry.options.run_after)));
                 }
-                (QueueState::Ready, None) => match self.store.elsewhere(&entry.run_id).await.ok()? {
-                    // It is offered there alone, as long as nobody says that the place is gone.
-                    Some(place) => {
-                        let why = if place.shown == self.record.place_shown {
+                (QueueState::Ready, None) => {
+                    let why = if let Some(place) = self.store.elsewhere(&entry.run_id).await.ok()? {
+                        // It is offered there alone, as long as nobody says that the place is gone.
+                        if place.shown == self.record.place_shown {
                             replaced(&place)
                         } else {
                             format!("it was begun in {}, and only a worker there takes it", place.shown)
-                        };
-                        left.misfits.insert(entry.run_id.clone(), why);
-                    }
-                    None => {
-                        let none = seats.none_for(entry, &state.workers, now).filter(|none| none.is_lasting)?;
-                        left.misfits.insert(entry.run_id.clone(), none.why);
-                    }
-                },
+                        }
+                    } else {
+                        seats.none_for(entry, &state.workers, now).filter(|none| none.is_lasting)?.why
+                    };
+                    left.misfits.insert(entry.run_id.clone(), why);
+                }
                 (QueueState::Ready, Some(_)) | (QueueState::Claimed, _) => return None,
             }
         }
