@@ -336,7 +336,7 @@ async fn a_stream_that_is_labelled_as_something_else_is_read() {
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
         r#"{"type":"message_stop"}"#,
     ];
-    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let stream = events.map(|event| format!("data: {event}\n\n")).concat();
     for label in ["content-type: text/plain\r\n", "content-type: application/json\r\n", ""] {
         for begin in ["", "\n", ": comment\n\n", "\u{feff}", "event: message_start\n"] {
             let url = canned(format!("HTTP/1.1 200 OK\r\n{label}connection: close\r\n\r\n{begin}{stream}")).await;
