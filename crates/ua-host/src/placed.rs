@@ -387,7 +387,15 @@ mod tests {
             FileKind::Lock => "mcp.lock",
             FileKind::Project => "ua.toml",
             FileKind::Gateway => "gateway.toml",
-            _ => "placed",
+            FileKind::Job
+            | FileKind::JobOverrides
+            | FileKind::Servers
+            | FileKind::Client
+            | FileKind::Policy
+            | FileKind::Prices
+            | FileKind::Models
+            | FileKind::Script
+            | FileKind::Cassette => "placed",
         }
     }
 

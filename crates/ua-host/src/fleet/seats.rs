@@ -163,16 +163,16 @@ mod tests {
         let place = |id: &str| OtherPlace { id: id.to_owned(), shown: format!("/runs on {id}") };
         let workers = [worker("alive", 90, false), worker("draining", 90, true), worker("dead", 10, false)];
         let ways = [None, Some("alive"), Some("draining"), Some("dead")];
-        for (first, second) in ways.iter().flat_map(|first| ways.iter().map(move |second| (first, second))) {
+        for (first, second) in ways.into_iter().flat_map(|first| ways.map(|second| (first, second))) {
             let mut seats = Seats::default();
             for (run, kept) in [("one", first), ("two", second)] {
                 seats.add("acme", &RunId::parse(run).unwrap(), kept.map(place));
             }
-            let is_lost = |kept: &Option<&str>| matches!(*kept, Some("draining" | "dead"));
+            let is_lost = |kept: Option<&str>| matches!(kept, Some("draining" | "dead"));
             let none = seats.none_for(&entry("third", 2), &workers, at(50)).unwrap();
             assert_eq!(none.is_lasting, is_lost(first) && is_lost(second), "{first:?} {second:?}");
             assert!(none.why.starts_with("waits for a seat of acme:2"), "{}", none.why);
-            let lost = [first, second].into_iter().find(|kept| is_lost(kept));
+            let lost = [first, second].into_iter().find(|kept| is_lost(*kept));
             match lost {
                 Some(kept) => {
                     let forget = format!("`ua workers forget {}`", kept.unwrap());
