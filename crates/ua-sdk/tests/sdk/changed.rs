@@ -233,7 +233,7 @@ fn by_policy(shop: &Shop) -> Step {
 }
 
 /// A step, and what a wrong program makes of it.
-struct Wrong {
+struct Mistake {
     id: &'static str,
     right: fn(&Shop) -> Step,
     wrong: fn(&Shop) -> Step,
@@ -241,26 +241,26 @@ struct Wrong {
 }
 
 /// What lets a lost call be sent again by itself, and programs that would not have let it be.
-const WRONG: [Wrong; 7] = [
-    Wrong {
+const WRONG: [Mistake; 7] = [
+    Mistake {
         id: "key",
         right: |shop| step_of([keyed(shop.tool())]),
         wrong: |shop| step_of([unkeyed(shop.tool())]),
         changed: Component::Tools,
     },
-    Wrong {
+    Mistake {
         id: "kind",
         right: |shop| step_of([keyed(shop.tool())]),
         wrong: |shop| step_of([renamed(shop.tool())]),
         changed: Component::Tools,
     },
-    Wrong {
+    Mistake {
         id: "approval",
         right: |shop| step_of([keyed(shop.tool())]),
         wrong: |shop| step_of([approved(shop.tool())]),
         changed: Component::Tools,
     },
-    Wrong {
+    Mistake {
         id: "name",
         right: |shop| step_of([keyed(shop.tool())]),
         wrong: |_| {
@@ -269,19 +269,24 @@ const WRONG: [Wrong; 7] = [
         },
         changed: Component::Tools,
     },
-    Wrong {
+    Mistake {
         id: "read",
         right: |shop| step_of([shop.tool().reads()]),
         wrong: |shop| step_of([keyed(shop.tool())]),
         changed: Component::Tools,
     },
-    Wrong {
+    Mistake {
         id: "local",
         right: |shop| step_of([shop.tool().local()]),
         wrong: |shop| step_of([keyed(shop.tool())]),
         changed: Component::Tools,
     },
-    Wrong { id: "policy", right: by_policy, wrong: |shop| step_of([unkeyed(shop.tool())]), changed: Component::Policy },
+    Mistake {
+        id: "policy",
+        right: by_policy,
+        wrong: |shop| step_of([unkeyed(shop.tool())]),
+        changed: Component::Policy,
+    },
 ];
 
 /// Runs the step until its call is lost in its tool.
@@ -297,7 +302,7 @@ async fn lost_in_its_tool(runs: &Runs, step: &Step, shop: &Shop, id: &str) {
 async fn a_wrong_program_that_is_refused_decides_nothing_about_a_lost_call() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
-    for Wrong { id, right, wrong, .. } in WRONG {
+    for Mistake { id, right, wrong, .. } in WRONG {
         let shop = Shop::new(true);
         let step = right(&shop).max_turns(5);
         lost_in_its_tool(&runs, &step, &shop, id).await;
@@ -332,7 +337,7 @@ async fn a_wrong_program_that_is_refused_decides_nothing_about_a_lost_call() {
 async fn a_question_is_taken_back_with_the_program_that_was_the_reason_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
-    for Wrong { id, right, wrong, changed } in WRONG {
+    for Mistake { id, right, wrong, changed } in WRONG {
         for answer in [None, Some(Choice::Happened), Some(Choice::Skip)] {
             let id = format!("{id}-{}", answer.map_or("open", Choice::as_str));
             let shop = Shop::new(true);
