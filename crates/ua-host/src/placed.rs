@@ -2,7 +2,7 @@
 //!
 //! A checkout brings links as well as files, and a job names whatever path it likes. So what is read under a name as a job, a configuration or a
 //! table of prices may be any file of the user: a key, a list of passwords. An error that repeats its first word tells that word to whoever reads
-//! the log. Every file that the program takes apart is read by [`Placed`], which lets nobody explain what is wrong with a text before it has asked
+//! the log. Every file that the program takes apart is read by `Placed`, which lets nobody explain what is wrong with a text before it has asked
 //! where the text lies: of a file that a link outside of its folder leads to, and of one that lies outside of the folder whose file names it, an
 //! error says the kind and the place, and no word.
 //!

@@ -575,7 +575,7 @@ impl Runs {
         Ok(questions)
     }
 
-    /// Stores a person's answer: a [`Choice`](crate::Choice), or an [`Answer`] with words or a proof. It counts when the step is run again;
+    /// Stores a person's answer: a [`Choice`], or an [`Answer`] with words or a proof. It counts when the step is run again;
     /// about a call that an ended run continued without, at once.
     ///
     /// A question takes the choices of [`QuestionRecord::choices`], and one of `Continue` and `Execute` lets what it is about go on. Of a call in
@@ -654,7 +654,7 @@ impl Runs {
     }
 
     /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
-    /// [`Budgets`](crate::Budgets), by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
+    /// [`Budgets`], by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
     ///
     /// # Errors
     /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, and for a run that has ended; [`Error::Store`].
