@@ -41,6 +41,25 @@ fn an_answer_from_another_terminal_takes_the_prompt_away() {
     }
 }
 
+/// A terminal hands over 4,095 bytes of a line and drops the rest: what was pasted and cut is no answer. Lines behind the first one are none either,
+/// and it is said.
+#[test]
+fn what_a_terminal_cut_is_no_answer() {
+    let env = env();
+    let job = asking_job(&env, "job", "Ask.");
+    let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+    terminal.asks("Which colour?");
+    terminal.types(&format!("w{ENTER}"));
+    terminal.shows("Your answer");
+    terminal.types(&format!("{}{ENTER}", "x".repeat(5_000)));
+    terminal.shows("nothing of it was taken");
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+    terminal.types(&format!("green{ENTER}and more{ENTER}"));
+    let text = terminal.code(0);
+    assert!(text.contains("only the first line was taken"), "{text}");
+    assert_eq!(env.rows("SELECT note FROM answers"), ["green"]);
+}
+
 /// Ctrl-Z and `fg`: what a shell wrote in between stands below the question.
 #[test]
 fn a_prompt_is_shown_again_when_its_process_continues() {

@@ -8,8 +8,7 @@
 
 use serde_json::{Map, Value, json};
 use ua_core::{CanonicalError, parse_strict};
-
-use crate::lines::envelope;
+use ua_mcp::envelope;
 
 /// The method that goes through the ledger.
 pub(crate) const CALL: &str = "tools/call";
@@ -224,7 +223,7 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
 
 /// What cannot be read, or not exactly.
 fn not_carried(text: &str, error: &CanonicalError) -> Judged {
-    let (id, has_method) = envelope(text).unwrap_or((None, true));
+    let (id, has_method) = envelope(text.as_bytes()).unwrap_or((None, true));
     let id = id.filter(is_id);
     let (code, why) = match error {
         CanonicalError::Syntax(why) => (UNREADABLE, format!("the message cannot be read: {why}")),

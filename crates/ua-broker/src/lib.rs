@@ -35,7 +35,6 @@ mod http;
 mod incoming;
 mod input;
 mod late;
-mod lines;
 mod live;
 mod open_requests;
 mod outgoing;

@@ -224,7 +224,7 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
             standing.is_ended = true;
             if more {
                 crate::terminal::write_prompt(
-                    "note: only the first line was taken; more than one is given with `--text`\n",
+                    "note: only the first line was taken; `ua answer` with `--text` takes more than one\n",
                 );
             }
             Ok(Some(line.trim().to_owned()))
@@ -258,8 +258,8 @@ fn put(ask: &str, began: u64) {
 const LONGEST_LINE: usize = 4_095;
 
 /// What somebody is told whose line was longer.
-const CUT: &str = "a terminal hands over no more than 4095 bytes of a line, and this one was longer: nothing of it was taken. Type a shorter one, \
-                   or give it with `--text`.";
+const CUT: &str = "a terminal hands over no more than 4095 bytes of a line, and this one was longer: nothing of it was taken. Type a shorter one; \
+                   `ua answer` with `--text` takes a longer one.";
 
 /// How a prompt ends.
 enum Read {

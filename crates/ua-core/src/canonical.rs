@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use sha2::Digest as _;
 
+use crate::half_character::escape;
+
 /// A SHA-256 digest, shown and stored as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256([u8; 32]);
@@ -278,25 +280,17 @@ pub fn inexact(text: &str, most: usize) -> Vec<CanonicalError> {
 /// Behind the string that begins before `at`; halves of characters in it are found.
 fn string_end(text: &str, mut at: usize, most: usize, found: &mut Vec<CanonicalError>) -> usize {
     let bytes = text.as_bytes();
-    let unit = |at: usize| {
-        let digits = text.get(at + 2..at + 6).filter(|_| bytes.get(at..at + 2) == Some(b"\\u"))?;
-        u16::from_str_radix(digits, 16).ok()
-    };
     loop {
         match bytes.get(at) {
             None => return at,
             Some(b'"') => return at + 1,
-            Some(b'\\') => match unit(at) {
-                Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
-                Some(0xD800..=0xDFFF) => {
-                    if found.len() < most {
-                        found.extend(text.get(at..at + 6).map(|half| CanonicalError::HalfCharacter(half.to_owned())));
-                    }
-                    at += 6;
+            Some(b'\\') => {
+                let (length, half) = escape(bytes, at);
+                if let Some(half) = half.and_then(|half| text.get(half.range())).filter(|_| found.len() < most) {
+                    found.push(CanonicalError::HalfCharacter(half.to_owned()));
                 }
-                Some(_) => at += 6,
-                None => at += 2,
-            },
+                at += length;
+            }
             Some(_) => at += 1,
         }
     }

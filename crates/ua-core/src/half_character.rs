@@ -19,25 +19,30 @@ impl HalfCharacter {
     }
 }
 
-/// The halves of characters in a JSON text, in their order.
-pub fn half_characters(json: &[u8]) -> Vec<HalfCharacter> {
-    let escape = |at: usize| {
+/// The escape that begins at a backslash: how many bytes belong to it, its other half included where that stands behind it, and which half of a
+/// character it is alone.
+pub(crate) fn escape(json: &[u8], at: usize) -> (usize, Option<HalfCharacter>) {
+    let unit = |at: usize| {
         let digits = json.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
+    match unit(at) {
+        Some(0xD800..=0xDBFF) if matches!(unit(at + ESCAPE), Some(0xDC00..=0xDFFF)) => (2 * ESCAPE, None),
+        Some(half @ 0xD800..=0xDFFF) => (ESCAPE, Some(HalfCharacter { at, is_first: half < 0xDC00 })),
+        Some(_) => (ESCAPE, None),
+        // Whatever follows a backslash belongs to it.
+        None => (2.min(json.len() - at), None),
+    }
+}
+
+/// The halves of characters in a JSON text, in their order.
+pub fn half_characters(json: &[u8]) -> Vec<HalfCharacter> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(backslash) = json[at..].iter().position(|byte| *byte == b'\\') {
         at += backslash;
-        at += match escape(at) {
-            Some(0xD800..=0xDBFF) if matches!(escape(at + ESCAPE), Some(0xDC00..=0xDFFF)) => 2 * ESCAPE,
-            Some(half @ 0xD800..=0xDFFF) => {
-                found.push(HalfCharacter { at, is_first: half < 0xDC00 });
-                ESCAPE
-            }
-            Some(_) => ESCAPE,
-            // Whatever follows a backslash belongs to it.
-            None => 2.min(json.len() - at),
-        };
+        let (length, half) = escape(json, at);
+        found.extend(half);
+        at += length;
     }
     found
 }

@@ -81,6 +81,12 @@ pub fn answered_number(id: &Value) -> Option<u64> {
     whole_number(id).and_then(|number| u64::try_from(number).ok())
 }
 
+/// The id of a message that is not read otherwise, and whether it says a method; `None` when not even that can be found.
+pub fn envelope(message: &[u8]) -> Option<(Option<Value>, bool)> {
+    let found: Envelope = serde_json::from_slice(message).ok()?;
+    Some((found.id, found.method.is_some()))
+}
+
 fn is_like_a_message(message: &Map<String, Value>) -> bool {
     let has = |name: &str| message.contains_key(name);
     has("method") || (has("id") && (has("result") || has("error")))
@@ -90,10 +96,10 @@ fn is_like_a_message(message: &Map<String, Value>) -> bool {
 fn unreadable(line: &[u8], error: &Error) -> Option<BrokenFrame> {
     let why = error.to_string();
     let is_like_an_answer = has_field(line, "result") || has_field(line, "error");
-    if let Ok(Envelope { id, method }) = serde_json::from_slice(line) {
+    if let Some((id, has_method)) = envelope(line) {
         let is_answer = id.is_some() && is_like_an_answer;
-        let is_meant = is_meant_as_message(line) || (method.is_none() && is_answer);
-        return is_meant.then(|| BrokenFrame { why, ids: id.into_iter().collect(), is_no_answer: method.is_some() });
+        let is_meant = is_meant_as_message(line) || (!has_method && is_answer);
+        return is_meant.then(|| BrokenFrame { why, ids: id.into_iter().collect(), is_no_answer: has_method });
     }
     // Whoever writes what it was sent into its output has answered nothing by that.
     let is_no_answer = has_field(line, "method") && !is_like_an_answer;
@@ -126,6 +132,18 @@ mod tests {
     fn broken(line: &str) -> (Vec<Value>, bool) {
         let Frame::Broken(broken) = Frame::of(line.as_bytes()) else { panic!("{line}: it is not broken") };
         (broken.ids, broken.is_no_answer)
+    }
+
+    #[test]
+    fn of_what_cannot_be_read_the_id_is_found() {
+        let endless = r#"{"result": 1e999, "id": 7}"#;
+        assert_eq!(envelope(endless.as_bytes()), Some((Some(json!(7)), false)));
+        assert_eq!(envelope(endless.replace("result", "method").as_bytes()), Some((Some(json!(7)), true)));
+        for broken in
+            ["{\"id\": 1", "{", "{\"a\": \"\\ud83d", "{\"a\": \"\\u", "nonsense", "\\", "{\"a\":\"\\ud83d\\u\"}"]
+        {
+            assert_eq!(envelope(broken.as_bytes()), None, "{broken}");
+        }
     }
 
     #[test]

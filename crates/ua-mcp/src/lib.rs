@@ -79,7 +79,7 @@ pub use exchange::{PATIENCE_FOR_READS, out_of_time, time_of};
 #[cfg(feature = "conformance")]
 pub use exercise::{exercise, log_in};
 pub use foretold::{Foreteller, Foretold};
-pub use frame::{BrokenFrame, Frame, answered_number};
+pub use frame::{BrokenFrame, Frame, answered_number, envelope};
 pub use host::{Progress, ProgressWatcher};
 pub use http::{Horizon, Relay, Relayed, UNKNOWN, argument_headers, as_heard, header_text};
 pub use launch::ShimCommand;
