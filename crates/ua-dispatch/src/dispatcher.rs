@@ -247,18 +247,33 @@ impl Dispatcher {
         Planner { catalog: &self.catalog, classifier: &self.classifier, rules: &self.rules, env }
     }
 
-    /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
+    /// Dispatches calls that may run together (reads, or tasks), or one call with an effect. An error of one stops the others gently: it ends the work
+    /// of all, and what one left behind may be what another one waits for.
     pub async fn dispatch_group(
         &self,
         calls: &[CallId],
         handed: Handed<'_>,
         stop: &StopSignal,
     ) -> Result<Vec<Dispatched>, DispatchError> {
+        let together = stop.below();
         // All of them first, so that what is waited for is `Send`: a closure that borrows is not known to be.
-        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch_handed(call, handed, stop)).collect();
+        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch_of_group(call, handed, &together)).collect();
         let ended: Vec<Result<Dispatched, DispatchError>> =
             stream::iter(dispatches).buffered(READS_AT_ONCE).collect().await;
         ended.into_iter().collect()
+    }
+
+    async fn dispatch_of_group(
+        &self,
+        id: &CallId,
+        handed: Handed<'_>,
+        together: &StopSignal,
+    ) -> Result<Dispatched, DispatchError> {
+        let ended = self.dispatch_handed(id, handed, together).await;
+        if ended.is_err() {
+            together.stop_gently();
+        }
+        ended
     }
 
     /// Takes one call to its receipt.

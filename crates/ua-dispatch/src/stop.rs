@@ -13,6 +13,11 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
+    /// A signal that is asked for with this one, and can be asked for alone.
+    pub(crate) fn below(&self) -> Self {
+        Self { gentle: self.gentle.child_token(), at_once: self.at_once.child_token() }
+    }
+
     /// Asks to stop gently.
     pub fn stop_gently(&self) {
         self.gentle.cancel();
