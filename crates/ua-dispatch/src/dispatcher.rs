@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
@@ -269,7 +270,10 @@ impl Dispatcher {
         handed: Handed<'_>,
         together: &StopSignal,
     ) -> Result<Dispatched, DispatchError> {
-        let ended = self.dispatch_handed(id, handed, together).await;
+        // What is behind it is known to be `Send` by its box alone: the compiler does not look that deep.
+        let dispatch: BoxFuture<'_, Result<Dispatched, DispatchError>> =
+            Box::pin(self.dispatch_handed(id, handed, together));
+        let ended = dispatch.await;
         if ended.is_err() {
             together.stop_gently();
         }
