@@ -210,6 +210,43 @@ fn a_run_in_the_background_asks_nobody_and_is_not_stopped() {
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
 }
 
+/// One rule for every prompt: Ctrl-D answers nothing, and says what is left.
+#[test]
+fn ctrl_d_leaves_a_prompt_as_ctrl_c_does() {
+    let env = env().with_forum();
+    let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    terminal.types("\u{4}");
+    assert!(terminal.code(75).contains("is left open"));
+    // Which question, what goes with an answer that was chosen, and whether it is meant.
+    let steps: [&[&str]; 4] = [&[], &["1"], &["1", "s"], &["1", "a"]];
+    let prompts = ["Which one?", "(Enter alone: later):", "What the model should know", "Let it run?"];
+    for (steps, prompt) in steps.iter().zip(prompts) {
+        let mut terminal = Terminal::start(&env, &["answer"]);
+        for (step, before) in steps.iter().zip(prompts) {
+            terminal.shows(before);
+            terminal.types(&format!("{step}{ENTER}"));
+        }
+        terminal.shows(prompt);
+        terminal.types("\u{4}");
+        terminal.shows("nothing was answered");
+        terminal.code(75);
+    }
+    let mut terminal = Terminal::start(&env, &["runs", "cancel", "r"]);
+    terminal.shows("[y/N]");
+    terminal.types("\u{4}");
+    terminal.shows("nothing was cancelled");
+    terminal.code(130);
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+    assert_eq!(env.value("SELECT status FROM runs"), "waiting_for_human");
+    // Enter alone at the list of questions says as much.
+    let mut terminal = Terminal::start(&env, &["answer"]);
+    terminal.shows("Which one?");
+    terminal.types(ENTER);
+    terminal.shows("nothing was answered; 2 questions are left open");
+    terminal.code(75);
+}
+
 #[test]
 fn answer_without_arguments_offers_what_is_open() {
     let env = env().with_forum();

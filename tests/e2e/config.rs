@@ -18,7 +18,9 @@ fn setting(env: &TestEnv, key: &str, args: &[&str]) -> (Value, String) {
 #[test]
 fn later_layers_win_and_each_value_names_its_source() {
     let env = env();
-    assert_eq!(setting(&env, "root", &[]), (json!("AGENT_RUN_WORKSPACES"), "default".to_owned()));
+    let (own, default) = (env.arg("work/AGENT_RUN_WORKSPACES"), || "default".to_owned());
+    assert_eq!(setting(&env, "root", &[]), (json!(own), default()));
+    assert_eq!(setting(&env, "database", &[]), (json!(format!("{own}/runtime_state.db")), default()));
     let user = env.write("home/.config/ua/config.toml", "root = \"runs\"\n\n[model]\nname = \"users\"\n");
     let (root, source) = setting(&env, "root", &[]);
     assert_eq!((root, source), (json!(env.arg("home/.config/ua/runs")), format!("{user}:1")));
@@ -26,10 +28,24 @@ fn later_layers_win_and_each_value_names_its_source() {
     let (root, source) = setting(&env, "root", &[]);
     assert_eq!((root, source), (json!(env.arg("work/here/AGENT_RUN_WORKSPACES")), format!("{project}:1")));
     assert_eq!(setting(&env, "model.name", &[]), (json!("users"), format!("{user}:4")));
-    assert_eq!(setting(&env, "root", &["--root", "flag"]), (json!("flag"), "flag".to_owned()));
+    assert_eq!(setting(&env, "root", &["--root", "flag"]), (json!(env.arg("work/flag")), "flag".to_owned()));
     let env = env.with_env("UA_ROOT", "/by/environment");
     assert_eq!(setting(&env, "root", &[]), (json!("/by/environment"), "environment (UA_ROOT)".to_owned()));
     env.run_bare(&["config", "show"]).code(0).shows(&["SETTING", "model.name", "users", &user, &project]);
+}
+
+/// What is shown is what a command that is given there uses, and not what it would be if nothing were there.
+#[test]
+fn in_a_folder_below_the_runs_are_said_to_be_where_they_are() {
+    let env = env();
+    let model = json!({"provider": "scripted", "script": "plain.script.json"});
+    let job = env.write("work/plain.json", json!({"objective": "x", "model": model}).to_string());
+    env.write("work/plain.script.json", json!({"turns": [{"text": "Done."}]}).to_string());
+    env.run_bare(&["job", &job, "--run-id", "r"]).code(0);
+    std::fs::create_dir_all(env.path("work/deep/er")).unwrap();
+    let shown = env.run_by_bash("cd deep/er && \"$1\" config show").code(0);
+    let root = env.arg("work/AGENT_RUN_WORKSPACES");
+    shown.shows(&[&root, &format!("{root}/runtime_state.db"), &format!("{root}/outbox")]);
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_question_is_answered_once_and_only_with_what_it_takes() {
         .refused(2, &["does not take `continue`", "happened, retry, skip, abort"]);
     env.run(&["answer", &question, "perhaps"]).code(2).says(&["perhaps", "it takes happened, retry, skip, abort"]);
     env.run(&["calls", "resolve", &call]).code(2).says(&["--happened"]);
-    env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["cannot be used with"]);
+    env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["`--skip`", "and not both"]);
     assert_eq!(env.rows("SELECT * FROM answers"), [""; 0]);
     env.run(&["answer", &question, "skip"]).code(0);
     env.run(&["answer", &question, "execute"]).refused(2, &["already been answered", "ua resume r"]);

@@ -35,7 +35,7 @@ use crate::terminal::Color;
 
 pub(crate) use budgets::BudgetArgs;
 pub(crate) use launch::LaunchArgs;
-pub(crate) use values::{parse_concurrency, parse_span};
+pub(crate) use values::{parse_ago, parse_concurrency, parse_span};
 
 /// Durable jobs for LLM agents: a job that is killed at any moment resumes where it left off. It never
 /// repeats an outside action on its own, and asks you when it cannot know whether one happened.

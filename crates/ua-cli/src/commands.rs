@@ -103,7 +103,7 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Turns(command) => turns::run(home, command).await,
         Command::Tools(command) => tools::run(host, command).await,
         Command::Models(command) => models::run(settings, &command),
-        Command::Config(command) => config::run(settings, cli.global.root.as_deref(), cli.global.color, &command),
+        Command::Config(command) => config::run(host, cli.global.root.as_deref(), cli.global.color, &command),
         Command::Trust(args) => trust::run(host, &args).await,
         Command::Login(args) => Box::pin(login::run(host, args)).await,
         Command::Logout(args) => login::end(host, &args),

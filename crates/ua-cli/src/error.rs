@@ -9,6 +9,7 @@
 //! | 74 | storage |
 //! | 75 | waiting for a person, or stopped; resume later |
 //! | 130 | interrupted |
+//! | 141 | whoever read standard output went away |
 
 use clap::builder::styling::AnsiColor;
 use ua_host::{Ending, Kind};
@@ -32,6 +33,8 @@ pub(crate) const STORAGE: u8 = 74;
 pub(crate) const WAITING: u8 = 75;
 /// Interrupted by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
+/// Whoever read standard output went away (`| head`): what a shell says of a program that SIGPIPE ended.
+pub(crate) const READER_LEFT: u8 = 141;
 
 /// The exit code of a failure.
 pub(crate) fn code(error: &HostError) -> u8 {

@@ -112,9 +112,7 @@ fn run(parts: Parts) -> ExitCode {
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match output::print_help(&error) {
-                Ok(()) => ExitCode::from(code),
-                // A reader that went away (`ua --help | head -1`) is no failure.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(code),
+                Ok(()) => ExitCode::from(output::code_for_the_reader(code)),
                 // As of whatever else is written there.
                 Err(error) => {
                     let words: Vec<String> =
@@ -177,7 +175,7 @@ fn run(parts: Parts) -> ExitCode {
         Err(error) => ended(Err(HostError::failed(format!("cannot start the runtime: {error}")))),
     };
     telemetry.finish();
-    ExitCode::from(code)
+    ExitCode::from(output::code_for_the_reader(code))
 }
 
 /// The exit code of a command, which has said why it failed.

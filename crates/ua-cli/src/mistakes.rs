@@ -37,6 +37,8 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     let typed = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     let message = if let Some((option, value)) = without_its_value(error) {
         format!("`{whole}` takes a value behind `{option}`: {value}")
+    } else if let Some((one, others)) = at_odds(error) {
+        format!("`{whole}` takes {one} or {others}, and not both")
     } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
@@ -63,6 +65,25 @@ fn without_its_value(error: &clap::Error) -> Option<(String, String)> {
     let named = text_of(error, ContextKind::InvalidArg).filter(|named| is_missing && named.starts_with('-'))?;
     let (option, value) = named.split_once([' ', '='])?;
     Some((option.to_owned(), value.trim_matches(['<', '>', '[', ']']).to_owned()))
+}
+
+/// An argument, and what it cannot be given together with, each as it is written in help.
+fn at_odds(error: &clap::Error) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::ArgumentConflict {
+        return None;
+    }
+    let written = |argument: String| {
+        let bare = argument.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).to_owned();
+        format!("`{}`", if argument.starts_with('-') { argument } else { bare })
+    };
+    let others: Vec<String> = match error.get(ContextKind::PriorArg)? {
+        ContextValue::String(other) => vec![written(other.clone())],
+        ContextValue::Strings(others) => others.iter().cloned().map(written).collect(),
+        _ => return None,
+    };
+    let one = written(text_of(error, ContextKind::InvalidArg)?);
+    // Given twice, it is at odds with itself.
+    (!others.is_empty() && !others.contains(&one)).then(|| (one, others.join(" or ")))
 }
 
 /// The parser's own sentence, on one line.
@@ -227,6 +248,16 @@ mod tests {
             ),
             ("ua --root", "`ua` takes a value behind `--root`: DIR", "`ua --help` says what it takes"),
             ("ua job --policy", "`ua job` takes a value behind `--policy`: FILE", "`ua job --help` says what it takes"),
+            (
+                "ua runs delete last --older-than 1d",
+                "`ua runs delete` takes `RUNS` or `--older-than <TIME>`, and not both",
+                "`ua runs delete --help` says what it takes",
+            ),
+            (
+                "ua job --resume --fork --run-id r",
+                "`ua job` takes `--resume` or `--fork`, and not both",
+                "`ua job --help` says what it takes",
+            ),
             ("ua job x y", "unexpected argument `y` of `ua job`", "`ua job --help` says what it takes"),
             (
                 "ua worker --concurrency x",

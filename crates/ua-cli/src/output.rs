@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use ua_core::is_hidden;
@@ -213,7 +214,8 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
     out
 }
 
-/// Writes to standard output what is not to be broken anywhere: tables, JSON, what is copied. A reader that went away (`| head`) is no failure.
+/// Writes to standard output what is not to be broken anywhere: tables, JSON, what is copied. A reader that went away (`| head`) is no
+/// failure, and has an exit code of its own ([`code_for_the_reader`]).
 pub(crate) fn print_exactly(text: impl Into<Shown>) -> Result<(), HostError> {
     print_on(text).map(drop)
 }
@@ -235,10 +237,14 @@ pub(crate) fn print_on(text: impl Into<Shown>) -> Result<bool, HostError> {
 
 /// Writes the help that somebody asked for, before anything else of this process is settled.
 pub(crate) fn print_help(help: &clap::Error) -> io::Result<()> {
-    if help.use_stderr() || !io::stdout().is_terminal() || crate::symbols::are_drawn(&Settings::of_process()) {
-        return help.print().and_then(|()| io::stdout().flush());
-    }
-    io::stdout().lock().write_all(crate::symbols::ascii(&help.render().to_string(), None).as_bytes())
+    let is_plain =
+        help.use_stderr() || !io::stdout().is_terminal() || crate::symbols::are_drawn(&Settings::of_process());
+    let written = if is_plain {
+        help.print().and_then(|()| io::stdout().flush())
+    } else {
+        io::stdout().lock().write_all(crate::symbols::ascii(&help.render().to_string(), None).as_bytes())
+    };
+    is_read(written).map(drop)
 }
 
 /// That what was asked for did not arrive where it was to be read.
@@ -246,13 +252,29 @@ pub(crate) fn cannot_write(error: &io::Error) -> HostError {
     HostError::failed(format!("cannot write to standard output: {error}"))
 }
 
+/// Whether whoever read standard output went away before it had everything.
+static READER_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// The exit code of a process that would end with this one: one whose reader went away (`| head`) did not bring over what it was asked for, and ends
+/// as the programs do that the system ends for it. What went wrong otherwise is said by its own code.
+pub(crate) fn code_for_the_reader(code: u8) -> u8 {
+    if code == crate::error::OK && READER_LEFT.load(Ordering::SeqCst) { crate::error::READER_LEFT } else { code }
+}
+
 fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
     crate::terminal::flush_before_output();
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
-        Err(_) => Ok(false),
-        Ok(()) => Ok(true),
+    is_read(out.write_all(bytes).and_then(|()| out.flush())).map_err(|error| cannot_write(&error))
+}
+
+/// Whether what was written is read; `false` when the reader went away, and nobody reads any more.
+fn is_read(written: io::Result<()>) -> io::Result<bool> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            READER_LEFT.store(true, Ordering::SeqCst);
+            Ok(false)
+        }
+        other => other.map(|()| true),
     }
 }
 

@@ -91,7 +91,7 @@ impl Left {
 /// A signal that takes a process from a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Signalled {
-    /// Ctrl-C: the person who was asked leaves.
+    /// Ctrl-C, or Ctrl-D: the person who was asked leaves.
     Key,
     /// SIGTERM or SIGHUP: the process is to end, or its terminal went away.
     End,
@@ -181,8 +181,9 @@ impl Drop for Standing {
     }
 }
 
-/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. A signal is an error that says what is
-/// `left`. Who waits for this no longer may drop it at any time: nothing is read from the terminal for it afterwards.
+/// One line of a person; `None` when what was asked is over. Ctrl-D leaves the prompt as Ctrl-C does, whatever was asked: it answers nothing, and is
+/// an error that says what is `left`. Where Ctrl-C stops what is at work beside the prompt, Ctrl-D stops nothing: it is `None` there, and leaves
+/// what was asked for later. Who waits for this no longer may drop it at any time: nothing is read from the terminal for it afterwards.
 pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, HostError> {
     let turn = Arc::new(TURN.clone().lock_owned().await);
     let began = CALLED_OFF.load(Ordering::SeqCst);
@@ -229,8 +230,10 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
             }
             Ok(Some(line.trim().to_owned()))
         }
+        Ok(Read::Ended) if left.signal == AtSignal::Stops => Ok(None),
+        Ok(Read::Ended) => Err(left.by(Signalled::Key)),
         // A line that was cut is asked for again where it is read.
-        Ok(Read::Ended | Read::Cut) => Ok(None),
+        Ok(Read::CalledOff | Read::Cut) => Ok(None),
         Ok(Read::HungUp) => {
             standing.is_left = true;
             Err(left.by(Signalled::End))
@@ -271,8 +274,10 @@ enum Read {
     },
     /// With as much of a line as a terminal hands over, which drops the rest without a word.
     Cut,
-    /// Without: somebody ended the input (Ctrl-D), or it is not wanted any more.
+    /// Without: somebody ended the input (Ctrl-D).
     Ended,
+    /// It is not wanted any more.
+    CalledOff,
     /// The terminal went away. That is a signal as well, which may be heard later, and means the same.
     HungUp,
 }
@@ -293,7 +298,7 @@ fn read_line(began: u64) -> io::Result<Read> {
     let mut buffer = [0_u8; 4096];
     loop {
         if CALLED_OFF.load(Ordering::SeqCst) != began {
-            return Ok(Read::Ended);
+            return Ok(Read::CalledOff);
         }
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, Some(&LOOK_EVERY)) {

@@ -45,6 +45,9 @@ const ALIKE: f64 = 0.8;
 /// How like a word is at least to the name of which it differs by one letter: of several such, the one counts that is more like it.
 const A_SLIP: f64 = 0.95;
 
+/// What the long name of a tool begins with.
+const LONG: &str = "mcp__";
+
 /// What a name loses that is only a part of what is compared.
 const BESIDE: f64 = 0.001;
 
@@ -57,6 +60,7 @@ const BESIDE: f64 = 0.001;
 /// // A tool by its own name, without its server's.
 /// assert_eq!(ua_core::nearest("write_local_fil", ["mcp__ua__write_local_file"]), Some("mcp__ua__write_local_file"));
 /// assert_eq!(ua_core::nearest("weather", ["job", "runs"]), None);
+/// assert_eq!(ua_core::nearest("mcp__forum__post_comment", ["mcp__ua__list_directory"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
@@ -72,6 +76,11 @@ pub fn slips(word: &str, name: &str) -> usize {
 
 /// How like a typed word is to a name, from 0 to 1, both in small letters.
 pub fn likeness(word: &str, name: &str) -> f64 {
+    // What every tool's long name begins with makes none of them like another.
+    let (word, name) = match (word.strip_prefix(LONG), name.strip_prefix(LONG)) {
+        (Some(word), Some(name)) => (word, name),
+        _ => (word, name),
+    };
     // Of short words one slip changes much of what is measured below, and is a slip all the same.
     let is_slip = word.chars().count() > 1
         && name.chars().count() > 1

@@ -7,7 +7,7 @@ use std::path::Path;
 use ua_core::{RunSpec, SpecError};
 
 use crate::error::HostError;
-use crate::paths::{NO_FILE, cannot_read, job_dir, json_fragment, without_bom};
+use crate::paths::{NO_FILE, cannot_read_or, job_dir, json_fragment, without_bom};
 use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 
@@ -21,11 +21,9 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         return Err(too_large(&file.display(), size));
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
-        let failure = cannot_read("the job file", file, &e);
-        let kind = e.kind();
-        if kind == ErrorKind::NotFound {
-            failure.hint("a job file is JSON: `ua job --help` shows one, `ua init` writes one")
-        } else if kind == ErrorKind::InvalidData {
+        let missing = "a job file is JSON: `ua job --help` shows one, `ua init` writes one";
+        let failure = cannot_read_or("the job file", file, &e, missing);
+        if e.kind() == ErrorKind::InvalidData {
             failure.hint("a job file is JSON, in UTF-8 text").not_begun()
         } else {
             failure

@@ -14,13 +14,58 @@ pub const NO_FILE: &str = "-";
 /// That a file cannot be read, and what helps against it; `what` says which one it is. Whoever reads a file that a person named refuses it by
 /// this, so that no hint asks for a file that is there.
 pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
+    cannot_read_or(what, file, error, "name a file that is there")
+}
+
+/// The same; `missing` is what helps where there is no such file, and none whose name is like it.
+pub(crate) fn cannot_read_or(what: &str, file: &Path, error: &io::Error, missing: &str) -> HostError {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let meant = if is_missing { did_you_mean(file) } else { String::new() };
     HostError::usage(format!("cannot read {what} {}: {error}", file.display()))
-        .hint(what_helps(error, "name a file that is there").to_string())
+        .hint(format!("{meant}{}", what_helps(error, missing)))
         .not_begun()
 }
 
+/// A question with the file that was probably meant, in front of a hint: one beside the place that was named, whose name is like it. Nothing where
+/// there is none.
+pub fn did_you_mean(file: &Path) -> String {
+    let meant = beside_it(file).map(|meant| crate::text::line(&meant.display().to_string(), 100));
+    meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
+}
+
+/// So many files of a folder are looked at for the one that was meant.
+const NEIGHBOURS: usize = 10_000;
+
+/// The file beside one that is missing whose name is most like it. Its ending counts by itself: it makes all JSON files alike. One that was left out,
+/// or is another one, is found as well.
+fn beside_it(file: &Path) -> Option<PathBuf> {
+    let folder = file.parent()?;
+    let typed = file.file_name()?.to_str()?;
+    let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names =
+        std::fs::read_dir(place).ok()?.take(NEIGHBOURS).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.') || typed.starts_with('.')).collect();
+    names.sort();
+    let parts = |name: &str| -> (String, Option<String>) {
+        let path = Path::new(name);
+        let text = |part: Option<&std::ffi::OsStr>| part.and_then(std::ffi::OsStr::to_str).map(str::to_lowercase);
+        (text(path.file_stem()).unwrap_or_default(), text(path.extension()))
+    };
+    let (stem, ending) = parts(typed);
+    let alike: Vec<(&String, String)> = names
+        .iter()
+        .map(|name| (name, parts(name)))
+        .filter(|(_, (_, other))| *other == ending)
+        .map(|(name, (stem, _))| (name, stem))
+        .collect();
+    let near = ua_core::nearest(&stem, alike.iter().map(|(_, stem)| stem.as_str()));
+    let near = near.and_then(|near| alike.iter().find(|(_, stem)| stem == near)).map(|(name, _)| *name);
+    let is_its = |name: &&String| [stem.as_str(), &typed.to_lowercase()].contains(&parts(name).0.as_str());
+    Some(folder.join(near.or_else(|| names.iter().find(is_its))?))
+}
+
 /// What helps against `error` where a file is read; `missing` is what helps where there is none.
-pub(crate) fn what_helps(error: &io::Error, missing: &'static str) -> &'static str {
+pub(crate) fn what_helps<'a>(error: &io::Error, missing: &'a str) -> &'a str {
     let kind = error.kind();
     if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
         missing
@@ -165,6 +210,41 @@ mod tests {
         // Root reads every file, so the system's own word is taken.
         let refused = cannot_read("the script", &file, &io::ErrorKind::PermissionDenied.into());
         assert_eq!(refused.hint_text(), Some("let your user read it; nothing was started"));
+    }
+
+    #[test]
+    fn a_misspelt_file_has_its_suggestion_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["job.json", "policy.toml", "report.json", ".hidden.json", "Servers.json"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let hint = |name: &str| {
+            let refused = super::cannot_read("the job file", &folder.path().join(name), &missing());
+            refused.hint_text().unwrap_or_default().to_owned()
+        };
+        for (typed, meant) in [
+            ("jbo.json", "job.json"),
+            ("repotr.json", "report.json"),
+            ("policies.toml", "policy.toml"),
+            ("servers.json", "Servers.json"),
+            ("job", "job.json"),
+            ("job.yaml", "job.json"),
+        ] {
+            let meant = folder.path().join(meant).display().to_string();
+            let said = format!("did you mean `{}`? name a file that is there", crate::text::line(&meant, 100));
+            assert!(hint(typed).starts_with(&said), "{typed}: {}", hint(typed));
+        }
+        for typed in ["weather.json", "none/job.json", "hidden.json"] {
+            assert!(hint(typed).starts_with("name a file that is there"), "{typed}: {}", hint(typed));
+        }
+        // One that is there and cannot be read is meant.
+        let denied = super::cannot_read(
+            "the job file",
+            &folder.path().join("jbo.json"),
+            &std::io::ErrorKind::PermissionDenied.into(),
+        );
+        assert!(!denied.hint_text().unwrap_or_default().contains("did you mean"));
     }
 
     #[test]

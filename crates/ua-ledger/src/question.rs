@@ -617,13 +617,18 @@ fn shown_beside(beside: Option<(&CallRecord, Still)>) -> Option<String> {
 /// The effect and the files that go with it, each on a line.
 fn shown_facts(facts: &Facts) -> Vec<String> {
     let mut lines: Vec<String> =
-        facts.scope.iter().map(|scope| format!("Scope: {}", cut(&scope.in_words(), 300))).collect();
+        facts.scope.iter().map(|scope| format!("Effect: {}", cut(effect_of(&scope.in_words()), 300))).collect();
     for (argument, file) in facts.files.iter() {
         let is_unknown = matches!(file.content, FileContent::Unknown { .. });
         let note = if is_unknown { "; what is approved is whatever it holds when it is sent" } else { "" };
         lines.push(format!("Sends: {argument} {file}{note}"));
     }
     lines
+}
+
+/// Of a scope in words what a person wants to know: the kind of effect. What is projected of the arguments to compare effects stands among them.
+fn effect_of(scope: &str) -> &str {
+    scope.split_once(" {").map_or(scope, |(kind, _)| kind)
 }
 
 /// How the text of a question says that not all of a call's arguments stand there. Where the rest is, whoever shows the question knows.
@@ -647,7 +652,7 @@ fn cut(text: &str, limit: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ua_core::{CallStatus, MailAddress, ToolName, ToolNamespace};
+    use ua_core::{CallStatus, MailAddress, Scope, ToolName, ToolNamespace};
     use ua_store::conformance::samples;
 
     use super::*;
@@ -711,6 +716,16 @@ mod tests {
         let told =
             format!("Call call_2 of this session (running, asked for at {at}) may already have had the same effect");
         assert!(text.starts_with(&told) && !text.contains("job") && !text.contains("turn"), "{text}");
+    }
+
+    /// Of an effect its kind is said; what is projected of the arguments stands among the arguments.
+    #[test]
+    fn an_effect_is_told_by_its_kind() {
+        let of = |scope: Scope| shown_facts(&Facts { scope: Some(scope), ..Facts::default() });
+        let projected = Scope::from_stored(r#"run.notify {"values":{"message":"first"}}"#.to_owned());
+        assert_eq!(of(projected), ["Effect: run.notify"]);
+        let whole = Scope::of_whole_call("comment.post", &ua_core::sha256("{}"), []);
+        assert_eq!(of(whole), ["Effect: comment.post with exactly these arguments"]);
     }
 
     /// What a person is asked about a call of a client's session, whatever the reason, speaks of no job, no run and no turn.

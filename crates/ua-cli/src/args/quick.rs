@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Subcommand as _};
 
 use super::{Cli, Command, GlobalArgs};
@@ -74,10 +75,45 @@ impl Cli {
     }
 }
 
-/// The command line of whatever command it is. A number below zero is a wrong value of its option, and no option of its own.
+/// The command line of whatever command it is. A number below zero is a value of its option, and no option of its own, whatever its unit.
 fn of_the_whole_tree(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
-    Cli::from_arg_matches(&matches)
+    let read = |words: &[OsString]| {
+        let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
+        Cli::from_arg_matches(&matches)
+    };
+    let error = match read(words) {
+        Err(error) if error.kind() == ErrorKind::UnknownArgument => error,
+        other => return other,
+    };
+    let Some(joined) = with_values_below_zero(words) else { return Err(error) };
+    match read(&joined) {
+        // An option that takes no value was not given one.
+        Err(other) if other.kind() != ErrorKind::ValueValidation => Err(error),
+        other => other,
+    }
+}
+
+/// The same with each word such as `-1d` as the value of the option in front of it; `None` where there is none.
+fn with_values_below_zero(words: &[OsString]) -> Option<Vec<OsString>> {
+    let is_below_zero = |word: &OsString| {
+        word.to_str()
+            .and_then(|word| word.strip_prefix('-'))
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is_open = |word: &OsString| {
+        word.to_str().is_some_and(|word| word.starts_with("--") && word.len() > 2 && !word.contains('='))
+    };
+    let mut joined: Vec<OsString> = Vec::with_capacity(words.len());
+    for word in words {
+        match joined.last_mut().filter(|before| is_below_zero(word) && is_open(before)) {
+            Some(option) => {
+                option.push("=");
+                option.push(word);
+            }
+            None => joined.push(word.clone()),
+        }
+    }
+    (joined.len() < words.len()).then_some(joined)
 }
 
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
@@ -147,6 +183,32 @@ mod tests {
             let whole = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
             let one = of_one_command(&words).unwrap_or_else(|| panic!("{line}: not read by itself"));
             assert_eq!(format!("{one:?}"), format!("{whole:?}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_time_below_zero_is_a_value_and_no_option() {
+        let read = |line: &str| Cli::read(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let since = |line: &str| match read(line).unwrap_or_else(|error| panic!("{line}: {error}")).command {
+            Command::Runs(RunsCommand::List(args)) => args.since,
+            other => panic!("{line}: {other:?}"),
+        };
+        let week = since("ua runs list --since 7d");
+        assert!(week.is_some());
+        for line in [
+            "ua runs list --since -7d",
+            "ua --json runs list --since=-7d --tasks",
+            "ua runs list --since -7d --limit 3",
+        ] {
+            assert_eq!(since(line), week, "{line}");
+        }
+        for (line, kind) in [
+            ("ua runs list --since -7x", ErrorKind::ValueValidation),
+            ("ua submit job.json --delay -5m", ErrorKind::ValueValidation),
+            ("ua runs list --tasks -7d", ErrorKind::UnknownArgument),
+            ("ua runs list -7d", ErrorKind::UnknownArgument),
+        ] {
+            assert_eq!(read(line).unwrap_err().kind(), kind, "{line}");
         }
     }
 

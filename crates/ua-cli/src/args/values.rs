@@ -17,6 +17,15 @@ pub(crate) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_secs(seconds * u64::from(number)))
 }
 
+/// Reads how far back something reaches: a time as [`parse_span`] reads it, also written as `-7d` or `7d ago`.
+pub(crate) fn parse_ago(text: &str) -> Result<std::time::Duration, String> {
+    let bare = text.strip_suffix("ago").unwrap_or(text).trim();
+    let bare = bare.strip_prefix('-').unwrap_or(bare);
+    parse_span(bare).map_err(|_| {
+        format!("`{text}` is not a valid time; write how far back it reaches, a number and d, h, m or s: for example 7d, which is also `-7d` and `7d ago`")
+    })
+}
+
 pub(crate) fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
     let (key, limit) = match text.rsplit_once(':') {
         None => (text, Ok(1)),
@@ -25,5 +34,24 @@ pub(crate) fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
     match limit {
         Ok(limit) if limit > 0 && !key.is_empty() => Ok(ConcurrencyKey { key: key.to_owned(), limit }),
         _ => Err(format!("`{text}` is not a valid key; write KEY for one run at once, or KEY:N for N")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn how_far_back_is_read_as_people_write_it() {
+        for text in ["7d", "-7d", "7d ago", "7dago", "-7d ago"] {
+            assert_eq!(parse_ago(text), Ok(Duration::from_hours(7 * 24)), "{text}");
+        }
+        for text in ["", "-", "ago", "--7d", "7", "7w", "d", "7 days"] {
+            let why = parse_ago(text).unwrap_err();
+            assert!(why.contains("is not a valid time") && why.contains("`7d ago`"), "{text}: {why}");
+        }
+        assert!(parse_span("-7d").is_err(), "nothing is to come seven days ago");
     }
 }

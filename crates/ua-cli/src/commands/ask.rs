@@ -22,7 +22,7 @@ use crate::view::Answered;
 
 use super::answer::arguments_in_full;
 use super::form::Filled;
-use super::summary::{known_lines, look_at, told, with_effects};
+use super::summary::{known_lines, look_at, told, with_effects, words_of};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -37,7 +37,8 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if !is_attended() {
-        let list: Vec<String> = open.iter().map(|q| format!("  {} {}", q.question_id, line(&q.text, WHOLE))).collect();
+        let list: Vec<String> =
+            open.iter().map(|q| format!("  {} {}", q.question_id, line(&words_of(q), WHOLE))).collect();
         return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
@@ -46,7 +47,10 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
         let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
         objectives.push(run.spec.objective.clone());
     }
-    let Some(question) = which(&open, &objectives).await? else { return Ok(WAITING) };
+    let Some(question) = which(&open, &objectives).await? else {
+        tell(none_answered(open.len()));
+        return Ok(WAITING);
+    };
     drop(store);
     ask_here(host, &question).await
 }
@@ -77,9 +81,14 @@ const WHOLE: usize = 10_000;
 fn in_a_list(question: &QuestionRecord, objective: &str) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
     // What stands below its first line are its answers or its arguments.
-    let told = told(&question.text);
+    let told = words_of(question);
     let first = told.trim().lines().next().unwrap_or_default();
     format!("{id} · {} · run {run}: {}", line(first, 90), line(objective, 60))
+}
+
+/// What whoever chooses none of the open questions is told.
+fn none_answered(open: usize) -> String {
+    format!("nothing was answered; {} are left open", ua_core::counted(open, "question"))
 }
 
 /// The question that somebody chooses among those that are open; `objectives` are those of their runs.
@@ -95,7 +104,7 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
         offered(&offers, crate::terminal::err_width())
     );
     let left = Left {
-        what: format!("nothing was answered; {} are left open", ua_core::counted(open.len(), "question")),
+        what: none_answered(open.len()),
         back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
         signal: AtSignal::Waits,
     };

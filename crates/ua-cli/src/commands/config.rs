@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use ua_host::Settings;
+use ua_host::Host;
 use ua_host::credentials::without_logins;
+use ua_host::home::Home;
 use ua_host::settings::{SETTINGS, Setting, ValueKind};
 
 use crate::error::{HostError, OK};
@@ -27,13 +28,14 @@ docs/guide/cli.md explains each of them.")]
 }
 
 pub(crate) fn run(
-    settings: &Settings,
+    host: &Host,
     root: Option<&Path>,
     color: Option<Color>,
     command: &ConfigCommand,
 ) -> Result<u8, HostError> {
     let ConfigCommand::Show = command;
-    let shown = ConfigShown { files: settings.files().to_vec(), settings: rows(settings, root, color) };
+    let settings = host.settings();
+    let shown = ConfigShown { files: settings.files().to_vec(), settings: rows(host, root, color) };
     if crate::terminal::is_json() {
         print_json(&shown)?;
         return Ok(OK);
@@ -49,7 +51,8 @@ pub(crate) fn run(
 }
 
 /// Every setting with its value and where it comes from; a secret is only said to be there.
-pub(super) fn rows(settings: &Settings, root: Option<&Path>, color: Option<Color>) -> Vec<SettingRow> {
+pub(super) fn rows(host: &Host, root: Option<&Path>, color: Option<Color>) -> Vec<SettingRow> {
+    let settings = host.settings();
     let flag = |key: &str| match key {
         "root" => root.map(|root| root.display().to_string()),
         "output.color" => color.map(|color| format!("{color:?}").to_lowercase()),
@@ -65,6 +68,7 @@ pub(super) fn rows(settings: &Settings, root: Option<&Path>, color: Option<Color
         } else {
             (setting.default.map(str::to_owned), "default".to_owned())
         };
+        let value = value.map(|value| in_use(host.home(), setting, value));
         // An address may have a password in it.
         let shown =
             |value: String| if setting.kind == ValueKind::Secret { "set".to_owned() } else { without_logins(&value) };
@@ -73,6 +77,21 @@ pub(super) fn rows(settings: &Settings, root: Option<&Path>, color: Option<Color
     };
     SETTINGS.iter().map(row).collect()
 }
+
+/// A value as this command uses it: the folder of all runs may be one above, and what is in it is named by its place.
+fn in_use(home: &Home, setting: &Setting, value: String) -> String {
+    match setting.key {
+        "root" => home.root().display().to_string(),
+        "database" => home.database().display().to_string(),
+        _ => match value.strip_prefix(IN_THE_ROOT) {
+            Some(name) => home.root().join(name).display().to_string(),
+            None => value,
+        },
+    }
+}
+
+/// How a default begins that is a place in the folder of all runs.
+const IN_THE_ROOT: &str = "<root>/";
 
 /// The settings as a table.
 pub(super) fn print_settings(settings: &[SettingRow]) -> Result<(), HostError> {

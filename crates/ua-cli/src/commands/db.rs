@@ -404,7 +404,7 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
 async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     if ua_host::paths::is_missing(file) {
         return Err(HostError::usage(format!("there is no file {}", file.display()))
-            .hint("name a file that `ua db backup` made"));
+            .hint(format!("{}name a file that `ua db backup` made", ua_host::paths::did_you_mean(file))));
     }
     // A pipe would be waited for.
     if !file.is_file() {

@@ -108,8 +108,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     let (tools, ()) = tokio::join!(setup::servers(host, job.as_ref(), args, &mut findings), look_at_machine);
     findings.all.extend(of_machine.all);
     let ok = findings.all.iter().all(|finding| finding.level != Level::Fail);
-    let report =
-        DoctorReport { ok, findings: findings.all, tools, settings: super::config::rows(settings, root, None) };
+    let report = DoctorReport { ok, findings: findings.all, tools, settings: super::config::rows(host, root, None) };
     if crate::terminal::is_json() {
         print_json(&report)?;
     } else {

@@ -153,6 +153,16 @@ struct Unread {
 }
 
 impl Unread {
+    /// Of a run that no process has begun, which has no workspace yet.
+    fn not_begun(run: &RunRecord) -> Self {
+        let why = if run.status.is_terminal() {
+            "was never made: the run ended before it was begun"
+        } else {
+            "is not made yet: the run has not begun"
+        };
+        Self { why: why.to_owned(), helps: None }
+    }
+
     fn of(error: Option<&std::io::Error>) -> Self {
         match error {
             Some(error) if error.kind() != std::io::ErrorKind::NotFound => Self {
@@ -191,7 +201,9 @@ impl ExportData {
             workspace = match home.open_workspace(run) {
                 Ok(workspace) => Some(workspace),
                 Err(error) => {
-                    unread = Unread::of(Some(error.io()));
+                    let is_gone = error.io().kind() == ErrorKind::NotFound;
+                    let is_not_begun = is_gone && run.current_step_id.is_none();
+                    unread = if is_not_begun { Unread::not_begun(run) } else { Unread::of(Some(error.io())) };
                     None
                 }
             };

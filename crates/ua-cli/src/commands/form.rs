@@ -2,7 +2,7 @@
 //!
 //! Invariants: a field that has a default or may be left out takes Enter alone; whatever is typed is read as what the field takes, and asked
 //! again with the reason when it is not; nothing is sent before the values stand together and somebody said yes to them, and whoever says no
-//! finds them again as what Enter takes; Ctrl-D leaves the question open.
+//! finds them again as what Enter takes; Ctrl-C and Ctrl-D leave the question open.
 
 use serde_json::{Map, Value};
 use ua_core::FieldKind;

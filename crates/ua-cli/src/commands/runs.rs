@@ -16,7 +16,7 @@ use super::delete::DeleteArgs;
 use super::export::ExportArgs;
 use super::tail::TailArgs;
 use super::{cancel, gateway, pins, summary};
-use crate::args::parse_span;
+use crate::args::parse_ago;
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, line, print, print_json, print_table};
@@ -105,7 +105,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "STATUS")]
     pub status: Vec<StatusFilter>,
     /// Only runs submitted within this time: a number and d, h, m or s, for example 7d
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_ago)]
     pub since: Option<Duration>,
     /// How many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]

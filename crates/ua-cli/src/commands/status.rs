@@ -222,7 +222,7 @@ fn summary(found: &StatusShown) -> String {
     for question in &found.questions {
         let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
         // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
-        let text = super::summary::told(&question.question.text);
+        let text = super::summary::words_of(&question.question);
         let text = field(&in_one_paragraph(&text), 200);
         // Of a question whose process is gone the text says what was so when it was asked.
         let remark = question.remark.map_or_else(String::new, |remark| format!("\n  {remark}"));

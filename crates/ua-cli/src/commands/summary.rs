@@ -203,10 +203,7 @@ pub(crate) fn look_at(call: &ua_core::CallId) -> String {
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.
 pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> String {
-    // What the model asks stays in its words.
-    let is_ours = question.kind != ua_store::QuestionKind::AskUser;
-    let text = if is_ours { with_effects(&question.text) } else { question.text.clone() };
-    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&text)));
+    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&words_of(question)));
     if question.text.contains(ua_ledger::ARGUMENTS_CUT) {
         out.push_str("  All arguments: `ua questions --full`\n");
     }
@@ -239,7 +236,15 @@ pub(crate) fn known_lines(known: &[KnownFact]) -> String {
     })
 }
 
-/// The text of a question without what is made of its arguments to compare effects: of that the kind is what a person wants to know.
+/// The text of a question as people are shown it. What the model asks stays in its words.
+pub(super) fn words_of(question: &QuestionRecord) -> String {
+    let is_ours = question.kind != ua_store::QuestionKind::AskUser;
+    let text = if is_ours { with_effects(&question.text) } else { question.text.clone() };
+    told(&text).into_owned()
+}
+
+/// The same of a question that an earlier version asked, which named what is made of the arguments to compare effects: of that the kind is what a
+/// person wants to know.
 pub(super) fn with_effects(text: &str) -> String {
     let short = text.lines().map(|line| match line.strip_prefix("Scope: ").and_then(|scope| scope.split_once(" {")) {
         Some((kind, _)) => Cow::Owned(format!("Effect: {kind}")),
