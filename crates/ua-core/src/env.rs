@@ -38,6 +38,21 @@ impl Timestamp {
         Some(Self(read.as_millisecond()))
     }
 
+    /// Reads the date of a header of HTTP in its three forms (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37
+    /// GMT` and `Sun Nov  6 08:49:37 1994`.
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        let older = || {
+            // The day of the week says nothing that the rest does not.
+            let words: Vec<&str> = text.split_whitespace().skip(1).collect();
+            let rest = words.join(" ");
+            let forms = ["%d-%b-%y %H:%M:%S GMT", "%b %d %H:%M:%S %Y"];
+            let read = forms.iter().find_map(|form| jiff::civil::DateTime::strptime(form, &rest).ok())?;
+            let at = read.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+            Some(Self(at.timestamp().as_millisecond()))
+        };
+        Self::parse_mail_date(text).or_else(older)
+    }
+
     /// The time from `earlier` to `self`; zero when the clock went backwards in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

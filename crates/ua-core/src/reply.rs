@@ -136,13 +136,23 @@ impl RawReply {
 /// Longer than anybody waits: ten years. What asks for more asks for this.
 const LONGEST_WAIT: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`. However large the number is, it asks to wait.
+/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`. However large the number is, it asks to wait. A number that would
+/// be more than thirty years is a point in time, in seconds or milliseconds since 1970.
 pub fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+    const SECONDS: f64 = 1e9;
+    const MILLIS: f64 = 1e12;
+    const NO_TIME: f64 = 1e13;
     let header = header.trim();
-    if let Ok(seconds) = header.parse::<f64>() {
-        return wait_of(seconds);
+    let until = |at: Timestamp| at.since(now).min(LONGEST_WAIT);
+    let Ok(number) = header.parse::<f64>() else {
+        return Timestamp::parse_http_date(header).map(until);
+    };
+    let of_1970 = |seconds: f64| Some(Timestamp::from_millis(0).plus(Duration::try_from_secs_f64(seconds).ok()?));
+    match number {
+        SECONDS..MILLIS => of_1970(number).map(until),
+        MILLIS..NO_TIME => of_1970(number / 1000.0).map(until),
+        _ => wait_of(number),
     }
-    Timestamp::parse_mail_date(header).map(|at| at.since(now).min(LONGEST_WAIT))
 }
 
 /// Reads `retry-after-ms`: milliseconds, whole or not.
@@ -219,9 +229,30 @@ mod tests {
         assert_eq!(retry_after(" 7 ", now), Some(Duration::from_secs(7)));
         assert_eq!(retry_after("Fri, 02 Jan 2026 03:04:35 GMT", now), Some(Duration::from_secs(30)));
         assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
+        // The two older forms of a date, which have to be understood.
+        assert_eq!(retry_after("Friday, 02-Jan-26 03:04:35 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after("Fri Jan  2 03:04:35 2026", now), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after("Sunday, 06-Nov-94 08:49:37 GMT", now), Some(Duration::ZERO));
+        assert_eq!(
+            (retry_after("soon", now), retry_after("Friday, soon", now), retry_after("", now)),
+            (None, None, None)
+        );
         assert_eq!(retry_after("3.5", now), Some(Duration::from_millis(3_500)));
         assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("inf", now)), (None, None, None));
+    }
+
+    #[test]
+    fn a_wait_may_be_a_point_in_time() {
+        let now = Timestamp::from_millis(1_795_000_000_000);
+        let of = |header: &str| retry_after(header, now).map(|wait| wait.as_secs());
+        assert_eq!((of("7"), of("1795000030"), of("1795000030000")), (Some(7), Some(30), Some(30)));
+        assert_eq!((of("1795000030.25"), of("1795000030000.5"), of("1.79500003e9")), (Some(30), Some(30), Some(30)));
+        assert_eq!(
+            (of("1700000000"), of("999999999")),
+            (Some(0), Some(315_360_000)),
+            "it is over; or as long as any wait"
+        );
+        assert_eq!(of("99999999999999"), Some(315_360_000), "no time at all, so a long wait");
     }
 
     /// A number that is too large for a clock is no reason to come back at once.

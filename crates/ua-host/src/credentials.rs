@@ -35,6 +35,7 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
         redactor.learn(
             passwords.map(|(_, password)| (format!("the password in {}", setting.variable), password.to_owned())),
         );
+        redactor.learn(in_query(&value).map(|secret| (format!("the key in {}", setting.variable), secret)));
     }
     #[cfg(feature = "postgres")]
     if let Some(url) = settings.var("UA_DATABASE_URL")
@@ -43,6 +44,17 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     {
         redactor.learn([("UA_DATABASE_URL".to_owned(), url), ("the database's password".to_owned(), password)]);
     }
+}
+
+/// The keys in the query of an address (`https://host/v1?api_key=…`), as they stand there and as they are meant.
+fn in_query(address: &str) -> impl Iterator<Item = String> {
+    let url = url::Url::parse(address.trim()).ok();
+    let written =
+        url.as_ref().and_then(url::Url::query).unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let written = written.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let meant = url.as_ref().map(|url| url.query_pairs().into_owned().collect::<Vec<_>>()).unwrap_or_default();
+    let all: Vec<(String, String)> = written.chain(meant).collect();
+    all.into_iter().filter(|(name, value)| is_secret(name, value)).map(|(_, value)| value)
 }
 
 /// Where in a text the user and the password of an address stand, as in `https://user:password@host`.
@@ -99,5 +111,13 @@ mod tests {
         let redactor = Redactor::default();
         learn_own(&Settings::read(process), &redactor);
         assert!(!redactor.text("it is canary-search").contains("canary-search"));
+        let base = ("OPENAI_BASE_URL".to_owned(), "https://a.test/v1?version=7&api-key=canary%2Fquery".to_owned());
+        let process = crate::Process { variables: [base].into(), folder: None, program: None };
+        let redactor = Redactor::default();
+        learn_own(&Settings::read(process), &redactor);
+        for said in ["api-key=canary%2Fquery", "it is canary/query"] {
+            assert!(!redactor.text(said).contains("canary"), "{said}");
+        }
+        assert_eq!(redactor.text("version=7"), "version=7");
     }
 }

@@ -235,7 +235,7 @@ impl HttpClient {
         let status = response.status().as_u16();
         let header = |name: &str| response.headers().get(name).and_then(|header| header.to_str().ok());
         let in_millis = header("retry-after-ms").and_then(ua_core::retry_after_millis);
-        let retry_after = in_millis.or_else(|| reject::wait_asked(header(RETRY_AFTER.as_str())?, self.env.now()));
+        let retry_after = in_millis.or_else(|| ua_core::retry_after(header(RETRY_AFTER.as_str())?, self.env.now()));
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
         let until_reset = waiting::until_reset(status, header);
         let body = self.start_of(response).await;

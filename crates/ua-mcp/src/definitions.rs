@@ -197,10 +197,16 @@ pub(crate) fn differences(known: &LockedServer, now: &LockedServer) -> Vec<Strin
         let changed: Vec<&str> =
             all.into_iter().filter(|part| parts.get(*part) != now.get(*part)).map(String::as_str).collect();
         if !changed.is_empty() {
-            found.push(format!("`{tool}` has another {}", changed.join(", another ")));
+            let changed: Vec<String> = changed.into_iter().map(another).collect();
+            found.push(format!("`{tool}` has {}", changed.join(", ")));
         }
     }
     found
+}
+
+/// That a part of a definition is not what it was.
+fn another(part: &str) -> String {
+    if part.ends_with('s') { format!("other {part}") } else { format!("another {part}") }
 }
 
 /// Why a server is not used, if it is not what it has to be. Else the tools that it did not have.
@@ -280,14 +286,14 @@ mod tests {
         let locked = lock.of("s", &reach("a"));
         assert_eq!(checked(&locked, &found(&tools(), "1")), Ok(Vec::new()));
         for (pointer, part) in [
-            ("/0/description", "description"),
-            ("/1/annotations/readOnlyHint", "annotations"),
-            ("/0/inputSchema/type", "inputSchema"),
+            ("/0/description", "another description"),
+            ("/1/annotations/readOnlyHint", "other annotations"),
+            ("/0/inputSchema/type", "another inputSchema"),
         ] {
             let mut changed = json!(tools());
             *changed.pointer_mut(pointer).unwrap() = json!("other");
             let why = checked(&locked, &found(changed.as_array().unwrap(), "1")).unwrap_err();
-            assert!(why.contains(&format!("another {part}")) && why.contains("ua tools lock"), "{why}");
+            assert!(why.contains(&format!("` has {part}")) && why.contains("ua tools lock"), "{why}");
         }
         assert!(checked(&locked, &found(&tools()[..1], "1")).unwrap_err().contains("`read` is gone"));
         assert!(checked(&locked, &found(&tools(), "2")).unwrap_err().contains("was `s 1` and is `s 2`"));

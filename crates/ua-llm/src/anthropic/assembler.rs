@@ -15,7 +15,7 @@ use crate::chat::names::ANTHROPIC_LONGEST;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, ended_with, known_event, object_of};
-use crate::http::lenient;
+use crate::http::lenient::{self, without_nulls};
 use crate::http::reject::unsorted;
 use crate::http::too_long::{is_code_of_too_long, says_too_long};
 use crate::provider::Ending;
@@ -199,7 +199,7 @@ impl Assemble for Assembler {
         let mut taken = |field: &str| reply.remove(field).unwrap_or_default();
         let tail = json!({"stop_reason": taken("stop_reason"), "stop_details": taken("stop_details")});
         let mut events = vec![json!({"type": "message_start", "message": reply})];
-        for (index, block) in blocks.into_iter().enumerate() {
+        for (index, block) in without_nulls(blocks).into_iter().enumerate() {
             events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
             events.push(json!({"type": "content_block_stop", "index": index}));
         }

@@ -87,7 +87,7 @@ struct Chunk {
     id: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     model: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::list")]
     choices: Option<Vec<Choice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
@@ -132,13 +132,13 @@ struct Delta {
     reasoning_content: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     reasoning: Option<String>,
-    #[serde(default, deserialize_with = "lenient::maybe")]
+    #[serde(default, deserialize_with = "lenient::values")]
     reasoning_details: Option<Vec<Value>>,
-    #[serde(default, deserialize_with = "lenient::maybe")]
+    #[serde(default, deserialize_with = "lenient::values")]
     thinking_blocks: Option<Vec<Value>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     extra_content: Option<Map<String, Value>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::list")]
     tool_calls: Option<Vec<CallDelta>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     function_call: Option<FunctionDelta>,

@@ -4,20 +4,24 @@ use reqwest::Url;
 
 /// The endpoint `/v1/LEAF` of `base`; a `/v1` at the end of the base is not doubled.
 pub(crate) fn endpoint_in_v1(base: &str, leaf: &str) -> Result<Url, String> {
-    let base = trimmed(base);
-    let base = base.strip_suffix("/v1").unwrap_or(base);
-    read(&format!("{base}/v1/{leaf}"))
+    joined(base, |path| format!("{}/v1/{leaf}", path.strip_suffix("/v1").unwrap_or(path)))
 }
 
 /// The endpoint `LEAF` below `base`, as clients of OpenAI's API join them; a base without any path gets `/v1` first.
 pub(crate) fn endpoint_below(base: &str, leaf: &str) -> Result<Url, String> {
-    let base = trimmed(base);
-    let is_bare = read(base)?.path() == "/";
-    read(&if is_bare { format!("{base}/v1/{leaf}") } else { format!("{base}/{leaf}") })
+    joined(base, |path| if path.is_empty() { format!("/v1/{leaf}") } else { format!("{path}/{leaf}") })
 }
 
-fn trimmed(base: &str) -> &str {
-    base.trim().trim_end_matches('/')
+/// A base with what `longer` makes of its path, which has no slash at its end. A query (`?api-version=1`) stays behind it.
+fn joined(base: &str, longer: impl FnOnce(&str) -> String) -> Result<Url, String> {
+    let mut url = read(base.trim())?;
+    let path = longer(url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url.set_fragment(None);
+    if url.query() == Some("") {
+        url.set_query(None);
+    }
+    Ok(url)
 }
 
 fn read(text: &str) -> Result<Url, String> {
@@ -83,6 +87,24 @@ mod tests {
             ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/x"),
         ] {
             assert_eq!(endpoint_below(base, "x").unwrap().as_str(), expected, "{base}");
+        }
+    }
+
+    #[test]
+    fn a_query_of_the_base_url_stays_behind_the_path() {
+        for (base, in_v1, below) in [
+            (
+                "https://host/p/v1?api-version=1&x=a%2Fb",
+                "https://host/p/v1/x?api-version=1&x=a%2Fb",
+                "https://host/p/v1/x?api-version=1&x=a%2Fb",
+            ),
+            ("https://host/?a=1/", "https://host/v1/x?a=1/", "https://host/v1/x?a=1/"),
+            ("https://host?a=1", "https://host/v1/x?a=1", "https://host/v1/x?a=1"),
+            ("https://host/p/?", "https://host/p/v1/x", "https://host/p/x"),
+            ("https://host/a%2Fb#part", "https://host/a%2Fb/v1/x", "https://host/a%2Fb/x"),
+        ] {
+            assert_eq!(endpoint_in_v1(base, "x").unwrap().as_str(), in_v1, "{base}");
+            assert_eq!(endpoint_below(base, "x").unwrap().as_str(), below, "{base}");
         }
     }
 

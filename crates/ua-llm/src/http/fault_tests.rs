@@ -580,6 +580,41 @@ fn a_refusal_of_any_shape_is_an_error_and_no_end_of_the_process() {
     }
 }
 
+/// What is no element says nothing, wherever it stands.
+#[test]
+fn nulls_in_the_lists_of_a_reply_are_left_out() {
+    fn with_nulls(value: &mut Value) {
+        match value {
+            Value::Array(values) => {
+                values.iter_mut().for_each(with_nulls);
+                values.insert(0, Value::Null);
+                values.push(Value::Null);
+            }
+            Value::Object(object) => object.values_mut().for_each(with_nulls),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    for wire in [Wire::Anthropic, Wire::Responses, Wire::Chat] {
+        let mut reply = wire.whole();
+        let plain = wire.read_one(&reply).unwrap().unwrap();
+        with_nulls(&mut reply);
+        let turn = wire.read_one(&reply).unwrap().unwrap_or_else(|error| panic!("{wire:?}: {error}"));
+        assert_eq!(
+            (turn.text(), turn.stop_reason, turn.usage),
+            (plain.text(), plain.stop_reason, plain.usage),
+            "{wire:?}"
+        );
+        assert_eq!(turn.tool_uses().collect::<Vec<_>>(), plain.tool_uses().collect::<Vec<_>>(), "{wire:?}");
+    }
+    let mut events = Wire::Chat.events();
+    events.iter_mut().for_each(with_nulls);
+    same(Wire::Chat, &Wire::Chat.blocks(&events).concat(), "nulls in lists");
+    let none = json!({"choices": [{"index": 0, "delta": {"content": "Grüße", "tool_calls": [null]}}]});
+    let mut events = Wire::Chat.events();
+    events[0] = none;
+    same(Wire::Chat, &Wire::Chat.blocks(&events).concat(), "no call");
+}
+
 #[test]
 fn a_reply_that_asks_for_calls_without_end_is_one_that_asks_for_none() {
     for wire in [Wire::Anthropic, Wire::Responses, Wire::Chat] {

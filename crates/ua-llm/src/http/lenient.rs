@@ -21,6 +21,28 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     })
 }
 
+/// A list without its nulls, which stand for nothing: no element of a reply is one. Every other element is read as strictly as its type says.
+pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let read = Option::<Vec<Option<T>>>::deserialize(deserializer)?;
+    Ok(read.map(|elements| elements.into_iter().flatten().collect()))
+}
+
+/// The same of what is read elsewhere; anything but a list is not there.
+pub(crate) fn values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Value>>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Array(values) => Some(without_nulls(values)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => None,
+    })
+}
+
+/// The elements of a list that are something.
+pub(crate) fn without_nulls(mut values: Vec<Value>) -> Vec<Value> {
+    values.retain(|value| !value.is_null());
+    values
+}
+
 /// Anything else: what cannot be read is not there.
 pub(crate) fn maybe<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::Timestamp;
 
 use crate::error::LlmError;
 use crate::http::{too_long, waiting};
@@ -248,18 +247,6 @@ fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: St
     }
 }
 
-/// Reads `Retry-After`. A number that would be more than thirty years is a point in time, in seconds or milliseconds since 1970.
-pub(crate) fn wait_asked(header: &str, now: Timestamp) -> Option<Duration> {
-    const SECONDS: i64 = 1_000_000_000;
-    const MILLIS: i64 = 1_000 * SECONDS;
-    const NO_TIME: i64 = 10 * MILLIS;
-    match header.trim().parse::<i64>() {
-        Ok(seconds @ SECONDS..MILLIS) => Some(Timestamp::from_millis(seconds * 1_000).since(now)),
-        Ok(millis @ MILLIS..NO_TIME) => Some(Timestamp::from_millis(millis).since(now)),
-        Ok(_) | Err(_) => ua_core::retry_after(header, now),
-    }
-}
-
 /// Whether a router says of a request that none of the models behind it takes one now (`LiteLLM`, with status 400).
 fn says_none_is_free(message: &str) -> bool {
     message.to_ascii_lowercase().contains("no deployments available")
@@ -425,19 +412,6 @@ mod tests {
         for (status, expected) in cases {
             assert_eq!(name(status), expected, "HTTP {status}");
         }
-    }
-
-    #[test]
-    fn a_wait_may_be_a_point_in_time() {
-        let now = Timestamp::from_millis(1_795_000_000_000);
-        let of = |header: &str| wait_asked(header, now).map(|wait| wait.as_secs());
-        assert_eq!((of("7"), of("1795000030"), of("1795000030000")), (Some(7), Some(30), Some(30)));
-        assert_eq!(
-            (of("1700000000"), of("999999999")),
-            (Some(0), Some(315_360_000)),
-            "it is over; or as long as any wait"
-        );
-        assert_eq!(of("99999999999999"), Some(315_360_000), "no time at all, so a long wait");
     }
 
     #[test]

@@ -191,7 +191,7 @@ struct Head {
     id: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     model: Option<String>,
-    #[serde(default, deserialize_with = "lenient::maybe")]
+    #[serde(default, deserialize_with = "lenient::values")]
     output: Option<Vec<Value>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,

@@ -10,10 +10,14 @@ use crate::session::KnownPrefix;
 
 #[derive(Deserialize)]
 struct ErrorBody {
-    error: ErrorDetail,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    error: Option<ErrorDetail>,
+    /// Older vLLM and its kin: the error is the whole body.
+    #[serde(flatten)]
+    whole: ErrorDetail,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct ErrorDetail {
     #[serde(default, deserialize_with = "lenient::text")]
     code: Option<String>,
@@ -21,12 +25,17 @@ struct ErrorDetail {
     param: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     message: Option<String>,
+    /// What FastAPI says in the place of all that.
+    #[serde(default, deserialize_with = "lenient::text")]
+    detail: Option<String>,
 }
 
 /// Looks whether a client error of the API means something that its status alone does not say; `error` otherwise.
 pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&KnownPrefix>) -> LlmError {
-    let Ok(ErrorBody { error: detail }) = serde_json::from_str::<ErrorBody>(body) else { return error };
-    let (code, message) = (detail.code.as_deref().unwrap_or_default(), detail.message.unwrap_or_default());
+    let Ok(ErrorBody { error: below, whole }) = serde_json::from_str::<ErrorBody>(body) else { return error };
+    let detail = below.unwrap_or(whole);
+    let code = detail.code.as_deref().unwrap_or_default();
+    let message = detail.message.or(detail.detail).unwrap_or_default();
     match (status, known) {
         (400 | 404 | 410 | 422, Some(known))
             if is_forgotten(status, code, detail.param.as_deref(), &message, known) =>
@@ -98,6 +107,9 @@ mod tests {
             r#"{"error": {"message": "Invalid 'previous_response_id': 'msg_1'.", "param": "previous_response_id", "code": "invalid_value"}}"#,
             r#"{"error": {"message": "Previous response with id 'resp_1' not found."}}"#,
             r#"{"error": {"message": "Response with id 'resp_1' not found.", "param": "response_id", "code": 404}}"#,
+            r#"{"object": "error", "message": "Response with id 'resp_1' not found.", "type": "invalid_request_error", "param": null, "code": 404}"#,
+            r#"{"error": null, "message": "x", "param": "previous_response_id", "code": 400}"#,
+            r#"{"detail": "Previous response with id 'resp_1' not found."}"#,
         ];
         for body in bodies {
             for status in [400, 404] {
@@ -112,6 +124,10 @@ mod tests {
             let error = refine(other(), status, r#"{"error": {"message": "Not found", "code": null}}"#, Some(&known()));
             assert!(matches!(error, LlmError::SessionForgotten { .. }), "{error:?}");
         }
+        let bare = r#"{"object": "error", "message": "Not found", "code": 404}"#;
+        assert!(matches!(refine(other(), 404, bare, Some(&known())), LlmError::SessionForgotten { .. }));
+        let unrelated = r#"{"object": "error", "message": "max_output_tokens is too large", "param": "max_output_tokens", "code": 400}"#;
+        assert!(matches!(refine(other(), 400, unrelated, Some(&known())), LlmError::InvalidRequest { .. }));
         let unrelated = r#"{"error": {"message": "No tool output found for function call a.", "param": "input"}}"#;
         assert!(matches!(refine(other(), 400, unrelated, Some(&known())), LlmError::InvalidRequest { .. }));
         assert!(matches!(refine(other(), 400, "<html>", Some(&known())), LlmError::InvalidRequest { .. }));
