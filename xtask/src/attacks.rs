@@ -8,6 +8,7 @@
 //! The numbers are those of the audit of 56b80e7, against whose build every one of them is red (`--ua PATH --expect red`); a letter behind the number
 //! is another door of the same class, `x` one that was not in the audit. One that stands is marked as known, by name.
 
+mod dialogue;
 mod files;
 mod inherit;
 mod later;
@@ -26,6 +27,7 @@ use crate::scenario::{Options, Scenario};
 fn attacks() -> Vec<Scenario> {
     [
         files::ATTACKS,
+        dialogue::ATTACKS,
         inherit::ATTACKS,
         sandbox::ATTACKS,
         trust::ATTACKS,

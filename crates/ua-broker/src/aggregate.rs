@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use ua_mcp::{QueueReceiver, QueueSender};
 
 use crate::batches;
 use crate::broker::{Broken, Broker, Way};
@@ -29,7 +30,7 @@ const MAX_PAGES: usize = 1_000;
 /// All tool servers, for one client.
 pub(crate) struct Aggregate {
     parts: Vec<(String, Arc<Connection>)>,
-    out: mpsc::UnboundedSender<ToClient>,
+    out: QueueSender<ToClient>,
     /// Requests that we made of the servers ourselves, by name.
     gathering: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     /// Which server answered a request of the client.
@@ -42,20 +43,16 @@ pub(crate) struct Aggregate {
 
 impl Aggregate {
     /// Connects to each of the user's tool servers for the client of this bridge.
-    pub(crate) fn open(
-        broker: &Arc<Broker>,
-        hello: &Hello,
-        out: mpsc::UnboundedSender<ToClient>,
-    ) -> Result<Arc<Self>, Broken> {
+    pub(crate) fn open(broker: &Arc<Broker>, hello: &Hello, out: QueueSender<ToClient>) -> Result<Arc<Self>, Broken> {
         let (project, mut parts, mut sources) = (hello.project(), Vec::new(), Vec::new());
         for server in broker.config.entries.keys() {
             let mut own = Hello::of_entry(broker, "all", server, Some(project.clone()))?;
             own.bridge = format!("{}_{}", hello.bridge, parts.len());
             (own.parent, own.hints, own.handshake) = (hello.parent, hello.hints.clone(), hello.handshake.clone());
-            (own.way, own.principal) = (Way::Bridge, None);
+            (own.way, own.principal, own.sits) = (Way::Bridge, None, hello.sits);
             own.asked = hello.asked.clone();
             own.prefix = format!("{server}{BETWEEN}");
-            let (to, from) = mpsc::unbounded_channel();
+            let (to, from) = ua_mcp::queue();
             parts.push((server.clone(), Connection::open(broker.clone(), own, to)?));
             sources.push(from);
         }
@@ -118,7 +115,7 @@ impl Aggregate {
     fn answer(&self, name: String, id: Value, mut answer: Value) {
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = id;
-        let _gone = self.out.send(ToClient::Answer { name, answer: Some(answer) });
+        self.out.put(ToClient::Answer { name, answer: Some(answer) });
     }
 
     /// What wants no answer, or is one.
@@ -166,21 +163,21 @@ impl Aggregate {
     }
 
     /// What a server says, for the client.
-    async fn pass_on(self: Arc<Self>, place: usize, mut from: mpsc::UnboundedReceiver<ToClient>) {
-        while let Some(item) = from.recv().await {
+    async fn pass_on(self: Arc<Self>, place: usize, mut from: QueueReceiver<ToClient>) {
+        while let Some(item) = from.next().await {
             match item {
                 ToClient::Answer { name, answer } => {
                     let gathering = lock(&self.gathering).remove(&name);
                     match (gathering, answer) {
                         (Some(gathering), answer) => drop(gathering.send(answer.unwrap_or_default())),
-                        (None, answer) => drop(self.out.send(ToClient::Answer { name, answer })),
+                        (None, answer) => self.out.put(ToClient::Answer { name, answer }),
                     }
                 }
                 ToClient::Tell { message, about } => {
                     if let Some(id) = message["id"].as_str() {
                         lock(&self.asked).insert(id.to_owned(), place);
                     }
-                    let _gone = self.out.send(ToClient::Tell { message, about });
+                    self.out.put(ToClient::Tell { message, about });
                 }
                 // Its own bridge is none of a server's.
                 ToClient::Here { .. } => {}

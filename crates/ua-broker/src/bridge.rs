@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use ua_mcp::{QueueReceiver, QueueSender};
 
 use crate::aggregate::Aggregate;
 use crate::batches::Batches;
@@ -83,7 +83,7 @@ pub(crate) async fn serve(
     if let Some(why) = taken {
         let _gone = write.write_all(format!("W {why}\n").as_bytes()).await;
     }
-    let (out, outgoing) = mpsc::unbounded_channel();
+    let (out, outgoing) = ua_mcp::queue();
     let (says_again, asks_first) = (hello.says_again, hello.asks_first);
     let talk = Arc::new(Talk::of(&hello));
     let peer = if hello.all {
@@ -92,7 +92,7 @@ pub(crate) async fn serve(
         Peer::One(Connection::open(broker.clone(), hello, out.clone())?)
     };
     if asks_first {
-        let _gone = out.send(ToClient::Here { within: peer.patience() });
+        out.put(ToClient::Here { within: peer.patience() });
     }
     let writing = tokio::spawn(write_out(outgoing, talk.clone(), write));
     let is_orderly = read(&broker, &peer, says_again, lines, &talk, &out).await;
@@ -139,7 +139,7 @@ async fn read(
     says_again: bool,
     mut lines: Lines<BufReader<OwnedReadHalf>>,
     talk: &Talk,
-    out: &mpsc::UnboundedSender<ToClient>,
+    out: &QueueSender<ToClient>,
 ) -> bool {
     loop {
         let line = tokio::select! {
@@ -168,20 +168,22 @@ async fn read(
                                 Incoming::Aside(aside) => peer.message(aside).await,
                             }
                         }
-                        let _gone = answer.map(|answer| out.send(answer));
+                        if let Some(answer) = answer {
+                            out.put(answer);
+                        }
                         continue;
                     }
                     read @ (Read::One(_) | Read::Batch(_)) => aside(peer, read).await,
                 };
-                let _gone = out.send(ToClient::Answer { name: name.to_owned(), answer: said });
+                out.put(ToClient::Answer { name: name.to_owned(), answer: said });
             }
             Some(BridgeLine::Message(message)) => {
                 let said = aside(peer, incoming::read(message.as_bytes())).await;
                 if let Some(message) = said {
-                    let _gone = out.send(ToClient::Tell { message, about: None });
+                    out.put(ToClient::Tell { message, about: None });
                 }
             }
-            Some(BridgeLine::AreYouThere) => drop(out.send(ToClient::Here { within: peer.patience() })),
+            Some(BridgeLine::AreYouThere) => out.put(ToClient::Here { within: peer.patience() }),
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
             Some(BridgeLine::Gone { is_orderly }) => return is_orderly,
             None => tracing::debug!("a bridge sent a line that cannot be read"),
@@ -205,8 +207,8 @@ async fn aside(peer: &Peer, read: Read) -> Option<Value> {
     None
 }
 
-async fn write_out(mut outgoing: mpsc::UnboundedReceiver<ToClient>, talk: Arc<Talk>, mut write: OwnedWriteHalf) {
-    while let Some(item) = outgoing.recv().await {
+async fn write_out(mut outgoing: QueueReceiver<ToClient>, talk: Arc<Talk>, mut write: OwnedWriteHalf) {
+    while let Some(item) = outgoing.next().await {
         let line = match talk.written(item) {
             None => continue,
             Some(ToClient::Answer { name, answer: Some(Value::Array(answers)) }) => {

@@ -26,6 +26,7 @@ use crate::input::{Ask, ComesBack};
 use crate::live::LiveCall;
 use crate::sync::lock;
 use crate::texts::without_ids;
+use crate::wire::Sits;
 
 /// Under which name a decision is asked for.
 const DECISION: &str = "decision";
@@ -250,7 +251,8 @@ impl Connection {
     pub(crate) fn may_decide(&self, question: &QuestionId) -> bool {
         let client = self.client();
         let may_be_put = !self.presence.is_in_vain(question) && !self.presence.is_decided(question);
-        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && may_be_put
+        let somebody_sits = self.hello.sits == Sits::Somebody;
+        somebody_sits && client.has_forms() && self.broker.config.rules.may_decide(&client.name) && may_be_put
     }
 
     /// What to answer the client with, so that it comes back with a person's decision.

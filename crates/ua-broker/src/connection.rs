@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use ua_core::{RunId, Timestamp, json_length};
-use ua_mcp::goes_with_login;
+use ua_mcp::{QueueReceiver, QueueSender, goes_with_login};
 
 use crate::ask::{Answered, Reply};
 use crate::batches;
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     /// Digest of which tool server it is.
     pub(crate) reach: String,
     pub(crate) upstream: Arc<Upstream>,
-    out: mpsc::UnboundedSender<ToClient>,
+    out: QueueSender<ToClient>,
     /// Its requests in the order in which they were read. Its calls are told apart in this order, which is that of their turns.
     order: Arc<Queue<()>>,
     client: Mutex<(Era, Arc<Client>)>,
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     /// by somebody.
     pub(crate) asked_by_server: Mutex<HashMap<String, Value>>,
     /// What the tool server says by itself.
-    pub(crate) from_server: Arc<AsyncMutex<mpsc::UnboundedReceiver<Value>>>,
+    pub(crate) from_server: Arc<AsyncMutex<QueueReceiver<Value>>>,
     pub(crate) presence: Presence,
     pub(crate) subscriptions: Subscriptions,
     /// What is listened to at a tool server of the newer era for a client of the older one.
@@ -75,13 +75,9 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Opens a connection for a client that was let in. What goes to it, goes to `out`.
-    pub(crate) fn open(
-        broker: Arc<Broker>,
-        hello: Hello,
-        out: mpsc::UnboundedSender<ToClient>,
-    ) -> Result<Arc<Self>, Broken> {
+    pub(crate) fn open(broker: Arc<Broker>, hello: Hello, out: QueueSender<ToClient>) -> Result<Arc<Self>, Broken> {
         broker.redactor.learn(hello.secrets());
-        let (to_client, from_server) = mpsc::unbounded_channel();
+        let (to_client, from_server) = ua_mcp::queue();
         let project = hello.project();
         let reach = broker.server_id(&hello)?;
         let folder = hello.folder();
@@ -201,8 +197,13 @@ impl Connection {
         self.patience().map(|patience| patience.saturating_sub(Duration::from_millis(asked)))
     }
 
+    /// Whether the client reads what it is told, as far as can be seen.
+    pub(crate) fn reads(&self) -> bool {
+        self.out.has_room()
+    }
+
     pub(crate) fn tell_client(&self, message: Value, about: Option<String>) {
-        let _gone = self.out.send(ToClient::Tell { message, about });
+        self.out.put(ToClient::Tell { message, about });
     }
 
     /// The place of a request that was read just now, behind those that were read before.
@@ -301,7 +302,7 @@ impl Connection {
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
-                let _gone = self.out.send(ToClient::Answer { name, answer: None });
+                self.out.put(ToClient::Answer { name, answer: None });
                 return;
             }
             Ok(Some(Reply::Result { result, .. })) => json!({"result": result}),
@@ -323,12 +324,12 @@ impl Connection {
         if let (Some(session), Some(request), true) = (session, owed, is_carried) {
             self.deliveries.begin(name.clone(), id, request, session);
         }
-        let _gone = self.out.send(ToClient::Answer { name, answer: Some(answer) });
+        self.out.put(ToClient::Answer { name, answer: Some(answer) });
     }
 
     fn answer(&self, name: &str, id: Value, era: Era, method: &str, answer: Value) {
         let (answer, _) = self.as_carried(id, era, method, answer);
-        let _gone = self.out.send(ToClient::Answer { name: name.to_owned(), answer: Some(answer) });
+        self.out.put(ToClient::Answer { name: name.to_owned(), answer: Some(answer) });
     }
 
     /// An answer as it goes to the client; `false` when the client's way does not carry it, and it only says so.

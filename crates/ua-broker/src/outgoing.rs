@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use ua_mcp::{Queued, size_of};
 
 /// The longest answer that is handed to a bridge, which carries lines of 64 MiB with its own words in front of them.
 pub(crate) const MOST_CARRIED: usize = 64 * 1024 * 1024 - 64 * 1024;
@@ -16,6 +17,24 @@ pub(crate) enum ToClient {
     Here { within: Option<Duration> },
     /// Anything else, with the request that it is about, where there is one.
     Tell { message: Value, about: Option<String> },
+}
+
+impl Queued for ToClient {
+    fn size(&self) -> usize {
+        match self {
+            Self::Answer { answer, .. } => answer.as_ref().map_or(0, size_of),
+            Self::Tell { message, .. } => size_of(message),
+            Self::Here { .. } => 0,
+        }
+    }
+
+    /// Somebody waits for all but what is only told. A tool server's request is not made where there is no room.
+    fn must_be_taken(&self) -> bool {
+        match self {
+            Self::Answer { .. } | Self::Here { .. } => true,
+            Self::Tell { message, .. } => message.get("id").is_some(),
+        }
+    }
 }
 
 /// What a request is answered with that has no result.

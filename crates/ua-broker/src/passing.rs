@@ -95,7 +95,7 @@ impl Connection {
     /// What the tool server says by itself, for the client.
     pub(crate) async fn pass_on(self: Arc<Self>) {
         let mut from_server = self.from_server.lock().await;
-        while let Some(message) = from_server.recv().await {
+        while let Some(message) = from_server.next().await {
             if message["method"] == "notifications/tools/list_changed" {
                 self.upstream.tools_may_have_changed();
             }
@@ -104,7 +104,9 @@ impl Connection {
                 continue;
             }
             let message = if is_request {
-                let Some(id) = self.asked_as(&message) else {
+                // Of a client that reads nothing, nothing more is asked.
+                let id = if self.reads() { self.asked_as(&message) } else { None };
+                let Some(id) = id else {
                     self.upstream.answer_for_nobody(&message).await;
                     continue;
                 };

@@ -26,7 +26,7 @@ use crate::http;
 use crate::peers;
 use crate::session::Sessions;
 use crate::sync::lock;
-use crate::wire::{Control, Visitor, WIRE, Wanted};
+use crate::wire::{Control, Sits, Visitor, WIRE, Wanted};
 
 /// How often it is looked whether anybody needs the broker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -224,7 +224,40 @@ fn is_of_this_user(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peers::is_ours(peer.uid()))
 }
 
+/// Whether a person may sit at the other end: not where a tool server started whoever is there, over however many others, and not where that cannot
+/// be told.
+fn sits(stream: &UnixStream) -> Sits {
+    let process = stream.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|process| u32::try_from(process).ok());
+    // A process that cannot be seen from here has the number 0.
+    let told = match process.filter(|process| *process > 0) {
+        Some(process) => ua_mcp::is_below_a_shim(ua_mcp::Process::Of(process)),
+        None => Err("its process cannot be seen from here".to_owned()),
+    };
+    match told {
+        Ok(false) => Sits::Somebody,
+        Ok(true) => Sits::Nobody,
+        Err(why) => {
+            tracing::warn!(
+                why,
+                "a client's dialogue decides nothing: it cannot be told whether a tool server started it"
+            );
+            Sits::Nobody
+        }
+    }
+}
+
+/// Whether somebody who is no person may want this: to look, and to say in which session a client is that a tool server started, too.
+fn is_its_own(wanted: &Wanted) -> bool {
+    match wanted {
+        Wanted::Status => true,
+        Wanted::Stop => false,
+        Wanted::Hook { process, .. } => ua_mcp::is_below_a_shim(ua_mcp::Process::Of(*process)) == Ok(true),
+    }
+}
+
 async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
+    // At once: the number of a process that ends is given to another one.
+    let sits = sits(&stream);
     let (read, mut write) = stream.into_split();
     let mut lines = Lines::of(BufReader::new(read));
     let first = tokio::select! {
@@ -233,7 +266,8 @@ async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
     };
     let Some(first) = first else { return };
     match Visitor::read(&first) {
-        Ok(Visitor::Bridge(hello)) => {
+        Ok(Visitor::Bridge(mut hello)) => {
+            hello.sits = sits;
             if let Err(error) = bridge::serve(broker.clone(), *hello, lines, write).await {
                 tracing::warn!(%error, "a bridge could not be served");
             }
@@ -241,6 +275,10 @@ async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
         Ok(Visitor::Control(wanted)) => {
             let answer = match wanted {
                 Wanted::Status => status(broker),
+                // As commands are refused that stop it: whoever sends these lines itself is told no more than they are.
+                wanted if sits == Sits::Nobody && !is_its_own(&wanted) => {
+                    json!({"refused": "a tool server started whoever asks for this, or that cannot be told"})
+                }
                 Wanted::Hook { process, session } => {
                     broker.hook(process, session);
                     json!({"heard": true})

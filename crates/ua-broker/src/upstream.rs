@@ -13,11 +13,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_core::{CallId, Env, RawReply, RunId};
 use ua_files::Folder;
-use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ServerLog, ShimArgs, ShimCommand, argument_headers};
+use ua_mcp::{
+    DEFAULT_GRACE, Horizon, LockDir, Logins, QueueReceiver, QueueSender, Relay, ServerLog, ShimArgs, ShimCommand,
+    argument_headers,
+};
 
 mod greeting;
 mod process;
@@ -92,7 +95,7 @@ pub(crate) struct Upstream {
     locks: LockDir,
     env: Env,
     /// What the server says by itself, for the client.
-    to_client: mpsc::UnboundedSender<Value>,
+    to_client: QueueSender<Value>,
     process: AsyncMutex<Option<Arc<Process>>>,
     /// Who it is spoken with for, and how that client began; made again with each process.
     greeting: Mutex<Option<Greeting>>,
@@ -119,12 +122,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(
-        launch: Launch,
-        env: Env,
-        live: LiveCalls,
-        to_client: mpsc::UnboundedSender<Value>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(launch: Launch, env: Env, live: LiveCalls, to_client: QueueSender<Value>) -> io::Result<Self> {
         let locks = LockDir::new(&launch.locks, launch.holder.clone(), env.clone())?;
         Ok(Self {
             launch,
@@ -168,9 +166,9 @@ impl Upstream {
     }
 
     /// The same with whatever it asks from now on.
-    pub(crate) async fn answer_all_for_nobody(&self, from_server: &AsyncMutex<mpsc::UnboundedReceiver<Value>>) {
+    pub(crate) async fn answer_all_for_nobody(&self, from_server: &AsyncMutex<QueueReceiver<Value>>) {
         let mut from_server = from_server.lock().await;
-        while let Some(message) = from_server.recv().await {
+        while let Some(message) = from_server.next().await {
             if message.get("id").is_some() {
                 self.answer_for_nobody(&message).await;
             }

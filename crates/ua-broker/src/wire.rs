@@ -65,6 +65,19 @@ pub(crate) struct Hello {
     /// Who it is by its token, which counts more than what it calls itself.
     #[serde(skip)]
     pub(crate) principal: Option<String>,
+    /// Who is at the other end; a bridge does not say it.
+    #[serde(skip)]
+    pub(crate) sits: Sits,
+}
+
+/// Whether a person may sit at a client's dialogue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Sits {
+    /// Nobody: a tool server started the client, or that cannot be told.
+    #[default]
+    Nobody,
+    /// Somebody may.
+    Somebody,
 }
 
 impl Hello {

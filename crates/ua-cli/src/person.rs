@@ -10,7 +10,8 @@
 //! This is no wall against code that runs with the user's rights: it could have another program of the user start `ua` (a terminal multiplexer,
 //! `cron`, `systemd-run`), or write the database file itself. It keeps a model from approving itself by the front door.
 
-use ua_host::Host;
+use ua_host::{Host, Standpoint};
+use ua_mcp::Process;
 use ua_runner::RunLock;
 
 use crate::args::Command;
@@ -140,7 +141,7 @@ fn persons_only(command: &Command) -> Option<&'static str> {
 /// Whether this process was started, over however many others, by a tool server of ours, as far as can be told.
 #[cfg(feature = "toolserver")]
 pub(crate) fn is_below_a_shim() -> bool {
-    system::is_below_a_shim() == Ok(true)
+    ua_mcp::is_below_a_shim(Process::This) == Ok(true)
 }
 
 /// What holds a lock: that of a run has the run's id, and that of a worker its name, which may look like an id.
@@ -152,12 +153,12 @@ fn held_unseen(holder: &ua_core::RunId) -> String {
 }
 
 fn place(host: &Host) -> Place {
-    let here = match system::is_below_a_shim().and_then(|is_below| Ok((is_below, system::standpoint()?))) {
+    let here = match ua_mcp::is_below_a_shim(Process::This).and_then(|is_below| Ok((is_below, ua_mcp::namespaces()?))) {
         Ok((true, _)) => return Place::Below,
         Err(why) => return Place::Unclear(why),
         // Other systems have no such namespaces.
         Ok((false, None)) => return Place::Outside,
-        Ok((false, Some(here))) => here,
+        Ok((false, Some(here))) => Standpoint::new(&here.processes, &here.users),
     };
     let notes = host.home().notes();
     let notes = || notes.iter().map(std::path::PathBuf::as_path);
@@ -177,194 +178,6 @@ fn place(host: &Host) -> Place {
     Place::Outside
 }
 
-/// What is known where a process on the way is hidden: another user's, unless this process has the mark of those below a shim. The system's
-/// administrator sees every process and can take the mark off, so for that user somebody has hidden it.
-#[cfg(any(target_os = "linux", test))]
-fn hidden(is_marked: bool, is_administrator: bool) -> Result<bool, String> {
-    let hides = "processes above it are hidden (/proc with hidepid)";
-    if is_administrator {
-        return Err(format!("{hides}, which root sees where nobody takes that away"));
-    }
-    if is_marked {
-        return Err(format!("{hides}, and it has the limits of what a tool server starts"));
-    }
-    Ok(false)
-}
-
-/// Whether the command line of a process, as the kernel shows it, is a shim's: `ua __shim …`.
-fn is_shim(line: &[u8]) -> bool {
-    line.split(|byte| *byte == 0).nth(1) == Some(b"__shim")
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    use std::collections::BTreeSet;
-    use std::fs::File;
-    use std::io::Read as _;
-    use std::os::fd::OwnedFd;
-
-    use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat2, readlinkat};
-    use rustix::io::Errno;
-    use ua_host::Standpoint;
-
-    /// How often the walk begins anew because a process on the way ended meanwhile.
-    const WALKS: usize = 5;
-
-    /// More than a line of `stat`, and enough of a command line to see its second word.
-    const MAX_BYTES: u64 = 64 * 1024;
-
-    pub(super) fn is_below_a_shim() -> Result<bool, String> {
-        let proc = Proc::open()?;
-        for _ in 0..WALKS {
-            if let Some(found) = proc.walk()? {
-                return Ok(found);
-            }
-        }
-        Err("its parent processes ended while they were examined".to_owned())
-    }
-
-    /// In which namespaces this process is. A kernel without one of them has no name for it, and it is in the same one as everybody.
-    pub(super) fn standpoint() -> Result<Option<Standpoint>, String> {
-        let proc = Proc::open()?;
-        let name = |kind: &str| proc.namespace(kind).unwrap_or_default();
-        Ok(Some(Standpoint::new(&name("pid"), &name("user"))))
-    }
-
-    /// The kernel's own table of processes.
-    struct Proc(OwnedFd);
-
-    impl Proc {
-        fn open() -> Result<Self, String> {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let proc = rustix::fs::openat(CWD, "/proc", flags, Mode::empty()).map_err(|e| format!("/proc: {e}"))?;
-            let system = fstatfs(&proc).map_err(|e| format!("/proc: {e}"))?;
-            let root = fstat(&proc).map_err(|e| format!("/proc: {e}"))?;
-            // The root of the file system of processes has this number; a folder of it that was mounted there has another.
-            if system.f_type == PROC_SUPER_MAGIC && root.st_ino == 1 {
-                Ok(Self(proc))
-            } else {
-                Err("/proc is not the kernel's".to_owned())
-            }
-        }
-
-        /// The namespace of this kind that this process is in.
-        fn namespace(&self, kind: &str) -> Result<String, String> {
-            let fail = |why: Errno| format!("/proc/self/ns/{kind}: {why}");
-            let own = readlinkat(&self.0, "self", Vec::new()).map_err(fail)?;
-            let path = format!("{}/ns/{kind}", own.to_string_lossy());
-            let link = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let within = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
-            let link = openat2(&self.0, path.as_str(), link, Mode::empty(), within).map_err(fail)?;
-            Ok(readlinkat(&link, "", Vec::new()).map_err(fail)?.to_string_lossy().into_owned())
-        }
-
-        /// Up to the first process; nothing when one on the way is gone.
-        fn walk(&self) -> Result<Option<bool>, String> {
-            // Not by the number that this process knows itself by: in a process namespace that is another one than `/proc` has.
-            let own = readlinkat(&self.0, "self", Vec::new()).map_err(|e| format!("/proc/self: {e}"))?;
-            let own = own.to_str().ok().and_then(|own| own.parse::<u32>().ok());
-            let mut process = own.ok_or("/proc/self names no process")?;
-            let mut seen = BTreeSet::new();
-            while seen.insert(process) {
-                let Some(parent) = self.parent_of(process)? else {
-                    return match self.read(1, "stat")? {
-                        Some(_) => Ok(None),
-                        // Processes of others are hidden altogether where the first one is, and so is a shim, though it is this user's. What
-                        // it starts is marked.
-                        None => {
-                            super::hidden(ua_mcp::may_be_below_a_shim(), rustix::process::geteuid().is_root()).map(Some)
-                        }
-                    };
-                };
-                if parent == 0 {
-                    return Ok(Some(false));
-                }
-                if self.read(parent, "cmdline")?.is_some_and(|line| super::is_shim(&line)) {
-                    return Ok(Some(true));
-                }
-                process = parent;
-            }
-            Ok(None)
-        }
-
-        fn parent_of(&self, process: u32) -> Result<Option<u32>, String> {
-            let Some(stat) = self.read(process, "stat")? else { return Ok(None) };
-            // The name stands in parentheses and may hold anything; behind the last one come the state and the parent.
-            let stat = String::from_utf8_lossy(&stat);
-            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-            parent.map(Some).ok_or_else(|| format!("/proc/{process}/stat cannot be read"))
-        }
-
-        /// A file about a process; nothing when there is none.
-        fn read(&self, process: u32, file: &str) -> Result<Option<Vec<u8>>, String> {
-            let path = format!("{process}/{file}");
-            let fail = |why: &dyn std::fmt::Display| format!("/proc/{path}: {why}");
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            // Nothing is mounted on the way: another process's file in place of this one's would be the kernel's, too.
-            let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-            let file = match openat2(&self.0, path.as_str(), flags, Mode::empty(), within) {
-                Ok(file) => File::from(file),
-                Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
-                Err(error) => return Err(fail(&error)),
-            };
-            let mut bytes = Vec::new();
-            match file.take(MAX_BYTES).read_to_end(&mut bytes) {
-                Ok(_) => Ok(Some(bytes)),
-                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
-                Err(error) => Err(fail(&error)),
-            }
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_process_knows_its_parent() {
-            let proc = Proc::open().unwrap();
-            assert_eq!(proc.parent_of(std::process::id()), Ok(Some(std::os::unix::process::parent_id())));
-            assert_eq!(proc.parent_of(u32::MAX), Ok(None));
-            assert_eq!(is_below_a_shim(), Ok(false));
-            assert!(proc.namespace("pid").unwrap().starts_with("pid:["));
-            assert!(proc.namespace("user").unwrap().starts_with("user:["));
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::process::Command;
-
-    /// More ancestors than a process has.
-    const MAX_ANCESTORS: usize = 10_000;
-
-    /// Other systems have none.
-    pub(super) fn standpoint() -> Result<Option<ua_host::Standpoint>, String> {
-        Ok(None)
-    }
-
-    pub(super) fn is_below_a_shim() -> Result<bool, String> {
-        let mut process = std::os::unix::process::parent_id();
-        for _ in 0..MAX_ANCESTORS {
-            if process <= 1 {
-                return Ok(false);
-            }
-            let output = Command::new("/bin/ps").args(["-o", "ppid=,args=", "-p", &process.to_string()]).output();
-            let output = output.map_err(|error| format!("/bin/ps: {error}"))?;
-            let line = String::from_utf8_lossy(&output.stdout);
-            let mut words = line.split_whitespace();
-            let parent = words.next().and_then(|word| word.parse().ok());
-            let words = words.collect::<Vec<_>>().join("\0");
-            if super::is_shim(words.as_bytes()) {
-                return Ok(true);
-            }
-            process = parent.ok_or_else(|| format!("process {process} cannot be examined"))?;
-        }
-        Err("it has too many parent processes".to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -377,21 +190,6 @@ mod tests {
         let said = |holder: &str| held_unseen(&ua_core::RunId::parse(holder).unwrap());
         assert!(said("worker_019").starts_with("worker worker_019 is"));
         assert!(said("ua-worker-0").contains("or a worker of that name is at work"));
-    }
-
-    #[test]
-    fn where_processes_are_hidden_the_mark_decides() {
-        assert_eq!(hidden(false, false), Ok(false));
-        for (is_marked, is_administrator) in [(true, false), (false, true), (true, true)] {
-            assert!(hidden(is_marked, is_administrator).unwrap_err().contains("hidepid"));
-        }
-    }
-
-    #[test]
-    fn a_shim_is_told_by_its_second_word() {
-        assert!(is_shim(b"/usr/bin/ua\0__shim\0--x\0"));
-        assert!(!is_shim(b"/usr/bin/ua\0job\0__shim\0"));
-        assert!(!is_shim(b""));
     }
 
     #[test]

@@ -23,6 +23,14 @@ pub fn is_too_much(bytes: &[u8]) -> bool {
     values(bytes) > MAX_VALUES
 }
 
+/// The longest question of a tool server to a person, in bytes of memory, about: longer than anybody reads.
+const LONGEST_QUESTION: usize = 256 * 1024;
+
+/// Whether a tool server asks a person more than one reads: it is declined, and not kept.
+pub(crate) fn is_too_long_to_ask(question: &Value) -> bool {
+    crate::size_of(question) > LONGEST_QUESTION
+}
+
 /// How deep the lists and objects of a message may lie in one another.
 pub(crate) const MAX_DEPTH: usize = 100;
 

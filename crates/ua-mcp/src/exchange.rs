@@ -8,6 +8,7 @@ use rmcp::model::Implementation;
 use serde_json::{Map, Value, json};
 use ua_core::{CallPolicy, Env, Handle, Input, Outcome, RawReply, SideEffectClass};
 
+use crate::amount::is_too_long_to_ask;
 use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
 use crate::host::Listener;
 use crate::tasks::{task_begun, task_result, unknown_kind};
@@ -239,10 +240,15 @@ fn addresses_in(data: &Value) -> BTreeMap<String, Value> {
 pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Outcome {
     let mut input = Input { round, ..Input::default() };
     input.state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
-    let requests: BTreeMap<String, Value> =
+    let mut requests: BTreeMap<String, Value> =
         result.get("inputRequests").and_then(Value::as_object).cloned().unwrap_or_default().into_iter().collect();
-    for (name, request) in &requests {
+    for (name, request) in &mut requests {
         match request.get("method").and_then(Value::as_str) {
+            Some("elicitation/create") if is_too_long_to_ask(request) => {
+                input.answers.insert(name.clone(), json!({ "action": "decline" }));
+                *request =
+                    json!({"method": "elicitation/create", "params": {"message": "[longer than anybody reads]"}});
+            }
             Some("elicitation/create") => {}
             Some("roots/list") => {
                 input.answers.insert(name.clone(), json!({ "roots": [] }));
@@ -349,6 +355,10 @@ mod tests {
     #[test]
     fn a_question_is_kept_with_the_servers_state_and_what_is_not_offered_is_not_answered() {
         let ask = json!({"method": "elicitation/create", "params": {"message": "?"}});
+        let long = json!({"method": "elicitation/create", "params": {"message": "?".repeat(300_000)}});
+        let declined = handle(json!({"resultType": "input_required", "inputRequests": {"long": long}})).input.unwrap();
+        assert_eq!(declined.answers["long"], json!({"action": "decline"}));
+        assert!(declined.requests["long"].to_string().len() < 200, "it is not kept");
         let asked = handle(json!({"resultType": "input_required", "requestState": "s", "inputRequests": {
             "a": ask, "r": {"method": "roots/list"}}}));
         let input = asked.input.clone().unwrap();

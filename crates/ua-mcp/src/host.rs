@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 use ua_core::{CallId, Redactor};
 
+use crate::amount::is_too_long_to_ask;
 use crate::shim::SAYS;
 use crate::wire::{STRAY, WireState};
 
@@ -272,6 +273,13 @@ impl Host {
     }
 
     async fn elicit(&self, mut params: Value, origin: Option<i64>) -> Value {
+        if is_too_long_to_ask(&params) {
+            tracing::warn!(
+                server = self.server,
+                "a question of the tool server was declined: it is longer than anybody reads"
+            );
+            return json!({ "action": "decline" });
+        }
         self.redactor.json(&mut params);
         let asks = match origin {
             Some(id) => self.calls().under_way.get(&id).map(|(_, listener)| listener.asks.clone()),
@@ -459,6 +467,9 @@ mod tests {
         assert_eq!(ask(None).await, json!({"action": "decline"}), "no call is under way");
         let (first, mut asked) = listener("call_1");
         let one = host.listen(1, json!(1), Some(first));
+        let long = json!({"message": "?".repeat(300_000)});
+        let long = host.request("elicitation/create", long, None).await.unwrap();
+        assert_eq!(long, json!({"action": "decline"}), "nobody reads that");
         let answering = async {
             let Ask { params, reply } = asked.recv().await.unwrap();
             assert_eq!(params["message"], "?");

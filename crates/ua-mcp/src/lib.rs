@@ -27,6 +27,7 @@
 //! ```
 
 mod amount;
+mod below;
 mod client;
 mod config;
 mod connection;
@@ -54,6 +55,7 @@ pub mod nameless;
 mod offered;
 mod pipe;
 mod process;
+mod queue;
 mod resources;
 mod server;
 mod shim;
@@ -68,6 +70,7 @@ mod wire;
 mod tests;
 
 pub use amount::{is_too_much, read_message};
+pub use below::{Namespaces, Process, is_below_a_shim, namespaces};
 pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use destination::{Decides, destination_of_login, goes_with_login, own_secret};
@@ -87,7 +90,7 @@ pub use locks::{LockDir, LockRecord};
 pub use logins::{
     LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address, host_of,
 };
-pub use mark::may_be_below_a_shim;
+pub use queue::{MOST_WAITING, QueueReceiver, QueueSender, Queued, queue, size_of};
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ServerLog, ShimArgs, run_shim};
 pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};

@@ -24,11 +24,20 @@ pub(crate) fn mark() {
 }
 
 /// Whether this process may have been started below a shim. Where an administrator allows less than usual, each may have been.
-pub fn may_be_below_a_shim() -> bool {
+pub(crate) fn may_be_below_a_shim() -> bool {
     #[cfg(target_os = "linux")]
     return getrlimit(Resource::Msgqueue).maximum.is_some_and(|most| most < USUAL);
     #[cfg(not(target_os = "linux"))]
     false
+}
+
+/// The same of another process, by what the kernel lists of its limits. What is not listed may be lowered.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_lowered(limits: &str) -> bool {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max msgqueue size"));
+    let most = line.and_then(|line| line.split_whitespace().nth(1));
+    // "unlimited" is a word.
+    most.is_none_or(|most| most.parse::<u64>().is_ok_and(|most| most < USUAL))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -44,8 +53,9 @@ mod tests {
         assert_eq!(getrlimit(Resource::Msgqueue), before, "once is enough");
         let limits = std::process::Command::new("cat").arg("/proc/self/limits").output().unwrap();
         let limits = String::from_utf8(limits.stdout).unwrap();
-        let line = limits.lines().find(|line| line.starts_with("Max msgqueue size")).unwrap();
-        let hard: u64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
-        assert!(hard < USUAL, "{line}");
+        assert!(is_lowered(&limits), "{limits}");
+        assert!(is_lowered(""));
+        assert!(!is_lowered("Max msgqueue size         819200               819200               bytes"));
+        assert!(!is_lowered("Max msgqueue size         unlimited            unlimited            bytes"));
     }
 }

@@ -134,12 +134,35 @@ fn end(text: &str) -> usize {
 }
 
 /// A word as a shell reads it back: in quotes where it has to be. Whatever prints a command to be pasted writes its paths and names by this.
+///
+/// What drives a terminal, begins a line, ends code or is seen by nobody is written by the numbers of its bytes (`$'…'`, which every usual shell reads): a folder
+/// may have any name, and the command has to name that folder, on one line.
+///
+/// ```
+/// assert_eq!(ua_resume::shell_word("a b"), "'a b'");
+/// assert_eq!(ua_resume::shell_word("a\nb's"), r"$'a\012b\047s'");
+/// ```
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,~".contains(c);
     if !text.is_empty() && !text.starts_with('~') && text.chars().all(is_plain) {
         return text.to_owned();
     }
+    if text.chars().any(is_to_be_escaped) {
+        let escaped = text.chars().map(|c| {
+            if is_to_be_escaped(c) || matches!(c, '\'' | '\\') {
+                c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+            } else {
+                c.to_string()
+            }
+        });
+        return format!("$'{}'", escaped.collect::<String>());
+    }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A backtick would end the code that a command stands in.
+fn is_to_be_escaped(c: char) -> bool {
+    c == '`' || c.is_control() || ua_core::is_hidden(c)
 }
 
 #[cfg(test)]
@@ -185,5 +208,21 @@ mod tests {
         }
         let odd = Commands::naming(Path::new("/a b/it's"));
         assert_eq!(odd.complete("ua status"), r"ua status --root '/a b/it'\''s'");
+        let hostile = Commands::naming(Path::new("/a\u{1b}[31m\n`b`\\'\u{202e}/c"));
+        let whole = r"ua status --root $'/a\033[31m\012\140b\140\134\047\342\200\256/c'";
+        assert_eq!(hostile.complete("ua status"), whole);
+        assert_eq!(hostile.complete(whole), whole, "done twice");
+    }
+
+    /// Whatever a folder is called, a shell has its name from the command.
+    #[test]
+    fn a_shell_reads_back_what_was_meant() {
+        for name in
+            ["a", "a b", "it's", "a\nb", "a\r\nb'\\", "\u{1b}[31mé\u{202e}", "$(x)`y`\t\"", "", "~", "-n", "\u{1}7"]
+        {
+            let script = format!("printf '%s' {}", shell_word(name));
+            let said = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&said.stdout), name, "{script}");
+        }
     }
 }

@@ -39,6 +39,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: flooded_log_of_the_gateway,
     },
     Scenario {
+        number: "12z",
+        waits: true,
+        name: "a tool server behind the gateway says 500 MiB to a client that does not read",
+        must: "the broker keeps no more than 256 MiB of it",
+        mark: Mark::Mended,
+        play: client_that_does_not_read,
+    },
+    Scenario {
         number: "19",
         waits: false,
         name: "the folder of the database belongs to somebody else, whose group may write",
@@ -135,11 +143,16 @@ for line in sys.stdin:
     if method == "initialize":
         result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
     elif method == "tools/list":
-        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_page", "get_list")]}
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_page", "get_list", "get_news")]}
     elif method == "tools/call" and request["params"]["name"] == "get_list":
         for _ in range(400000):
             sys.stdout.write('{"method": 1e999999}\n')
         result = {"content": [{"type": "text", "text": "a list"}]}
+    elif method == "tools/call" and request["params"]["name"] == "get_news":
+        for _ in range(500):
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * (1 << 20)}}))
+        open("said", "w").close()
+        result = {"content": [{"type": "text", "text": "the news"}]}
     elif method == "tools/call":
         sys.stdout.write('{"jsonrpc": "2.0", "id": %s, "result": "' % json.dumps(id))
         for _ in range(320):
@@ -163,6 +176,8 @@ def hear():
     for line in bridge.stdout:
         message = json.loads(line)
         answers[message.get("id")] = message
+        if tool == "get_news" and 2 in answers:
+            return
 
 threading.Thread(target=hear, daemon=True).start()
 
@@ -183,7 +198,10 @@ say({"id": 2, "method": "tools/list"})
 wait(2)
 status = json.loads(subprocess.run([ua, "gateway", "status", "--json"], capture_output=True, text=True).stdout)
 say({"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
-answer = wait(3, 60)
+until = time.monotonic() + 60
+while tool == "get_news" and not os.path.exists("said") and time.monotonic() < until:
+    time.sleep(0.05)
+answer = os.path.exists("said") if tool == "get_news" else wait(3, 60)
 time.sleep(2)
 peak = 0
 for line in open(f"/proc/{status['broker']['pid']}/status"):
@@ -198,10 +216,15 @@ subprocess.run([ua, "gateway", "stop"], capture_output=True)
 /// What the client saw of a call of a tool of that server.
 fn at_the_gateway(stage: &Stage, tool: &str) -> anyhow::Result<serde_json::Value> {
     let mut world = world(stage)?;
+    call_at_the_gateway(&mut world, ENDLESS, tool)
+}
+
+/// What a client of the gateway sees of a call of a tool of this server.
+pub(super) fn call_at_the_gateway(world: &mut Outside, server: &str, tool: &str) -> anyhow::Result<serde_json::Value> {
     world.name_no_root();
-    world.write("endless.py", ENDLESS)?;
+    world.write("server.py", server)?;
     world.write("client.py", CLIENT)?;
-    let gateway = ["gateway", "--name", "s", "--", PYTHON, "endless.py"];
+    let gateway = ["gateway", "--name", "s", "--", PYTHON, "server.py"];
     let live = world.start_below(Some(&[PYTHON, "client.py", tool]), &gateway)?;
     let end = live.ends_within(Duration::from_secs(150))?;
     let end = end.ok_or_else(|| anyhow::anyhow!("the client did not end"))?.must(0)?;
@@ -215,6 +238,14 @@ fn endless_line_at_the_gateway(stage: &Stage) -> anyhow::Result<Verdict> {
     let holds = peak <= 256 && answer.contains("more than");
     let held = if holds { "held" } else { "FELL" };
     Ok(Verdict::of(holds, format!("the broker's memory: {held}, {peak} MiB at most, answered {answer:.200}")))
+}
+
+fn client_that_does_not_read(stage: &Stage) -> anyhow::Result<Verdict> {
+    let said = at_the_gateway(stage, "get_news")?;
+    let peak = said["peak"].as_u64().unwrap_or(0);
+    ensure!(peak > 0 && said["answer"] == "true", "not all was said, or the broker was not looked at: {said}");
+    let held = if peak <= 256 { "held" } else { "FELL" };
+    Ok(Verdict::of(peak <= 256, format!("the broker's memory: {held}, {peak} MiB at most")))
 }
 
 fn flooded_log_of_the_gateway(stage: &Stage) -> anyhow::Result<Verdict> {

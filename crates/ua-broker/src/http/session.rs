@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use ua_core::Timestamp;
+use ua_mcp::QueueReceiver;
 
 use super::kept::KeptSession;
 use super::streams::{EventName, Log, Reader};
@@ -22,7 +22,7 @@ use crate::outgoing::ToClient;
 use crate::posted::{Before, Came, Kinds, Posted};
 use crate::queue::Place;
 use crate::sync::lock;
-use crate::wire::Hello;
+use crate::wire::{Hello, Sits};
 
 /// Of how many answers that were given the streams are kept.
 const MOST_ENDED: usize = 64;
@@ -101,7 +101,7 @@ impl HttpSession {
         let mut hello = Hello::of_entry(broker, &of.who, &of.server, of.project.clone())?;
         hello.bridge.clone_from(&of.connection);
         hello.handshake = of.began_with.as_ref().map(|params| json!({"params": params}));
-        let (out, outgoing) = mpsc::unbounded_channel();
+        let (out, outgoing) = ua_mcp::queue();
         let connection = Connection::open(broker.clone(), hello, out)?;
         // The streams of an earlier broker have other numbers.
         let first = broker.env.entropy.next_u64() >> 1;
@@ -379,8 +379,8 @@ impl HttpSession {
 }
 
 /// Hands what goes to the client to its streams, as long as there is a session.
-async fn hand_on(session: std::sync::Weak<HttpSession>, mut outgoing: mpsc::UnboundedReceiver<ToClient>) {
-    while let Some(item) = outgoing.recv().await {
+async fn hand_on(session: std::sync::Weak<HttpSession>, mut outgoing: QueueReceiver<ToClient>) {
+    while let Some(item) = outgoing.next().await {
         let Some(session) = session.upgrade() else { return };
         session.say(item);
     }
@@ -422,6 +422,8 @@ impl Hello {
             prefix: String::new(),
             way: Way::Http,
             principal: Some(who.to_owned()),
+            // A person gave it the token: no tool server is given one.
+            sits: Sits::Somebody,
         })
     }
 }

@@ -9,6 +9,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Notify;
+use ua_mcp::size_of;
 
 use super::session::HttpSession;
 use super::{Body, as_json};
@@ -16,8 +17,10 @@ use crate::carrier::Carrier;
 use crate::posted::Posted;
 use crate::sync::lock;
 
-/// How much is kept of what nobody reads.
+/// How many messages are kept that belong to no request.
 const MOST_KEPT: usize = 1_000;
+/// How many bytes of a stream are kept beside its last message, about: for whoever takes it up again, or reads late.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
 
 /// What is said on one stream.
 #[derive(Debug)]
@@ -47,7 +50,22 @@ struct Said {
     /// The place of the first that is kept.
     from: usize,
     kept: VecDeque<Value>,
+    /// How many bytes these are, about.
+    bytes: usize,
     is_over: bool,
+}
+
+impl Said {
+    /// Keeps one more message; for it the oldest go, but not itself.
+    fn keep(&mut self, message: Value, most: usize) {
+        self.bytes += size_of(&message);
+        self.kept.push_back(message);
+        while self.kept.len() > 1 && (self.kept.len() > most || self.bytes > MOST_BYTES) {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.bytes -= size_of(&oldest);
+            self.from += 1;
+        }
+    }
 }
 
 /// The name of a place in a stream, under which its client takes it up again: also with the next broker, which knows the request by it.
@@ -125,10 +143,9 @@ impl Log {
     /// Says something; the last thing is an answer.
     pub(super) fn say(&self, message: Option<Value>, is_last: bool) {
         let mut said = lock(&self.said);
-        said.kept.extend(message);
-        if self.request.is_none() && said.kept.len() > MOST_KEPT {
-            said.kept.pop_front();
-            said.from += 1;
+        let most = if self.request.is_none() { MOST_KEPT } else { usize::MAX };
+        if let Some(message) = message {
+            said.keep(message, most);
         }
         said.is_over |= is_last;
         drop(said);
@@ -250,6 +267,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn of_a_stream_that_nobody_reads_the_newest_is_kept_and_the_answer_whole() {
+        for request in [None, Some("r".to_owned())] {
+            let log = Log::new(1, request.clone(), None, None);
+            let said = json!({"method": "notifications/message", "params": "x".repeat(1_000_000)});
+            (0..50).for_each(|_| log.say(Some(said.clone()), false));
+            assert_eq!(lock(&log.said).kept.len(), 2, "{request:?}");
+            let answer = json!({"id": 1, "result": "y".repeat(2 * MOST_BYTES)});
+            log.say(Some(answer.clone()), true);
+            assert_eq!(log.at(0).await, Some((50, answer)), "{request:?}");
+            assert_eq!(log.at(51).await, None);
+        }
+        let log = Log::new(1, None, None, None);
+        (0..MOST_KEPT + 5).for_each(|number| log.say(Some(json!(number)), false));
+        assert_eq!(log.at(0).await, Some((5, json!(5))));
+    }
 
     #[test]
     fn the_name_of_an_event_says_which_request_it_belongs_to() {

@@ -167,7 +167,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use tokio::sync::mpsc;
     use ua_core::{Env, RunId};
     use ua_mcp::{Horizon, ShimCommand};
 
@@ -197,7 +196,7 @@ mod tests {
             logins: None,
             login_key: None,
         };
-        let (to_client, _heard) = mpsc::unbounded_channel();
+        let (to_client, _heard) = ua_mcp::queue();
         let upstream = Upstream::new(launch, env, LiveCalls::default(), to_client).unwrap();
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});

@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::Env;
 use ua_mcp::nameless::{Due, Sent};
-use ua_mcp::{BrokenFrame, ENDED_FOR_ANOTHER, Effects, Frame, Relay, Relayed, ServerLog, answered_number, as_heard};
+use ua_mcp::{
+    BrokenFrame, ENDED_FOR_ANOTHER, Effects, Frame, QueueSender, Relay, Relayed, ServerLog, answered_number, as_heard,
+};
 
 use super::lock;
 use crate::ending::{Line, Lines};
@@ -285,7 +287,7 @@ impl Pipe {
 }
 
 /// Reads what the server says until it says nothing more.
-pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
+pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: QueueSender<Value>) {
     let mut lines = Lines::of(BufReader::new(stdout));
     loop {
         let due_in = lock(&pipe.sent).due_in(pipe.env.now());
@@ -317,13 +319,13 @@ pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::
 
 impl Pipe {
     /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing.
-    fn hear(self: &Arc<Self>, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) {
+    fn hear(self: &Arc<Self>, line: &[u8], to_client: &QueueSender<Value>) {
         let text = String::from_utf8_lossy(line);
         match Frame::of(text.as_bytes()) {
             Frame::Blank => {}
             // Its client may know what is meant without `jsonrpc`.
             Frame::Message(message) | Frame::Unmarked(message) if message.contains_key("method") => {
-                let _gone = to_client.send(as_heard(Value::Object(message)));
+                to_client.put(as_heard(Value::Object(message)));
             }
             Frame::Message(message) | Frame::Unmarked(message) => self.answered(Value::Object(message)),
             Frame::Log => lock(&self.log).line(line),
@@ -474,7 +476,7 @@ mod tests {
         for id in 1..=asked {
             pipe.write(&json!({"id": id, "method": "tools/call"})).await.unwrap();
         }
-        let (to_client, _heard) = mpsc::unbounded_channel();
+        let (to_client, _heard) = ua_mcp::queue();
         let reading = tokio::spawn(super::read(stdout, pipe.clone(), to_client));
         let mut heard = Vec::new();
         for answer in answers {

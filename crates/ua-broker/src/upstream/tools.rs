@@ -150,7 +150,7 @@ impl Upstream {
         process.was_looked_at();
         if is_another {
             let said = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-            let _gone = self.to_client.send(said);
+            self.to_client.put(said);
         }
         Ok((edition, listed))
     }

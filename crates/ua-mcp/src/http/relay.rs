@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use ua_core::Env;
 
@@ -24,6 +23,7 @@ use super::reading::{
 use super::{ASIDE, METHOD, NAME};
 use crate::amount::read_message;
 use crate::logins::{Bearer, Logins};
+use crate::queue::QueueSender;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct Wire {
     agreed: Mutex<Agreed>,
     ended: Mutex<Option<String>>,
     /// What the server asks and tells by itself.
-    heard: mpsc::UnboundedSender<Value>,
+    heard: QueueSender<Value>,
 }
 
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl Relay {
         url: &str,
         headers: &BTreeMap<String, String>,
         env: Env,
-        heard: mpsc::UnboundedSender<Value>,
+        heard: QueueSender<Value>,
         logins: Option<&Logins>,
     ) -> Result<Self, String> {
         let user_agent = concat!("ua/", env!("CARGO_PKG_VERSION"));
@@ -364,7 +364,7 @@ impl Wire {
         let broken = |why: String| Failure::Lost(format!("it broke the protocol: {why}"));
         let message = read_message(data).map_err(|error| broken(format!("a message cannot be read: {error}")))?;
         if message.get("method").is_some() {
-            let _gone = self.heard.send(as_heard(message));
+            self.heard.put(as_heard(message));
             return Ok(None);
         }
         if says_nothing(&message) {
@@ -410,7 +410,7 @@ async fn listen(wire: Arc<Wire>) {
                     let message = event.message().and_then(|data| read_message(data.as_bytes()).ok());
                     if let Some(message) = message.filter(|message| message.get("method").is_some()) {
                         vain = 0;
-                        let _gone = wire.heard.send(as_heard(message));
+                        wire.heard.put(as_heard(message));
                     }
                 }
                 if wire.env.now().since(opened_at) >= HELD_OPEN {
@@ -450,7 +450,7 @@ mod tests {
             }
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        let (heard, _hears) = mpsc::unbounded_channel();
+        let (heard, _hears) = crate::queue();
         let relay = Relay::new("crm", &url, &BTreeMap::new(), ua_core::system::env(), heard, None).unwrap();
         let mut params = json!({"name": "order", "arguments": {}});
         if let Some(version) = version {
