@@ -343,6 +343,7 @@ fn a_step_of_a_program_is_kept_on_a_server() {
 #[test]
 fn a_gateway_keeps_its_sessions_on_a_server() {
     let Some((env, direct)) = on_server("gateway", true) else { return };
+    name_the_database(&env, &env.root());
     env.run(&["db", "migrate", "--database-url", &direct]).code(0);
     let said = env.run_by_bash(crate::gateway::CLIENT).code(0).stdout;
     assert_eq!(said.matches("\"isError\":true").count(), 0, "{said}");
@@ -356,12 +357,20 @@ fn a_gateway_keeps_its_sessions_on_a_server() {
     is_whole(&env, 1);
 }
 
+/// Tells every broker of this folder which database is meant: clients' environments say nothing to it.
+fn name_the_database(env: &ua_e2e::TestEnv, root: &std::path::Path) {
+    let url = env.variable("UA_DATABASE_URL").unwrap();
+    std::fs::create_dir_all(root).unwrap();
+    std::fs::write(root.join("gateway.toml"), format!("[env]\nUA_DATABASE_URL = \"{url}\"\n")).unwrap();
+}
+
 /// The server crashes between two calls of a client, and under a third one: the session goes on, and each mail is sent once.
 #[test]
 fn a_gateway_survives_a_server_that_crashes() {
     let Some(server) = Cluster::start("") else { return };
     server.create("gateway", "");
     let env = env().with_env("UA_DATABASE_URL", &server.url("gateway", SERVER));
+    name_the_database(&env, &env.root());
     env.run(&["db", "migrate"]).code(0);
     // The harness crashes the server while the client waits for the file that says so.
     let pause = "until [ -e \"$HERE\" ]; do sleep 0.01; done; mail 3 One";
@@ -382,6 +391,8 @@ fn a_gateway_survives_a_server_that_crashes() {
 #[test]
 fn a_gateway_whose_database_has_no_schema_ends_with_the_code_for_databases() {
     let Some((env, _)) = on_server("gateway_bare", false) else { return };
+    env.run(&["gateway", "start"]).refused(2, &["would not use the database that UA_DATABASE_URL names", "[env]"]);
+    name_the_database(&env, &env.root());
     let told = ["the gateway's broker cannot start", "does not have this program's schema", "ua db migrate"];
     env.run(&["gateway", "start"]).refused(74, &told);
 }
@@ -390,6 +401,7 @@ fn a_gateway_whose_database_has_no_schema_ends_with_the_code_for_databases() {
 #[test]
 fn a_second_gateway_on_a_database_is_refused_with_what_to_do() {
     let Some((env, _)) = on_server("gateways", false) else { return };
+    [env.root(), env.path("other")].iter().for_each(|root| name_the_database(&env, root));
     env.run(&["db", "migrate"]).code(0);
     env.run_by_bash(crate::gateway::CLIENT).code(0);
     let first = std::fs::read_to_string(env.root().join("locks/root_id")).unwrap();

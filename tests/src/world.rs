@@ -73,6 +73,11 @@ impl TestEnv {
         self
     }
 
+    /// The value of a variable that was put into the environment.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
     /// The same world with a model server and a key for it.
     #[must_use]
     pub fn with_model(self, model: &Model) -> Self {

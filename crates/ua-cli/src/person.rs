@@ -116,7 +116,7 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         Command::Gateway(args) => match args.command {
             Some(GatewayCommand::Install(_) | GatewayCommand::Uninstall(_)) => Some("change a client's configuration"),
             Some(GatewayCommand::Stop | GatewayCommand::Restart) => Some("stop the gateway's broker"),
-            Some(GatewayCommand::Start | GatewayCommand::Serve) => Some("start the gateway's broker"),
+            Some(GatewayCommand::Start { .. } | GatewayCommand::Serve) => Some("start the gateway's broker"),
             Some(GatewayCommand::Token { list: false, .. }) => Some("change who may use the gateway over HTTP"),
             // A client that an agent started has its tool servers behind the gateway as any other has, where a person's broker serves it.
             Some(GatewayCommand::Status { .. } | GatewayCommand::Hook | GatewayCommand::Token { .. }) | None => None,

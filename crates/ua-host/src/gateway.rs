@@ -4,11 +4,13 @@
 
 mod agent;
 mod config;
+mod environment;
 mod fault;
 mod install;
 mod lately;
 mod look;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
@@ -149,7 +151,9 @@ pub fn entry(settings: &Settings, args: impl IntoIterator<Item = OsString>) -> R
     let beside = program.with_file_name(BRIDGE);
     let mut all: Vec<OsString> = vec!["--socket".into(), root.join(SOCKET).into()];
     let start = called_program(settings)?;
-    for word in [start.into_os_string(), "--root".into(), root.into(), "gateway".into(), "start".into()] {
+    for word in
+        [start.into_os_string(), "--root".into(), root.into(), "gateway".into(), "start".into(), "--for-client".into()]
+    {
         all.extend(["--start".into(), word]);
     }
     all.extend(passed);
@@ -262,19 +266,40 @@ pub enum Started {
     Before,
 }
 
+/// Who has a broker started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starter {
+    /// A person, whose folders and programs the broker has from now on, whoever starts the next one.
+    Person,
+    /// A client, or its hook: what is in its environment is its own.
+    Client,
+}
+
 /// Starts a broker, unless one listens, and returns when one does. One that ends is waited for: it has the calls that are under way.
 ///
 /// # Errors
 /// None came up.
-pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostError> {
+pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Started, HostError> {
     let root = root(host.settings(), named)?;
     let socket = root.join(SOCKET);
+    if by == Starter::Person && root.is_dir() {
+        environment::note(host.settings(), &root);
+    }
     if stands(&socket).await? == Stands::Listens {
         return Ok(Started::Before);
     }
-    // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
-    Said::read(host, &root)?;
+    let config = match by {
+        // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
+        Starter::Person => Said::read(host, &root)?.config,
+        // By these settings the broker would read other files.
+        Starter::Client => GatewayConfig::read(&root)?,
+    };
+    environment::is_of_its_database(host.settings(), &root, &config)?;
     Folder::make(&root).map_err(|error| cannot_use(&root, named, &error))?;
+    if by == Starter::Person {
+        environment::note(host.settings(), &root);
+    }
+    let environment = environment::of_broker(host.settings(), &root, &config);
     let mut claims = Claims::beside(&socket);
     // Kept until one listens, or it is said why none does.
     let mut claim = None;
@@ -295,7 +320,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
             }
             (Stands::Nowhere, None) => {
                 claim.iter().for_each(Claim::begins);
-                broker = Some(spawn(host, &root)?);
+                broker = Some(spawn(host, &root, &environment)?);
             }
             (Stands::Nowhere, Some((child, from))) => match child.try_wait() {
                 // Another one has the lock: it is about to listen, or ends just now, and then the next one is started.
@@ -355,13 +380,15 @@ fn last_words(log: &Path, from: u64) -> Option<String> {
 }
 
 /// Starts a broker as a process of its own. With it, where in the log it begins to speak.
-fn spawn(host: &Host, root: &Path) -> Result<(Child, u64), HostError> {
+fn spawn(host: &Host, root: &Path, environment: &BTreeMap<String, String>) -> Result<(Child, u64), HostError> {
     let log = Folder::open(root).and_then(|root| root.append(LOG));
     let log = log.map_err(|error| cannot_use(root, Some(root), &error))?;
     let from = log.metadata().map_or(0, |log| log.len());
     let mut serve = Command::new(host.settings().program()?);
     serve.arg("--root").arg(root).args(["gateway", "serve"]).current_dir(root);
     serve
+        .env_clear()
+        .envs(environment)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
@@ -376,6 +403,26 @@ fn spawn(host: &Host, root: &Path) -> Result<(Child, u64), HostError> {
 /// That.
 pub fn check(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
     Said::read(host, &root(host.settings(), named)?).map(drop)
+}
+
+/// Notes where the user's files and programs are, by the environment of this command, which a person gave.
+///
+/// # Errors
+/// Nobody says where the gateway is.
+pub fn note_places(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
+    environment::note(host.settings(), &root(host.settings(), named)?);
+    Ok(())
+}
+
+/// The variables of this environment that would say something to a broker and that none is given, since each client has others; and the file whose
+/// `[env]` says what a broker is given.
+///
+/// # Errors
+/// What is wrong with `gateway.toml`.
+pub fn withheld(host: &Host, named: Option<&Path>) -> Result<(Vec<String>, PathBuf), HostError> {
+    let root = root(host.settings(), named)?;
+    let config = GatewayConfig::read(&root)?;
+    Ok((environment::withheld(host.settings(), &config), root.join(CONFIG_FILE)))
 }
 
 /// Whether the broker, as it would be started now, has an address for clients over HTTP.
@@ -456,7 +503,7 @@ async fn is_free_of_others(store: &Database) -> Result<(), HostError> {
     let why =
         format!("the database has the gateway of {}, and a second one beside it could send a call twice", other.shown);
     Err(HostError::storage(why).hint(format!(
-        "start this one with a database of its own (UA_DATABASE_URL, or none for a file in its folder), or use that one; if that one is gone for \
+        "start this one with a database of its own (UA_DATABASE_URL under [env] of its gateway.toml, or none for a file in its folder), or use that one; if that one is gone for \
          good, `ua workers forget {}`",
         other.id
     )))
@@ -499,7 +546,8 @@ pub async fn ask(host: &Host, named: Option<&Path>, stop: bool) -> Result<Option
 pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostError> {
     let root = root(host.settings(), named)?;
     // What the next one would refuse is said before this one is ended.
-    Said::read(host, &root)?;
+    let said = Said::read(host, &root)?;
+    environment::is_of_its_database(host.settings(), &root, &said.config)?;
     let was_there = ask(host, named, true).await?.is_some();
     let locks = Home::new(host.settings(), Some(&root))?.locks();
     let ends = host.env().now().plus(DRAIN);
@@ -513,7 +561,7 @@ pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostErro
         }
         host.env().clock.sleep(POLL).await;
     }
-    start(host, named).await?;
+    start(host, named, Starter::Person).await?;
     Ok(was_there)
 }
 
@@ -583,7 +631,7 @@ pub fn tokens(root: &Path) -> Tokens {
 pub async fn hook(host: &Host, named: Option<&Path>, said: &str) -> Result<(), HostError> {
     let said: serde_json::Value = serde_json::from_str(said).unwrap_or_default();
     let Some(session) = said["session_id"].as_str() else { return Ok(()) };
-    start(host, named).await?;
+    start(host, named, Starter::Client).await?;
     let socket = root(host.settings(), named)?.join(SOCKET);
     let status = asked(&socket, false).await?.unwrap_or_default();
     let clients: Vec<u64> =

@@ -195,6 +195,11 @@ impl Settings {
         unread.map(|name| (name.clone(), nearest(name))).collect()
     }
 
+    /// The variables of the environment that hold a secret of the user's, by name.
+    pub(crate) fn secrets_of_environment(&self) -> impl Iterator<Item = String> {
+        self.process.variables.keys().filter(|name| name.starts_with(SECRETS)).cloned()
+    }
+
     /// That others may change what is believed because it is in the user's state folder: which servers are trusted, which roots are this user's.
     fn state_of_others(&self) -> Option<HostError> {
         let state = crate::roots::state_folder(self).filter(|state| state.is_dir())?;

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use clap::builder::PossibleValue;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use ua_host::gateway::{self, Client, Served, Started, Waits, What};
+use ua_host::gateway::{self, Client, Served, Started, Starter, Waits, What};
 use ua_host::{Host, Settings};
 use ua_resume::{Commands, Standing};
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
@@ -143,7 +143,11 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua gateway start")]
-    Start,
+    Start {
+        /// For a client, whose environment is its own
+        #[arg(long, hide = true)]
+        for_client: bool,
+    },
     /// Stop the broker once the calls in flight are finished; a connected client starts the next one
     #[command(after_help = "\
 Examples:
@@ -250,7 +254,11 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
     match command {
         GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
         GatewayCommand::Uninstall(entries) => change(host, root, &entries, false)?,
-        GatewayCommand::Start => start(host, root).await?,
+        GatewayCommand::Start { for_client: true } => start(host, root, Starter::Client).await?,
+        GatewayCommand::Start { for_client: false } => {
+            tell_withheld(host, root);
+            start(host, root, Starter::Person).await?;
+        }
         GatewayCommand::Serve => {
             // The client's signals, and its terminal's, are none of the broker's.
             if let Err(error) = rustix::process::setsid() {
@@ -274,6 +282,7 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             say(&GatewayStopped { pid, calls: broker.map(|broker| broker.calls).unwrap_or_default() }, words)?;
         }
         GatewayCommand::Restart => {
+            tell_withheld(host, root);
             let was_running = gateway::restart(host, root).await?;
             tell_unmatched(host, root).await?;
             let words = if was_running { "a new broker is running\n" } else { "no broker was running; one is now\n" };
@@ -341,7 +350,7 @@ fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) 
 }
 
 /// Puts the gateway in front of entries of a configuration, or takes it away.
-fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: bool) -> Result<(), HostError> {
+fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: bool) -> Result<(), HostError> {
     let settings = host.settings();
     let file = match (&entries.file, entries.client) {
         (Some(file), _) => settings.absolute(file)?,
@@ -359,13 +368,18 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
     };
     let front = gateway::Front {
         program: gateway::stable_program(settings)?.display().to_string(),
-        root: root.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
+        root: named.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
         own_root: gateway::root(settings, None).ok().map(|root| root.display().to_string()),
     };
-    let root = gateway::root(settings, root)?;
+    let root = gateway::root(settings, named)?;
     let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);
     let edited = if install {
-        gateway::install(&root, &file, &front, servers, dry_run)?
+        let edited = gateway::install(&root, &file, &front, servers, dry_run)?;
+        if !dry_run {
+            gateway::note_places(host, named)?;
+            tell_withheld(host, named);
+        }
+        edited
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
@@ -499,8 +513,8 @@ pub(super) async fn show_session(
 }
 
 /// Starts a broker. What is wrong with the file that one would read is said even where one runs: that one keeps what it read.
-async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
-    let started = gateway::start(host, root).await?;
+async fn start(host: &Host, root: Option<&Path>, by: Starter) -> Result<(), HostError> {
+    let started = gateway::start(host, root, by).await?;
     if let Some(why) = broker(host, root).await?.and_then(|broker| broker.http_taken) {
         crate::output::tell(why);
     }
@@ -516,6 +530,18 @@ async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
     }
     let words = "a broker is already running; `ua gateway restart` replaces it\n";
     say(&GatewayStarted { was_running: true, is_new: false }, words)
+}
+
+/// Says what of this environment a broker is not given. What is wrong with the file is told by whoever starts a broker.
+fn tell_withheld(host: &Host, root: Option<&Path>) {
+    let Ok((names, file)) = gateway::withheld(host, root) else { return };
+    if !names.is_empty() {
+        crate::output::tell(format!(
+            "note: the broker does not get {} from this environment, because it serves every client; set under [env] in {} what it should have",
+            names.join(", "),
+            file.display()
+        ));
+    }
 }
 
 /// Says which names of the file stand for nobody so far. What is wrong with the file is told by whoever starts a broker.

@@ -42,6 +42,8 @@ pub struct GatewayConfig {
     pub listen: Option<SocketAddr>,
     /// Clients and budgets.
     pub rules: GatewayRules,
+    /// Variables of the broker's environment.
+    pub env: BTreeMap<String, String>,
 }
 
 impl GatewayConfig {
@@ -81,7 +83,7 @@ impl GatewayConfig {
         let table: Table = text.parse().map_err(|error: toml::de::Error| ua_core::toml_fault(text, &error))?;
         let mut read = Self::default();
         let top = Place { path: String::new(), table: &table };
-        top.only(&["hold_wait", "idle_exit", "policies", "servers", "http", "approvals", "client", "budget"])?;
+        top.only(&["hold_wait", "idle_exit", "policies", "servers", "http", "approvals", "client", "budget", "env"])?;
         read.hold_wait = top.span("hold_wait")?;
         read.idle_exit = top.span("idle_exit")?;
         read.policies = top.texts("policies")?.into_iter().map(|file| root.join(file)).collect();
@@ -98,6 +100,15 @@ impl GatewayConfig {
                 return Err(http.wrong("listen", "must be an address of this machine: 127.0.0.1 or [::1]"));
             }
             read.listen = Some(address);
+        }
+        if let Some(env) = top.table("env")? {
+            for name in env.table.keys() {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                if name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_name) {
+                    return Err(env.wrong(name, "is no name of a variable"));
+                }
+                read.env.extend(env.text(name)?.map(|value| (name.clone(), value)));
+            }
         }
         if let Some(approvals) = top.table("approvals")? {
             approvals.only(&["elicitation"])?;
@@ -282,6 +293,9 @@ servers = "/etc/servers.json"
 [http]
 listen = "127.0.0.1:7433"
 
+[env]
+HTTPS_PROXY = "http://proxy.test:3128"
+
 [approvals]
 elicitation = false
 
@@ -315,6 +329,7 @@ calls = 0
         assert_eq!(read.rules.clients["codex-mcp-client"].patience, Some(Patience::Unlimited));
         assert_eq!(read.rules.clients["my-agent"].patience, Some(Patience::Limited(Duration::from_secs(90))));
         assert_eq!((read.rules.budgets.len(), read.rules.budgets[0].per), (2, BudgetSpan::Day));
+        assert_eq!(read.env, [("HTTPS_PROXY".to_owned(), "http://proxy.test:3128".to_owned())].into());
         assert_eq!(GatewayConfig::parse("", Path::new("/g")), Ok(GatewayConfig::default()));
     }
 
@@ -325,6 +340,8 @@ calls = 0
             ("zebra = 1", "known fields are hold_wait"),
             ("hold_wait = \"5 parsecs\"", "must be a span like"),
             ("[client.x]\npatience = \"forever\"", "or \"2h\", or \"unlimited\""),
+            ("[env]\n\"A B\" = \"x\"", "`env.A B` is no name of a variable"),
+            ("[env]\nA = 1", "`env.A` must be a string"),
             ("hold_wait = 5", "`hold_wait` must be a string"),
             ("http = 1", "`http` must be a table"),
             ("[http]\nport = 1", "`http.port` does not exist"),
