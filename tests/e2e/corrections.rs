@@ -111,6 +111,31 @@ fn the_model_of_a_run_that_goes_on_is_told_what_was_put_right_about_an_earlier_t
     assert!(history.contains("It counts as not done"), "{history}");
 }
 
+/// Also of a fork that is made behind the correction: it begins with the old result in its history.
+#[test]
+fn the_model_of_a_fork_is_told_what_was_put_right_before_it_was_made() {
+    for (was, becomes, told) in [
+        ("succeeded", "not_happened", "It counts as not done"),
+        ("unknown", "happened", "It counts as done"),
+        ("unknown", "not_happened", "It counts as not done"),
+    ] {
+        let env = env().with_forum();
+        if was == "unknown" {
+            in_doubt(&env, "after:tool.invoke:post_comment");
+            env.run(&["answer", &question(&env), "skip"]).code(0);
+            env.run(&["resume", "r"]);
+        } else {
+            env.run(&["job", &env.job(&json!({}), &turns()), "--run-id", "r"]).code(0);
+        }
+        assert_eq!(env.value("SELECT status FROM tool_calls WHERE tool_name = 'post_comment'"), was);
+        put_right(&env, &call(&env), becomes);
+        env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f"]);
+        let read = env.rows("SELECT message_json FROM messages WHERE run_id = 'f' ORDER BY seq").join("\n");
+        assert!(read.contains("A person corrected") && read.contains(told), "{was} {becomes}: {read}");
+        assert_eq!(read.matches("A person corrected").count(), 1, "{was} {becomes}: once");
+    }
+}
+
 #[test]
 fn what_was_never_sent_has_nothing_to_correct() {
     let env = env().with_forum();

@@ -146,9 +146,9 @@ impl Db<'_> {
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
                    job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, lineage_mark, parent_run_id, task_call_id, \
-                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint) \
+                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint, corrected_at) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :mark, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
+                   :workspace, :launch, :root, :mark, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint, :corrected)";
         let inserted = self.run_named(
             sql,
             named_params! {
@@ -175,6 +175,7 @@ impl Db<'_> {
                 ":max_iterations": run.max_iterations,
                 ":promise": run.completion_promise,
                 ":taint": run.taint.bits(),
+                ":corrected": opt_text(run.corrected_at.as_ref()),
             },
         );
         inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))?;

@@ -61,6 +61,12 @@ pub async fn a_record_is_put_right_whatever_it_says(store: &dyn Store) {
             let of_lineage = store.calls_of(CallsOf::Corrected(scene.run_id().clone())).await.unwrap();
             let with_effect = Some(call.clone()).filter(|call| call.policy.effect_kind.is_some());
             assert_eq!(of_lineage, Vec::from_iter(with_effect), "{what}");
+            if ends_first {
+                let fork =
+                    store.fork_run(samples::new_fork(&format!("{id}_fork"), scene.run_id().as_str(), 1)).await.unwrap();
+                assert_eq!(fork.corrected_at, Some(at(70)), "{what}: its model is told as well");
+                assert_eq!(store.run(&fork.run_id).await.unwrap().corrected_at, Some(at(70)), "{what}");
+            }
             if outcome == CorrectedTo::Happened {
                 let receipt = store.receipt(&call.call_id).await.unwrap().unwrap();
                 assert_eq!(receipt.evidence, EvidenceLevel::Reconciled, "{what}");

@@ -79,7 +79,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         cancel_reason: None,
         abort_requested_at: None,
         abort_question: None,
-        corrected_at: None,
+        // Its model has read what was recorded before, and is told as that of its parent is.
+        corrected_at: parent.and_then(|parent| parent.corrected_at),
         taint: parent.map_or_else(Taint::default, |parent| parent.taint),
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
