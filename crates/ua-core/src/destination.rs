@@ -22,6 +22,8 @@ use crate::withheld::keyed_digest;
 const DIGITS: usize = 16;
 /// The part that says whose secret the digests are made with.
 const SECRET: &str = "secret";
+/// The part that says whether a call goes to a tool server or stays in the program.
+const TRANSPORT: &str = "its transport";
 /// How parts begin that say what a secret holds, which a call's arguments name.
 const OF_ARGUMENTS: &str = "secret ";
 
@@ -31,6 +33,11 @@ const OF_ARGUMENTS: &str = "secret ";
 pub struct Destination(BTreeMap<String, String>);
 
 impl Destination {
+    /// That calls stay in the program: it is the side that gets them, and its own functions make the effect. No digest is in it.
+    pub fn of_the_program() -> Self {
+        Self(BTreeMap::from([(TRANSPORT.to_owned(), "the program".to_owned())]))
+    }
+
     /// The same without what secrets hold that the call's arguments name: where calls of its tool go.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
@@ -42,6 +49,9 @@ impl Destination {
     pub fn changes(&self, now: Option<&Self>) -> Vec<String> {
         let empty = BTreeMap::new();
         let now = now.map_or(&empty, |now| &now.0);
+        if self.0.contains_key(SECRET) != now.contains_key(SECRET) {
+            return vec![TRANSPORT.to_owned()];
+        }
         // Under another secret every digest is another one, whatever it is of.
         if self.0.get(SECRET) != now.get(SECRET) {
             return vec![SECRET.to_owned()];
@@ -143,6 +153,17 @@ mod tests {
         let said = made("k").changes_in_words(Some(&made("l")));
         assert!(said.contains("cannot be compared: another machine or another root sent it"), "{said}");
         assert!(made("k").changes_in_words(None).contains("not known"));
+    }
+
+    #[test]
+    fn the_program_itself_is_another_place_than_a_tool_server() {
+        let (own, server) =
+            (Destination::of_the_program(), DestinationKey::new("k").destination(&parts(&[("its program", "mail")])));
+        assert_eq!(own.changes(Some(&own)), Vec::<String>::new());
+        for (then, now) in [(&own, &server), (&server, &own)] {
+            assert_eq!(then.changes_in_words(Some(now)), "changed: its transport");
+        }
+        assert!(own.changes_in_words(None).contains("not known"));
     }
 
     /// The digits of equal values are not equal, so that what two variables hold is not seen to be the same.

@@ -209,9 +209,9 @@ impl ToolTransport for LocalTools {
         self.tools.iter().any(|tool| tool.spec.name.server == server).then(|| GENERATION.to_owned())
     }
 
-    /// What is a part of the program goes where the program is.
+    /// What is a part of the program goes where the program is: a tool server under the same name is another side.
     fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
-        Ok(None)
+        Ok(Some(Destination::of_the_program()))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -34,6 +34,8 @@ impl Verdict {
             CallStatus::Succeeded if call.answered_by().is_some() => Self::AnsweredByTwin,
             CallStatus::Succeeded => Self::Happened,
             CallStatus::FailedReported if call.possible_effect == Some(PossibleEffect::None) => Self::DidNotHappen,
+            // It follows another call, of which nobody knows any more whether it happened; that one is told about.
+            CallStatus::Unknown if call.attempt == 0 && call.answered_by().is_some() => Self::NotSent,
             CallStatus::FailedReported | CallStatus::Unknown | CallStatus::Running => Self::MayHaveHappened,
             CallStatus::FailedDefinite => Self::DidNotHappen,
             CallStatus::Prepared | CallStatus::Cancelled => Self::NotSent,
@@ -212,5 +214,11 @@ mod tests {
         call.status = CallStatus::Succeeded;
         call.deduplicated_from = Some(call.call_id.clone());
         assert_eq!(Verdict::of(&call), Verdict::AnsweredByTwin);
+        // What it follows is in doubt by now; it was never sent itself.
+        call.status = CallStatus::Unknown;
+        for (attempt, verdict) in [(0, Verdict::NotSent), (1, Verdict::MayHaveHappened)] {
+            call.attempt = attempt;
+            assert_eq!(Verdict::of(&call), verdict, "{attempt}");
+        }
     }
 }

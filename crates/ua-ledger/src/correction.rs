@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ua_core::{Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Timestamp};
 use ua_store::{
-    AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords,
+    AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords, rules,
 };
 
 use crate::answer::UNKNOWN_OUTCOME;
@@ -67,8 +67,10 @@ pub fn was_asked_behind_the_wait(call: &CallRecord, attempts: &[AttemptRecord], 
 pub fn correction_note(records: &RunRecords, others: &[CallRecord]) -> Option<String> {
     let is_over =
         |call: &&CallRecord| call.run_id != records.run.run_id || call.position.turn <= records.run.turn_index;
-    let calls: Vec<&CallRecord> = records.lineage.calls.iter().chain(&records.calls).filter(is_over).collect();
-    let untold = calls.into_iter().filter(|call| !is_told(call, &records.messages));
+    let own: Vec<&CallRecord> = records.lineage.calls.iter().chain(&records.calls).collect();
+    let known_to_it: Vec<&CallRecord> = own.iter().copied().chain(others).collect();
+    let line = |call| line(call, &known_to_it);
+    let untold = own.into_iter().filter(is_over).filter(|call| !is_told(call, &records.messages));
     let (corrected, known): (Vec<_>, Vec<_>) = untold.partition(|call| call.correction.is_some());
     let of_others =
         others.iter().filter(|call| call.correction.is_some() && !is_told_of_another(call, &records.messages));
@@ -105,10 +107,11 @@ fn ids_in(text: &str) -> impl Iterator<Item = CallId> {
     words.filter(|word| word.starts_with("call_")).filter_map(|word| CallId::parse(word).ok())
 }
 
+const DONE: &str = "It counts as done: do not make it again.";
+const NOT_DONE: &str = "It counts as not done: make it again if the job still needs it.";
+
 /// What a call is recorded as by now that its own result did not say, and what that means for whoever reads it.
 fn news(call: &CallRecord) -> Option<(String, &'static str)> {
-    const DONE: &str = "It counts as done: do not make it again.";
-    const NOT_DONE: &str = "It counts as not done: make it again if the job still needs it.";
     let Some(correction) = &call.correction else {
         let happened = matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
         if call.status == CallStatus::Succeeded && happened {
@@ -125,10 +128,26 @@ fn news(call: &CallRecord) -> Option<(String, &'static str)> {
     Some((correction.sentence(), then))
 }
 
-fn line(call: &CallRecord) -> Option<String> {
+/// What is said of a call. `all` are those that its reader knows of.
+fn line(call: &CallRecord, all: &[&CallRecord]) -> Option<String> {
     let (sentence, then) = news(call)?;
     let (id, tool, turn) = (&call.call_id, &call.name.raw, call.position.turn);
+    let then = match all.iter().find(|other| stands_for(other, call)) {
+        Some(other) if then == NOT_DONE => {
+            let (id, turn) = (&other.call_id, other.position.turn);
+            let has = if other.status == CallStatus::Succeeded { "has done it" } else { "may have done it" };
+            format!("But call {id} (turn {turn}) {has}: do not make it again.")
+        }
+        Some(_) | None => then.to_owned(),
+    };
     Some(format!("- call {id} (`{tool}`, turn {turn}): {sentence} {then}"))
+}
+
+/// Whether another call may have had the effect of `call`, which did not have it: whoever reads of the one must not make up for it.
+fn stands_for(other: &CallRecord, call: &CallRecord) -> bool {
+    let in_its_words = other.name.raw == call.name.raw && other.args_hash == call.args_hash;
+    let has_its_effect = in_its_words || (call.scope.is_some() && other.scope == call.scope);
+    other.call_id != call.call_id && has_its_effect && other.attempt > 0 && rules::may_have_happened(other)
 }
 
 /// Whether these messages of a history that a call is part of say of it what is recorded by now.
@@ -245,6 +264,36 @@ mod tests {
             assert!(note.contains("call_2") && note.contains("make it again if the job still needs it"), "{note}");
             records.messages.push(message(1, Block::text(note)));
             assert_eq!(correction_note(&records, others), None);
+        }
+    }
+
+    /// What did not happen and was done since by another call is not asked for once more; whatever else happened, it is.
+    #[tokio::test]
+    async fn what_another_call_did_since_is_not_asked_for_again() {
+        for (status, attempt, same_words, same_scope, says) in [
+            (CallStatus::Succeeded, 1, true, false, "has done it: do not make it again"),
+            (CallStatus::Succeeded, 1, false, true, "has done it: do not make it again"),
+            (CallStatus::Unknown, 1, true, false, "may have done it: do not make it again"),
+            (CallStatus::Succeeded, 1, false, false, "make it again if the job still needs it"),
+            (CallStatus::Prepared, 0, true, true, "make it again if the job still needs it"),
+            (CallStatus::FailedDefinite, 1, true, true, "make it again if the job still needs it"),
+        ] {
+            let store = MemStore::new();
+            let scene = Scene::begin(&store, "run_1").await;
+            scene.call_that_is("call_1", CallStatus::Succeeded).await;
+            scene.commit(1).await;
+            let mut records = scene.records().await;
+            let was = records.calls[0].clone();
+            let correction = samples::correct(&was, CorrectedTo::NotHappened, 90).correction;
+            let other = CallRecord { call_id: samples::call_id("call_2"), status, attempt, ..was.clone() };
+            let args_hash = if same_words { was.args_hash } else { ua_core::sha256("other") };
+            let scope = Some(ua_core::Scope::new("x", if same_scope { "one" } else { "other" }));
+            records.calls[0].correction = Some(correction);
+            records.calls[0].status = CallStatus::FailedDefinite;
+            records.calls[0].scope = Some(ua_core::Scope::new("x", "one"));
+            records.calls.push(CallRecord { args_hash, scope, ..other });
+            let note = correction_note(&records, &[]).unwrap();
+            assert!(note.contains(says), "{status} {same_words} {same_scope}: {note}");
         }
     }
 

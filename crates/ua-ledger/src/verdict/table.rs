@@ -1082,6 +1082,7 @@ fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
 fn an_attempt_counts_where_it_went() {
     let here = || Some(samples::destination("ours"));
     let there = || Some(samples::destination("another"));
+    let own = || Some(Destination::of_the_program());
     let attempt = |number: u32, outcome: &str, destination: Option<Destination>| AttemptRecord {
         call_id: samples::call_id("call_1"),
         attempt: number,
@@ -1100,6 +1101,10 @@ fn an_attempt_counts_where_it_went() {
         (Some(1), vec![attempt(1, "lost", here())], there(), true),
         (Some(1), vec![attempt(1, "lost", None)], there(), false),
         (Some(1), vec![attempt(1, "lost", here())], None, true),
+        // A function of the program, and a tool server in its place.
+        (Some(1), vec![attempt(1, "lost", own())], own(), false),
+        (Some(1), vec![attempt(1, "lost", own())], there(), true),
+        (Some(1), vec![attempt(1, "lost", there())], own(), true),
         (Some(1), vec![attempt(1, "lost", here()), attempt(2, "not_sent", there())], here(), false),
         (Some(1), vec![attempt(1, "lost", here()), attempt(2, "replied", there())], here(), false),
         (Some(1), vec![attempt(1, "lost", here()), attempt(2, "lost", there())], here(), true),
