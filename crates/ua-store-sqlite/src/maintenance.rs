@@ -49,7 +49,7 @@ pub struct Health {
 }
 
 impl SqliteStore {
-    /// Examines every page, every reference and `effects.log`. Reads the whole file: its pages beside its rows, since either takes as long.
+    /// Examines every page, every reference and `effects.log`. Reads the whole file, in three parts beside each other.
     ///
     /// # Errors
     ///
@@ -59,7 +59,12 @@ impl SqliteStore {
             let _wide = pragma::KeepsMore::on(db.connection)?;
             let mut findings = lines(db.connection, "PRAGMA integrity_check(20)")?;
             findings.retain(|finding| finding != "ok");
+            findings.extend(row_findings::refused(db.connection)?);
             Ok(findings)
+        });
+        let unread = self.read(|db| {
+            let _wide = pragma::KeepsMore::on(db.connection)?;
+            row_findings::unread(db.connection)
         });
         let source = self.source().clone();
         let rows = self.read(move |db| {
@@ -72,7 +77,6 @@ impl SqliteStore {
             findings.extend(schema::findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
             findings.extend(answer_findings(connection)?);
-            findings.extend(row_findings::findings(connection)?);
             let journal_mode = source.journal_mode(connection)?;
             if !journal_mode.eq_ignore_ascii_case("wal") {
                 findings.push(format!("its journal mode is {journal_mode}, not wal"));
@@ -81,8 +85,8 @@ impl SqliteStore {
             Ok((findings, journal_mode, schema))
         });
         let log = async { mirror::read(&self.effects_log(), &self.own) };
-        let (mut findings, (more, journal_mode, schema), log) = tokio::try_join!(pages, rows, log)?;
-        findings.extend(more);
+        let (mut findings, unread, (more, journal_mode, schema), log) = tokio::try_join!(pages, unread, rows, log)?;
+        findings.extend(more.into_iter().chain(unread));
         let (mirror_lines, mirror_foreign_lines) = (log.lines, log.foreign);
         // What stands in the log was committed before: whoever compares them reads the database behind it.
         let forgotten = self.read(move |db| log.unknown_to(db)).await?;

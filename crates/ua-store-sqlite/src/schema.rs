@@ -133,20 +133,29 @@ fn has_had_all(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(known.next().is_none())
 }
 
-/// A database of this schema without triggers, in which a row can be put to see whether the schema takes it.
+/// A database of this schema without triggers and indexes, in which a row can be put to see whether the schema takes it. It stays in one
+/// transaction: each row would be one of its own.
 pub(crate) fn without_triggers() -> rusqlite::Result<Connection> {
     let fresh = Connection::open_in_memory()?;
     // Each row is looked at without those that it refers to.
     fresh.pragma_update(None, "foreign_keys", false)?;
     fresh.execute_batch(SCRIPT)?;
-    let triggers = fresh
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")?
+    // A row that is alone in its table contradicts no other one, so that an index refuses nothing.
+    let dropped = fresh
+        .prepare("SELECT type || ' ' || name FROM sqlite_schema WHERE type = 'trigger' OR type = 'index' AND sql IS NOT NULL")?
         .query_map([], |row| row.get::<_, String>(0))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for trigger in triggers {
-        fresh.execute_batch(&format!("DROP TRIGGER {trigger}"))?;
+    for object in dropped {
+        fresh.execute_batch(&format!("DROP {object}"))?;
     }
-    fresh.execute_batch("DELETE FROM meta")?;
+    fresh.execute_batch("DELETE FROM meta; BEGIN")?;
+    Ok(fresh)
+}
+
+/// A database of this schema in which nothing is.
+pub(crate) fn fresh() -> rusqlite::Result<Connection> {
+    let fresh = Connection::open_in_memory()?;
+    fresh.execute_batch(SCRIPT)?;
     Ok(fresh)
 }
 
@@ -173,8 +182,7 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
         })?;
         found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
     };
-    let fresh = Connection::open_in_memory()?;
-    fresh.execute_batch(SCRIPT)?;
+    let fresh = fresh()?;
     let (expected, found) = (objects(&fresh)?, objects(connection)?);
     let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
         None => Some(format!("the {name} is missing")),
