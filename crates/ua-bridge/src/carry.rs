@@ -303,7 +303,7 @@ impl Bridge {
                 if failed.is_none() {
                     tried = now();
                     own.begins();
-                    failed = started(program, args, own.handed_down());
+                    failed = started(program, args, own.handed_down()).or_else(|| self.nobody_listens(program));
                     if let Some(failure) = &failed {
                         claims.failed(&own, way, failure);
                     }
@@ -330,6 +330,14 @@ impl Bridge {
             thread::sleep(wait);
             wait = (wait * 2).min(WAITS.1);
         }
+    }
+
+    /// That a program which says that a broker is running, by its exit code, started none.
+    fn nobody_listens(&self, program: &OsStr) -> Option<Failure> {
+        let error = connect(&self.args.socket).err()?;
+        let why =
+            format!("{} ended as if a broker were running, and none listens: {error}", Path::new(program).display());
+        Some(Failure { why, code: Some(0) })
     }
 
     /// In which way this one starts a broker: what fails for one bridge fails for others by the same command in the same settings.

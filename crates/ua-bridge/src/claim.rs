@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::libc::O_NOFOLLOW;
 
@@ -33,6 +33,28 @@ pub(crate) struct Failure {
     pub(crate) code: Option<i32>,
 }
 
+/// What the file beside a socket says, if the last that was tried there is that no broker started: when that was, and why. A program that does not
+/// get as far as to write down its own failure is known by this alone.
+pub fn last_failure(socket: &Path) -> Option<(SystemTime, String)> {
+    let file = File::options().read(true).custom_flags(O_NOFOLLOW).open(beside(socket)).ok()?;
+    let (_, failure) = written(&file)?;
+    Some((file.metadata().ok()?.modified().ok()?, failure.why))
+}
+
+fn beside(socket: &Path) -> PathBuf {
+    socket.with_extension("starting")
+}
+
+/// The failure that the file tells of, with the way in which it was tried.
+fn written(file: &File) -> Option<(String, Failure)> {
+    let mut text = vec![0; LONGEST];
+    let length = file.read_at(&mut text, 0).ok()?;
+    let text = String::from_utf8_lossy(&text[..length]);
+    let (first, why) = text.split_once('\n')?;
+    let (way, code) = first.strip_prefix("failed ")?.split_once(' ')?;
+    Some((way.to_owned(), Failure { why: why.to_owned(), code: code.parse().ok() }))
+}
+
 /// The right to start a broker, for as long as this, or what it was handed down to, is there.
 #[derive(Debug)]
 pub struct Claim(Option<File>);
@@ -41,6 +63,11 @@ impl Claim {
     /// A broker is started now: for whoever waits this is another holder than before.
     pub fn begins(&self) {
         self.write(&format!("{}\n", std::process::id()));
+    }
+
+    /// None came up, for whoever looks why (see [`last_failure`]); bridges, which may start one in another way, find out for themselves.
+    pub fn failed(&self, why: &str) {
+        self.write(&format!("failed - -\n{why}"));
     }
 
     /// A full disk is no reason not to start.
@@ -74,7 +101,7 @@ pub struct Claims {
 impl Claims {
     /// Those of the broker that listens at this socket.
     pub fn beside(socket: &Path) -> Self {
-        let path = socket.with_extension("starting");
+        let path = beside(socket);
         // What was so before says nothing about now.
         let known = fs::symlink_metadata(&path).ok().map(|found| held(&found));
         Self { path, too_long: TOO_LONG, waits_for: None, known }
@@ -84,16 +111,11 @@ impl Claims {
     /// a time, and all know of it.
     pub(crate) fn failed_meanwhile(&mut self, claim: &Claim, way: u64) -> Option<Failure> {
         let file = claim.0.as_ref()?;
-        let written = held(&file.metadata().ok()?);
-        if self.known.replace(written) == Some(written) {
+        let found = held(&file.metadata().ok()?);
+        if self.known.replace(found) == Some(found) {
             return None;
         }
-        let mut text = vec![0; LONGEST];
-        let length = file.read_at(&mut text, 0).ok()?;
-        let text = String::from_utf8_lossy(&text[..length]);
-        let (first, why) = text.split_once('\n')?;
-        let (of, code) = first.strip_prefix("failed ")?.split_once(' ')?;
-        (of == way.to_string()).then(|| Failure { why: why.to_owned(), code: code.parse().ok() })
+        written(file).filter(|(of, _)| *of == way.to_string()).map(|(_, failure)| failure)
     }
 
     /// No broker started in this way, for whoever waits as well.
@@ -226,6 +248,7 @@ mod tests {
         claim.begins();
         one.failed(&claim, 7, &failure);
         assert_eq!(one.failed_meanwhile(&claim, 7), None, "its own");
+        assert_eq!(last_failure(&socket).map(|(_, why)| why), Some(failure.why.clone()), "while one tries, and later");
         drop(claim);
         let claim = other.take().unwrap();
         assert_eq!(other.failed_meanwhile(&claim, 7), Some(failure));
@@ -237,6 +260,26 @@ mod tests {
         let mut later = Claims::beside(&socket);
         let claim = later.take().unwrap();
         assert_eq!(later.failed_meanwhile(&claim, 7), None, "it was so before");
+    }
+
+    /// Whoever asks how the gateway stands is told why none started, until the next one is begun.
+    #[test]
+    fn why_no_broker_started_is_kept_until_the_next_one_is_begun() {
+        let _alone = alone();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("gateway.sock");
+        let known = || last_failure(&socket).map(|(_, why)| why);
+        assert_eq!(known(), None);
+        let claim = Claims::beside(&socket).take().unwrap();
+        assert_eq!(known(), None, "one is tried");
+        claim.failed("it was killed");
+        drop(claim);
+        assert_eq!(known().as_deref(), Some("it was killed"));
+        let mut next = Claims::beside(&socket);
+        let claim = next.take().unwrap();
+        assert_eq!(next.failed_meanwhile(&claim, 7), None, "it was tried in a way that bridges do not know");
+        claim.begins();
+        assert_eq!(known(), None);
     }
 
     #[test]

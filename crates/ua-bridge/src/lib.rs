@@ -36,7 +36,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 pub use args::{Args, WIRE};
-pub use claim::{Claim, Claims};
+pub use claim::{Claim, Claims, last_failure};
 pub use scan::{Parts, parts};
 
 /// The arguments are not understood; the code that `ua` has for it.

@@ -328,13 +328,20 @@ pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Sta
                     broker = None;
                     host.env().clock.sleep(AGAIN).await;
                 }
-                Ok(Some(status)) => return Err(ended_at_once(host, &root, begun, *from, status).await),
+                Ok(Some(status)) => {
+                    let error = ended_at_once(host, &root, begun, *from, status).await;
+                    claim.iter().for_each(|claim| claim.failed(error.message()));
+                    return Err(error);
+                }
                 Ok(None) | Err(_) => {}
             },
         }
         host.env().clock.sleep(POLL).await;
     }
-    Err(HostError::failed("the gateway's broker did not start in time"))
+    let late = HostError::failed(format!("the gateway's broker did not start within {} seconds", START.as_secs()));
+    claim.iter().for_each(|claim| claim.failed(late.message()));
+    let log = root.join(LOG);
+    Err(late.hint(format!("{} has all that it said", log.display())))
 }
 
 /// That the gateway's folder cannot be made or written to, and where another one is named.
@@ -351,7 +358,7 @@ fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> Host
 /// Why a broker that was started ended at once, in its own last words: whoever waits for it reads no log.
 async fn ended_at_once(host: &Host, root: &Path, since: Timestamp, from: u64, status: ExitStatus) -> HostError {
     let log = root.join(LOG);
-    if let Some(fault) = last_fault(root).filter(|fault| fault.at >= since) {
+    if let Some(fault) = fault::last_words(root).filter(|fault| fault.at >= since) {
         let kind = if status.code() == Some(STORAGE) { Kind::Storage } else { Kind::Failed };
         let error = HostError::new(kind, format!("the gateway's broker cannot start: {}", fault.message));
         return fault.hint.iter().fold(error, |error, hint| error.hint(hint.as_str()));

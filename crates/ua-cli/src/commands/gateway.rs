@@ -592,7 +592,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     if json {
         let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
         let trouble = trouble.map(|trouble| trouble.to_string());
-        let fault = fault.map(|gateway::Fault { at, message, hint }| GatewayFault { at, message, hint });
+        let fault = fault.map(|gateway::Fault { at, message, hint, .. }| GatewayFault { at, message, hint });
         return print_json(&GatewayStatus { root: folder, broker, questions, trouble, last_error: fault, warnings });
     }
     let is_running = broker.is_some();
@@ -613,11 +613,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
             print(format!("{}\n", wrapped(&plain(&format!("hint: {hint}")), 0)))?;
         }
     } else if let Some(fault) = &fault {
-        let said = format!(
-            "the last broker ended {} with: {}",
-            moment::ago(fault.at, ua_core::system::env().now()),
-            fault.message
-        );
+        let said = fault.in_words(&moment::ago(fault.at, ua_core::system::env().now()));
         print(format!("{}\n", wrapped(&plain(&said), 0)))?;
     }
     for warning in &warnings {

@@ -19,14 +19,14 @@ pub(crate) struct GatewayStatus {
     pub(crate) questions: Vec<OpenQuestion>,
     /// What would keep a broker from starting now: its settings, its database or its disk; none when nothing is known.
     pub(crate) trouble: Option<String>,
-    /// What the last broker said before it ended by an error; none once another one serves.
+    /// Why there is no broker: what the last one said before it ended by an error, or how it ended that was started last; none once one serves.
     pub(crate) last_error: Option<GatewayFault>,
     /// What to look at: names in `gateway.toml` that stand for no client, tool server or effect so far, and entries of clients that start a
     /// program which does not exist or has another version.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a broker said before it ended.
+/// Why there is no broker.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct GatewayFault {
     /// When.

@@ -5,14 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
+use ua_bridge::{Claims, last_failure};
 use ua_broker::{BrokerLock, KNOWN_CLIENTS};
 use ua_core::Timestamp;
 use ua_files::Folder;
 use ua_store::{CallQuery, GatewayStore as _, SessionsOf, Store as _};
 
-use super::{Client, Front, Said, configuration, install, tokens};
+use super::{Client, Front, SOCKET, Said, configuration, install, tokens};
 use crate::error::HostError;
 use crate::home::Home;
 use crate::host::Host;
@@ -27,15 +29,27 @@ const MOST: u64 = 64 * 1024;
 /// With less free space a broker cannot open its database.
 const TOO_LITTLE: u64 = 1 << 20;
 
-/// What a broker said before it ended.
+/// Why there is no broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
+    /// Whether none came up, as whoever started one tells it; else one ended by an error, and said so itself.
+    #[serde(skip)]
+    pub is_of_start: bool,
     /// When.
     pub at: Timestamp,
     /// What was wrong.
     pub message: String,
     /// What helps.
     pub hint: Option<String>,
+}
+
+impl Fault {
+    /// The same in words; `when` is how the instant is told there.
+    pub fn in_words(&self, when: &str) -> String {
+        let lead = if self.is_of_start { "no broker could be started" } else { "the last broker ended" };
+        let with = if self.is_of_start { ":" } else { " with:" };
+        format!("{lead} {when}{with} {}", self.message)
+    }
 }
 
 /// Notes why a broker ends, unless the next one has come up meanwhile: it forgot what was noted before it, and what is noted behind that would
@@ -46,7 +60,8 @@ pub(super) fn note(root: &Path, locks: &Path, at: Timestamp, error: &HostError) 
         tracing::debug!("another broker came up, so why this one ended is not noted");
         return;
     };
-    let fault = Fault { at, message: error.message().to_owned(), hint: error.hint_text().map(str::to_owned) };
+    let (message, hint) = (error.message().to_owned(), error.hint_text().map(str::to_owned));
+    let fault = Fault { is_of_start: false, at, message, hint };
     let written = serde_json::to_vec(&fault).map_err(std::io::Error::other);
     let written = written.and_then(|text| Folder::open_itself(root)?.replace(FILE, &text));
     if let Err(error) = written {
@@ -54,14 +69,33 @@ pub(super) fn note(root: &Path, locks: &Path, at: Timestamp, error: &HostError) 
     }
 }
 
-/// A broker serves: what an earlier one said is over.
+/// A broker serves: what an earlier one said is over, and so is that none could be started. Whoever holds the claim has written over that already.
 pub(super) fn forget(root: &Path) {
     let _not_there = std::fs::remove_file(root.join(FILE));
+    if let Some(claim) = Claims::beside(&root.join(SOCKET)).take() {
+        claim.begins();
+    }
 }
 
 /// What the last broker said before it ended, if it ended by an error and none served since.
-pub fn last_fault(root: &Path) -> Option<Fault> {
+pub(super) fn last_words(root: &Path) -> Option<Fault> {
     serde_json::from_str(&ua_files::read_text(&root.join(FILE), MOST).ok()?).ok()
+}
+
+/// Why there is no broker: what the last one said before it ended by an error, or, where none got as far as that, what whoever started one found
+/// of it; nothing where one served since.
+pub fn last_fault(root: &Path) -> Option<Fault> {
+    let said = last_words(root);
+    let started = last_failure(&root.join(SOCKET)).and_then(|(at, message)| {
+        let at = at.duration_since(UNIX_EPOCH).ok()?;
+        let at = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?);
+        Some(Fault { is_of_start: true, at, message, hint: None })
+    });
+    match (said, started) {
+        // Whoever started it may only repeat what it said, and that has its hint.
+        (Some(said), Some(started)) if started.at <= said.at || started.message.contains(&said.message) => Some(said),
+        (said, started) => started.or(said),
+    }
 }
 
 /// What would keep a broker from starting now, as far as it can be told without starting one: its settings, its database, its disk. `None` where
@@ -211,5 +245,31 @@ mod tests {
         assert_eq!((noted.at, noted.message.as_str()), (at, "the database is locked"));
         forget(root);
         assert_eq!(last_fault(root), None);
+    }
+
+    /// What a broker said of itself has its hint; of one that said nothing whoever started it knows how it ended.
+    #[test]
+    fn why_none_could_be_started_is_known_where_none_said_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, locks) = (folder.path(), folder.path().join("locks"));
+        let fails = |why: &str| Claims::beside(&root.join(SOCKET)).take().unwrap().failed(why);
+        fails("/opt/ua ended without a word (exit status: 3)");
+        let fault = last_fault(root).unwrap();
+        assert_eq!(
+            fault.in_words("just now"),
+            "no broker could be started just now: /opt/ua ended without a word (exit status: 3)"
+        );
+        let at = Timestamp::from_millis(1_767_323_045_000);
+        note(root, &locks, at, &HostError::storage("the disk is full").hint("make room"));
+        assert_eq!(last_fault(root).unwrap(), fault, "it is the newer one");
+        fails("the gateway's broker cannot start: the disk is full; hint: make room");
+        let said = last_fault(root).unwrap();
+        assert_eq!(
+            (said.in_words("just now"), said.hint),
+            ("the last broker ended just now with: the disk is full".to_owned(), Some("make room".to_owned()),)
+        );
+        fails("killed");
+        forget(root);
+        assert_eq!(last_fault(root), None, "one serves");
     }
 }

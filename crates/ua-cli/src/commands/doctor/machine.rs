@@ -410,7 +410,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
     }
     if let Some(fault) = looked.last_fault.as_ref().filter(|_| looked.broker.is_none() && looked.trouble.is_none()) {
         let hint = fault.hint.as_deref().unwrap_or("`ua gateway start` says if it still is so");
-        findings.warn(CHECK, format!("the last broker ended at {} with: {}", fault.at, fault.message), hint);
+        findings.warn(CHECK, fault.in_words(&format!("at {}", fault.at)), hint);
     }
     for warning in &looked.unmatched {
         findings.warn(
