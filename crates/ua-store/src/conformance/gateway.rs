@@ -1,17 +1,18 @@
 //! The gateway: sessions, requests that are calls, and how far a doubt reaches.
 
-use ua_core::{CallStatus, PlannedCall, Scope};
+use ua_core::{CallStatus, PlannedCall, Resolution, RunStatus, RunStop, Scope};
 
-use super::samples::{self, at, call_id, run_id};
+use super::lost_answers::lossy;
+use super::samples::{self, at, call_id, question_id, run_id};
 use super::{Scene, refused};
 use crate::change::{Author, Batch, Change};
-use crate::commit::{NewRun, StartAttempt};
+use crate::commit::{NewRun, RunEnd, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, NewArrival, NewSession, SameCall, SessionRecord, SessionsOf,
 };
-use crate::record::RunLease;
-use crate::{GatewayStore, LedgerStore, Store};
+use crate::record::{Choice, QuestionStatus, RunLease};
+use crate::{GatewayStore, LedgerStore, RunStore, Store};
 
 fn new_session(id: &str, project: &str, key: &str) -> NewSession {
     let run = NewRun {
@@ -73,6 +74,48 @@ async fn arrive(scene: &Scene<'_>, store: &dyn Store, id: &str, call: &str, turn
     let planned = samples::planned_email(call, turn, 1);
     let new = arrival(scene, id, Some(planned), call);
     write(store, &scene.lease, Change::Arrive(new)).await.unwrap();
+}
+
+/// A session that a person ended is over, although its run still stands where its owner left it: what is said of its calls then settles them, once,
+/// with the question, and its owner finds it so. A run of a job has an owner who applies it, behind the same word.
+pub async fn what_is_said_of_a_call_counts_when_its_session_was_ended(store: &dyn Store) {
+    let scene = session(store, "run_1", "/p").await;
+    let job = Scene::begin(store, "run_2").await;
+    arrive(&scene, store, "a_1", "call_1", 1).await;
+    scene.bring("call_1", CallStatus::Unknown).await;
+    job.call_that_is("call_2", CallStatus::Unknown).await;
+    let (question, of_job) = (question_id("q_1"), question_id("q_2"));
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    store.raise_question(&job.lease, samples::question("q_2", Some("call_2"))).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Execute)).await.unwrap();
+    store.insert_answer(samples::answer("q_2", Choice::Execute)).await.unwrap();
+    let no = || UnknownResolution::NotHappened { why: "nobody saw it".to_owned() };
+    let (id, other) = (call_id("call_1"), call_id("call_2"));
+    refused(store.resolve_late(&id, no(), &question, at(61)).await, "its owner applies");
+
+    for run in ["run_1", "run_2"] {
+        store.request_cancel(&run_id(run), "not wanted", at(62)).await.unwrap();
+    }
+    let (lossy, answers) = lossy(store);
+    answers.lose_next();
+    let lost = lossy.resolve_late(&id, no(), &question, at(63)).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+    let call = store.call(&id).await.unwrap();
+    assert_eq!((call.status, call.resolution), (CallStatus::FailedDefinite, Some(Resolution::NotHappened)));
+    refused(store.resolve_late(&id, no(), &question, at(64)).await, "not unknown");
+    let records = scene.records().await;
+    assert_eq!((records.run.status, records.questions[0].status), (RunStatus::Running, QuestionStatus::Closed));
+    refused(store.resolve_late(&other, no(), &of_job, at(65)).await, "its owner applies");
+
+    // Its owner has it still, and writes on from there; the same again is no doubt of anybody.
+    arrive(&scene, store, "a_2", "call_3", 2).await;
+    assert!(store.relations(&call_id("call_3"), None).await.unwrap().doubts.is_empty());
+    refused(store.start_attempt(&scene.lease, samples::start("call_3", 1, "call_3")).await, "cancel was requested");
+    store
+        .end_run(&scene.lease, RunEnd { stop_reason: Some(RunStop::Idle), ..samples::run_end(RunStatus::Stopped) })
+        .await
+        .unwrap();
+    assert_eq!(store.call(&id).await.unwrap(), call, "as it was settled");
 }
 
 /// A session is found by its project, tool server and key, or by its run; there is one of each.
