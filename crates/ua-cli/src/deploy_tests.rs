@@ -134,7 +134,11 @@ fn the_image_builds_what_there_is_and_starts_a_worker_that_is_not_root() {
     for feature in features.split(',') {
         assert!(manifest.contains(&format!("\n{feature} = [")), "{feature}");
     }
-    assert!(features.contains("postgres") && build.contains("--locked"));
+    assert!(build.contains("--locked"));
+    // A job that runs beside it runs in the image as well.
+    let default = manifest.split("\ndefault = ").nth(1).unwrap().lines().next().unwrap();
+    let default: Vec<String> = serde_json::from_str(default).unwrap();
+    assert!(default.iter().all(|feature| features.split(',').any(|built| built == feature)), "{features}");
 }
 
 // --- Kubernetes.

@@ -105,7 +105,11 @@ pub async fn check(
                 | RunStatus::Running
                 | RunStatus::Succeeded
                 | RunStatus::Failed
-                | RunStatus::Cancelled => Standing::Elsewhere(place.place.shown.clone()),
+                | RunStatus::Cancelled => Standing::Elsewhere(ua_resume::OtherPlace {
+                    shown: place.place.shown.clone(),
+                    is_silent: false,
+                    is_to_end: run.end_mark().is_some(),
+                }),
             }),
             Fate::Named(_)
             | Fate::Start { .. }

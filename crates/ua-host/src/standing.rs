@@ -1,9 +1,10 @@
 //! Where runs stand, as people are told it: what is stored of them, and what this machine knows beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use ua_core::{RunId, RunStatus, TASK_MODE};
-use ua_resume::{AroundRun, Standing};
+use ua_core::{RunId, RunStatus, TASK_MODE, Timestamp};
+use ua_resume::{AroundRun, OtherPlace, Standing};
 use ua_runner::RunLock;
 use ua_store::{EndedBy, FleetStore as _, GATEWAY_MODE, RunHead, RunRecord, Store as _};
 
@@ -29,13 +30,6 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
             driven.insert(&run.run_id);
         }
     }
-    let mut to_end = BTreeSet::new();
-    for run in runs.iter().filter(|run| run.status == RunStatus::Running && driven.contains(&run.run_id)) {
-        let stored = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        if stored.end_mark().is_some() {
-            to_end.insert(&run.run_id);
-        }
-    }
     let ended_by = ended_at_once(home, store, runs, &driven).await?;
     let driven = &driven;
     let unseen = |status: RunStatus| {
@@ -43,6 +37,16 @@ pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Resul
         of_status.filter(move |run| !driven.contains(run))
     };
     let elsewhere = elsewhere(store, &unseen(RunStatus::Running).collect::<Vec<_>>()).await?;
+    // Only of these a word that ends them says more than what is stored of them.
+    let is_at_work = |run: &RunHead| driven.contains(&run.run_id) || elsewhere.contains_key(&run.run_id);
+    let is_open_session = |run: &RunHead| run.run_mode == GATEWAY_MODE && !run.status.is_terminal();
+    let mut to_end = BTreeSet::new();
+    for run in runs.iter().filter(|run| run.status == RunStatus::Running && is_at_work(run) || is_open_session(run)) {
+        let stored = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        if stored.end_mark().is_some() {
+            to_end.insert(&run.run_id);
+        }
+    }
     let in_no_queue = in_no_queue(store, unseen(RunStatus::Queued).collect()).await?;
     let standing = |run: &RunHead| {
         let around = AroundRun {
@@ -100,16 +104,32 @@ async fn ended_at_once(
 }
 
 /// Where these runs are driven, as far as that is another place: what locks say here says nothing about them.
-async fn elsewhere(store: &Database, runs: &[&RunId]) -> Result<BTreeMap<RunId, String>, HostError> {
+async fn elsewhere(store: &Database, runs: &[&RunId]) -> Result<BTreeMap<RunId, OtherPlace>, HostError> {
+    let mut there = BTreeMap::new();
     if runs.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(there);
     }
     let found = store.whereabouts(runs).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
-    let there = |(run, place): (&&RunId, Whereabouts)| match place {
-        Whereabouts::Elsewhere(place) => Some(((*run).clone(), line(&place.shown, 40))),
-        Whereabouts::Here | Whereabouts::Nowhere => None,
-    };
-    Ok(runs.iter().zip(found).filter_map(there).collect())
+    for (run, place) in runs.iter().zip(found) {
+        let Whereabouts::Elsewhere(place) = place else { continue };
+        let failed = |e| HostError::store("read the run", &e);
+        let now = store.fleet_now(ua_core::system::env().now()).await.map_err(failed)?;
+        let is_silent = !shows_life(&store.run(run).await.map_err(failed)?, now);
+        let shown = line(&place.shown, 40);
+        there.insert((*run).clone(), OtherPlace { shown, is_silent, is_to_end: false });
+    }
+    Ok(there)
+}
+
+/// How long a process that this machine cannot look at has to be silent to count as gone. It says every second that it is alive.
+pub const SILENT_FOR: Duration = Duration::from_secs(30);
+
+/// Whether a process drives a run, as far as it can be told: here it is seen, and of another machine there are its signs of life.
+pub fn shows_life(run: &RunRecord, at: Timestamp) -> bool {
+    let Some(owner) = run.owner.as_ref().filter(|_| ua_runner::may_be_driven(run)) else { return false };
+    // A clock that is ahead by more says nothing.
+    let is_near = |seen: Timestamp| at.since(seen) < SILENT_FOR && seen.since(at) < SILENT_FOR;
+    ua_runner::process_is_alive(owner) || run.seen_at.is_some_and(is_near)
 }
 
 /// The runs among these that are in no queue.

@@ -81,7 +81,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         Standing::Interrupted(by) => &format!(": its process was ended by {}", by.in_words()),
         Standing::Answered => "; it only has to be resumed",
         Standing::NotBegun => ": it is stored, and no process or worker has it",
-        Standing::Stored(..) | Standing::IdleSession => "",
+        Standing::Stored(..) | Standing::IdleSession | Standing::EndedSession => "",
     };
     let status = format!("{}{more}", line(&standing.to_string(), 100));
     page.item(&format!("status: {status}"));

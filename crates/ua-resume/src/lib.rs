@@ -36,7 +36,7 @@ pub use lives::{Life, LifeEnd, drivers, end_of, kills, lives, lives_beside, proc
 pub use next_step::NextStep;
 pub use packet::{CheckpointLine, Decision, HowLeft, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};
-pub use standing::{AroundRun, Standing};
+pub use standing::{AroundRun, OtherPlace, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{
     after_turn, call_standing, calls_in_words, failure_in_words, inherited_turns_in_words, place_in_words,

@@ -100,7 +100,8 @@ pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
             | Standing::Crashed
             | Standing::Answered
             | Standing::NotBegun
-            | Standing::IdleSession => (LifeEnd::Killed, None),
+            | Standing::IdleSession
+            | Standing::EndedSession => (LifeEnd::Killed, None),
         };
     }
     found

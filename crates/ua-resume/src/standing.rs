@@ -20,14 +20,25 @@ pub struct AroundRun {
     pub is_to_end: bool,
     /// By what the process was ended at once that drove it last.
     pub ended_by: Option<EndedBy>,
-    /// Where else it is driven, in words, when that is another place: the locks of this one say nothing about it.
-    pub elsewhere: Option<String>,
+    /// Where else it is driven, when that is another place: the locks of this one say nothing about it.
+    pub elsewhere: Option<OtherPlace>,
     /// Whether every question that it waits for is answered.
     pub is_answered: bool,
     /// Whether it is in no queue and nobody is about to drive it.
     pub is_in_no_queue: bool,
     /// Whether it is a session of a client at the gateway.
     pub is_session: bool,
+}
+
+/// Where a run is driven that is not driven here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherPlace {
+    /// The place, in words.
+    pub shown: String,
+    /// Whether its process there has shown no sign of life for a while. That is no proof: it may be at work without reaching the database.
+    pub is_silent: bool,
+    /// Whether a person said that the run is to end.
+    pub is_to_end: bool,
 }
 
 /// Where a run stands, as people are told it.
@@ -37,8 +48,8 @@ pub enum Standing {
     Stored(RunStatus, Option<RunStop>),
     /// A process drives it that was told to end it, and does so after the call that it is in.
     Ending,
-    /// A process of another place drives it.
-    Elsewhere(String),
+    /// A process of another place drives it, or did.
+    Elsewhere(OtherPlace),
     /// Its process died while driving it.
     Crashed,
     /// Its process ended at once while it drove it: a person ended it, or an error, by this.
@@ -49,6 +60,8 @@ pub enum Standing {
     NotBegun,
     /// A session of a client at the gateway that asks for nothing now. The client alone continues it.
     IdleSession,
+    /// The same of one that a person ended: its client continues in another one.
+    EndedSession,
 }
 
 impl Standing {
@@ -58,7 +71,10 @@ impl Standing {
         match (status, elsewhere) {
             (RunStatus::Running, _) if is_driven && is_to_end => Self::Ending,
             (RunStatus::Running, _) if is_driven => Self::Stored(status, None),
-            (RunStatus::Running, Some(place)) => Self::Elsewhere(place),
+            (RunStatus::Running, Some(place)) => Self::Elsewhere(OtherPlace { is_to_end, ..place }),
+            (RunStatus::Running | RunStatus::Stopped | RunStatus::WaitingForHuman, _) if is_session && is_to_end => {
+                Self::EndedSession
+            }
             (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
             (RunStatus::Running, None) => ended_by.map_or(Self::Crashed, Self::Interrupted),
             // No resume continues it, and it waits for nobody.
@@ -106,12 +122,17 @@ impl fmt::Display for Standing {
         match self {
             Self::Stored(status, reason) => f.write_str(&status_words(*status, *reason)),
             Self::Ending => f.write_str("running, to be ended"),
-            Self::Elsewhere(place) => write!(f, "running in {place}"),
+            Self::Elsewhere(place) => {
+                let end = if place.is_to_end { ", to be ended" } else { "" };
+                let silent = if place.is_silent { ", no sign of life" } else { "" };
+                write!(f, "running in {}{end}{silent}", place.shown)
+            }
             Self::Crashed => f.write_str("crashed"),
             Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Answered => f.write_str("answered"),
             Self::NotBegun => f.write_str("not begun"),
             Self::IdleSession => f.write_str("idle session"),
+            Self::EndedSession => f.write_str("ended session"),
         }
     }
 }
@@ -124,7 +145,10 @@ mod tests {
     fn what_is_stored_is_said_with_what_is_around_it() {
         let none = AroundRun::default;
         let driven = || AroundRun { is_driven: true, ..none() };
-        let there = || AroundRun { elsewhere: Some("/srv/b on host".to_owned()), ..none() };
+        let place = || OtherPlace { shown: "/srv/b on host".to_owned(), is_silent: false, is_to_end: false };
+        let there = || AroundRun { elsewhere: Some(place()), ..none() };
+        let silent = || AroundRun { elsewhere: Some(OtherPlace { is_silent: true, ..place() }), ..none() };
+        let ended = || AroundRun { is_session: true, is_to_end: true, ..none() };
         for (status, around, words) in [
             (RunStatus::Running, driven(), "running"),
             (RunStatus::Running, AroundRun { is_to_end: true, ..driven() }, "running, to be ended"),
@@ -132,6 +156,19 @@ mod tests {
             (RunStatus::Running, none(), "crashed"),
             (RunStatus::Running, AroundRun { ended_by: Some(EndedBy::Interrupt), ..none() }, "interrupted"),
             (RunStatus::Running, there(), "running in /srv/b on host"),
+            (RunStatus::Running, silent(), "running in /srv/b on host, no sign of life"),
+            (RunStatus::Running, AroundRun { is_to_end: true, ..there() }, "running in /srv/b on host, to be ended"),
+            (
+                RunStatus::Running,
+                AroundRun { is_to_end: true, ..silent() },
+                "running in /srv/b on host, to be ended, no sign of life",
+            ),
+            (RunStatus::Running, ended(), "ended session"),
+            (RunStatus::Running, AroundRun { is_driven: true, ..ended() }, "running, to be ended"),
+            (RunStatus::Stopped, ended(), "ended session"),
+            (RunStatus::WaitingForHuman, ended(), "ended session"),
+            (RunStatus::WaitingForHuman, AroundRun { is_answered: true, ..ended() }, "ended session"),
+            (RunStatus::Cancelled, ended(), "cancelled"),
             (RunStatus::Running, AroundRun { is_session: true, ..none() }, "idle session"),
             (RunStatus::Running, AroundRun { is_session: true, ..driven() }, "running"),
             (RunStatus::Stopped, AroundRun { is_session: true, ..none() }, "idle session"),

@@ -20,7 +20,10 @@ type DbResult<T> = Result<T, DbError>;
 /// make a join of over all runs that there ever were.
 pub(crate) const NEXT: &str = "WITH at_work AS MATERIALIZED (SELECT c.run_id, c.concurrency_key FROM run_queue c \
     WHERE c.state = 'ready' AND c.strikes > 0 AND c.concurrency_key IS NOT NULL \
-    AND (SELECT r.status FROM runs r WHERE r.run_id = c.run_id) = 'running') \
+    AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = c.run_id AND r.status = 'running' \
+        AND ((r.cancel_requested_at IS NULL AND r.abort_requested_at IS NULL) OR EXISTS (SELECT 1 FROM runs x JOIN tool_calls t ON t.run_id = x.run_id \
+            WHERE x.root_run_id = r.root_run_id AND (x.run_id = r.run_id OR x.run_mode = 'task') \
+            AND t.status = 'running' AND t.side_effect_class <> 'read_only')))) \
     SELECT n.* FROM run_queue n WHERE n.run_id = (SELECT head FROM (SELECT l.priority, l.turn, l.line, \
         (SELECT q.run_id FROM run_queue q \
              WHERE q.state = 'ready' AND q.priority = l.priority AND q.line = l.line AND q.run_after <= :now \

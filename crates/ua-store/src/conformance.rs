@@ -246,6 +246,7 @@ macro_rules! fleet_conformance_tests {
             only_a_run_that_can_be_worked_on_is_queued,
             a_key_has_so_many_seats,
             a_run_that_may_be_at_work_keeps_its_seat,
+            a_run_that_is_to_end_keeps_its_seat_for_an_effect_alone,
             who_is_there_again_keeps_what_it_drives,
             fair_keys_take_turns,
             turns_are_taken_by_what_is_ready,

@@ -15,12 +15,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_core::{RunId, Timestamp};
+use ua_core::{CallStatus, RunId, Timestamp};
 
 pub use apply::apply_fleet;
 
 use crate::error::StoreError;
-use crate::record::{OwnerStamp, RunRecord};
+use crate::record::{CallRecord, OwnerStamp, RunRecord};
 use crate::store::Store;
 
 /// So many workers may die with a run in their hands before it waits for a person.
@@ -404,7 +404,8 @@ pub trait FleetRows {
     /// seat, and not one that it avoids and a worker gave back. Of the lines that have one those of the smallest priority are looked at, and of
     /// these the one whose turn was the longest ago.
     ///
-    /// Whatever is claimed has a seat, and so has what is ready and running and has strikes: its worker was taken for dead, and may be at work.
+    /// Whatever is claimed has a seat, and so has what is ready and running and has strikes: its worker was taken for dead, and may be at work
+    /// (see [`keeps_its_seat`]).
     fn next_entry(
         &self,
         worker: &WorkerRecord,
@@ -445,6 +446,17 @@ pub trait FleetRows {
     fn put_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Self::Error>;
     /// Removes a schedule.
     fn remove_schedule(&self, name: &str) -> Result<(), Self::Error>;
+}
+
+/// Whether a run that is stored as running keeps its seat although its worker is taken for dead. That worker may be at work all the same; but where
+/// a person said that the run is to end, no store lets it begin anything, so nothing of it is left but what was under way.
+pub fn keeps_its_seat(run: &RunRecord, has_effect_under_way: impl FnOnce() -> bool) -> bool {
+    run.end_mark().is_none() || has_effect_under_way()
+}
+
+/// Whether a call may be having an effect just now. Of one that was not sent nothing comes, and a read changes nothing.
+pub fn is_effect_under_way(call: &CallRecord) -> bool {
+    call.status == CallStatus::Running && call.policy.class.has_effect()
 }
 
 /// How long a worker counts as alive that says nothing.

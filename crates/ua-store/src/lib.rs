@@ -61,6 +61,7 @@ pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
     QueueLine, QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet, in_turn,
+    is_effect_under_way, keeps_its_seat,
 };
 pub use forgotten::{AS_TASK, DELETED, DELIVERED, Forgotten, KnownBy, Lost, TASK_BEGUN, recall_lost, recall_of};
 pub use gateway::{

@@ -135,14 +135,23 @@ fn a_root_of_another_user_gets_no_file_of_this_one() {
         assert!(left().is_empty());
         owned_by(0);
         env.run(&["submit", &job, "--run-id", "r"]).code(0);
+        if database.is_some() {
+            env.run(&["submit", &job, "--run-id", "unwanted"]).code(0);
+        }
         owned_by(65534);
         refused();
         if database.is_some() {
             env.run(&["queue", "move", "r", "--priority", "3"]).code(0);
+            let before = left();
+            let words =
+                ["no process drives it", "another user's", "sudo -u '#65534' ua --root", "runs cancel unwanted"];
+            env.run(&["runs", "cancel", "unwanted"]).code(0).says(&words);
+            assert_eq!(left(), before, "nothing was made");
         }
         owned_by(0);
         env.run(&["worker", "--until-empty"]).code(0);
         assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
+        assert!(database.is_none() || status(env, "unwanted") == "cancelled");
     });
 }
 

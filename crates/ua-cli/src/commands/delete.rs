@@ -297,7 +297,8 @@ fn standing_word(standing: &Standing) -> String {
         | Standing::Interrupted(_)
         | Standing::Answered
         | Standing::NotBegun
-        | Standing::IdleSession => standing.to_string(),
+        | Standing::IdleSession
+        | Standing::EndedSession => standing.to_string(),
     }
 }
 

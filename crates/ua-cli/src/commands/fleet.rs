@@ -13,12 +13,13 @@ use ua_dispatch::StopSignal;
 use ua_host::fleet::{self, Submission, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::launch::Launch;
+use ua_host::standing::{SILENT_FOR, shows_life};
 use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
     ConcurrencyKey, EndedBy, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueOptions,
-    QueueState, RunRecord, Store as _, StoreError, WorkerRecord, in_turn, stored_name,
+    QueueState, Store as _, StoreError, WorkerRecord, in_turn, stored_name,
 };
 
 use super::accept;
@@ -696,17 +697,6 @@ async fn named_worker(store: &Database, typed: &str) -> Result<String, HostError
     find::name("worker", typed, &names, "`ua workers list` shows the workers").map(str::to_owned)
 }
 
-/// How long a process that this machine cannot look at has to be silent to count as gone. It says every second that it is alive.
-const SILENT_FOR: Duration = Duration::from_secs(30);
-
-/// Whether a process drives a run: here it is seen, and of another machine there are its signs of life.
-pub(super) fn is_driven(run: &RunRecord, at: Timestamp) -> bool {
-    let Some(owner) = run.owner.as_ref().filter(|_| ua_runner::may_be_driven(run)) else { return false };
-    // A clock that is ahead by more says nothing.
-    let is_near = |seen: Timestamp| at.since(seen) < SILENT_FOR && seen.since(at) < SILENT_FOR;
-    ua_runner::process_is_alive(owner) || run.seen_at.is_some_and(is_near)
-}
-
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
     let failed = |e: StoreError| HostError::store("forget the machine", &e);
     let workers = store.fleet_state(0).await.map_err(failed)?.workers;
@@ -720,7 +710,7 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
     let at = store.fleet_now(host.env().now()).await.map_err(failed)?;
     for id in store.taken_in(&place).await.map_err(failed)? {
         let run = store.run(&id).await.map_err(failed)?;
-        if is_driven(&run, at) {
+        if shows_life(&run, at) {
             return Err(HostError::waiting(format!("a process of that machine is driving run {id}")).hint(format!(
                 "interrupt it there, then repeat the command; a process that is gone counts as one {} s after its last sign of life; \
                  nothing was changed",

@@ -9,7 +9,7 @@ use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
 use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, lives_beside};
-use ua_runner::{StepSummary, UsageSummary};
+use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, StoreError, is_gateway, is_task};
 
 use super::delete::DeleteArgs;
@@ -175,6 +175,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     let has = |filter| args.status.contains(&filter);
     let running = [StatusFilter::Running, StatusFilter::Crashed, StatusFilter::Interrupted];
     let is_split = running.iter().any(|filter| has(*filter)) && !running.iter().all(|filter| has(*filter))
+        || has(StatusFilter::Waiting)
+        || has(StatusFilter::Stopped)
         || has(StatusFilter::Waiting) != has(StatusFilter::Answered)
         || has(StatusFilter::Queued) != has(StatusFilter::NotBegun);
     let query = RunQuery {
@@ -194,6 +196,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     }
     let is_wanted = |(run, standing): &(RunHead, Standing)| match (run.status, standing) {
         _ if args.status.is_empty() => true,
+        // Whatever is stored of it, it neither runs nor waits.
+        (_, Standing::EndedSession) => false,
         (RunStatus::Running, Standing::Crashed) => has(StatusFilter::Crashed),
         (RunStatus::Running, Standing::Interrupted(_)) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
@@ -437,6 +441,9 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         .await
         .map_err(|e| HostError::store("ask the run to end", &e))?;
     let has_ended = cancel::end_now(host, &store, &found).await?;
+    // Nothing is done in the root of another user, whether or not a process drives the run there.
+    let is_held = RunLock::is_held(&home.locks(), &found.run_id);
+    let left_to = home.as_its_user().filter(|_| !has_ended && !is_held);
     if !has_ended && ua_store::is_gateway(&found) {
         // What was said of a call before is a fact, and nobody acts for its session from here on.
         let settled = ua_ledger::settle_late_answers(&store, env, &found.run_id).await;
@@ -447,13 +454,22 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     // What the locks here say is about runs of this place alone: of another machine's there are signs of life.
     let elsewhere = store.elsewhere(&found.run_id).await?.filter(|_| !has_ended);
     let at = store.fleet_now(env.now()).await.map_err(failed)?;
-    let is_driven = !has_ended && (elsewhere.is_none() || super::fleet::is_driven(&now, at));
+    let is_driven = !has_ended && (elsewhere.is_none() && left_to.is_none() || ua_host::standing::shows_life(&now, at));
     let left = if has_ended { cancel::left_unknown(&store, &found).await? } else { String::new() };
     ua_host::home::close(store);
     if crate::terminal::is_json() {
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven, status: now.status.to_string() })?;
     }
     let run = short(found.run_id.as_str());
+    if let Some(ua) = left_to.filter(|_| elsewhere.is_none()) {
+        let root = ua_resume::shell_word(&home.root().display().to_string());
+        crate::output::tell(format!(
+            "run {run} is to end; no process drives it, and its root is another user's, whose next worker ends it, or \
+             `{ua} --root {root} runs cancel {}`",
+            found.run_id
+        ));
+        return Ok(OK);
+    }
     crate::output::tell(match elsewhere.filter(|_| !is_driven) {
         None if has_ended => format!("cancelled run {run}{left}"),
         None => format!("cancelling run {run}; its process stops after the current call"),

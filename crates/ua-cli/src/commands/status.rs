@@ -147,7 +147,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     }
     for (head, standing) in open.into_iter().zip(standings) {
         // Its client alone continues it, and until then it wants nothing of anybody.
-        if standing == Standing::IdleSession {
+        if matches!(standing, Standing::IdleSession | Standing::EndedSession) {
             continue;
         }
         let usage = usage(&store, &head).await?;

@@ -152,7 +152,8 @@ fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<
         | Standing::Answered
         | Standing::Elsewhere(_)
         | Standing::NotBegun
-        | Standing::IdleSession => (headline(run, standing), None),
+        | Standing::IdleSession
+        | Standing::EndedSession => (headline(run, standing), None),
     }
 }
 
@@ -170,6 +171,7 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
         Standing::Ending => format!("{standing}: its process stops after the current call"),
         Standing::Answered => "answered, resume it".to_owned(),
         Standing::NotBegun => format!("{standing}: it is stored, and no process or worker has it"),
+        Standing::EndedSession => format!("{standing}: a person ended it; its client continues in another one"),
         Standing::Stored(..) | Standing::Elsewhere(_) | Standing::IdleSession => plain(&standing.to_string()),
     }
 }

@@ -403,7 +403,8 @@ fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
         | Standing::Ending
         | Standing::Elsewhere(_)
         | Standing::Answered
-        | Standing::IdleSession => {
+        | Standing::IdleSession
+        | Standing::EndedSession => {
             format!("{} {id} {headline}", if is_gateway(run) { "session" } else { "run" })
         }
     };

@@ -1,7 +1,7 @@
 //! What is said of runs that wait and that only workers of one place take, because they were begun there.
 
 use ua_core::{RunId, Timestamp};
-use ua_store::{QueueEntry, QueueState, StoreError, WorkerRecord};
+use ua_store::{QueueEntry, QueueState, Store as _, StoreError, WorkerRecord};
 
 use crate::Database;
 use crate::database::{OtherPlace, Whereabouts};
@@ -24,7 +24,9 @@ pub async fn say_where_begun(
     let places = store.whereabouts(&runs.iter().collect::<Vec<_>>()).await?;
     for (entry, place) in waiting.iter_mut().zip(places) {
         if let Whereabouts::Elsewhere(place) = place {
-            entry.why = Some(begun_in(&place, workers, now));
+            let is_to_end = store.run(&entry.run_id).await?.end_mark().is_some();
+            let lead = if is_to_end { "to be ended; " } else { "" };
+            entry.why = Some(format!("{lead}{}", begun_in(&place, workers, now)));
         }
     }
     Ok(())

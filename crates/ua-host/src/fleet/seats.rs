@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use ua_core::{RunId, RunStatus, Timestamp};
-use ua_store::{QueueEntry, QueueState, Store as _, StoreError, WorkerRecord};
+use ua_store::{
+    LedgerStore as _, QueueEntry, QueueState, RunStore as _, Store as _, StoreError, WorkerRecord, is_effect_under_way,
+    keeps_its_seat,
+};
 
 use crate::Database;
 use crate::database::{OtherPlace, Whereabouts};
@@ -47,7 +50,12 @@ impl Seats {
             match entry.state {
                 QueueState::Claimed => seats.add(&seat.key, &entry.run_id, None),
                 QueueState::Ready if entry.strikes > 0 => {
-                    if store.run(&entry.run_id).await?.status == RunStatus::Running {
+                    let run = store.run(&entry.run_id).await?;
+                    if run.status != RunStatus::Running {
+                        continue;
+                    }
+                    let has_effect = run.end_mark().is_some() && has_effect_under_way(store, &run.run_id).await?;
+                    if keeps_its_seat(&run, || has_effect) {
                         kept.push((&seat.key, &entry.run_id));
                     }
                 }
@@ -105,6 +113,19 @@ impl Seats {
             entry.why = self.none_for(entry, workers, now).map(|none| none.why);
         }
     }
+}
+
+/// Whether an effect of a run, or of a sub-agent of it, is under way.
+async fn has_effect_under_way(store: &Database, run: &RunId) -> Result<bool, StoreError> {
+    let mut runs = vec![run.clone()];
+    while let Some(run) = runs.pop() {
+        if store.calls(&run, None).await?.iter().any(is_effect_under_way) {
+            return Ok(true);
+        }
+        let children = store.children(&run).await?;
+        runs.extend(children.into_iter().filter(ua_store::is_task).map(|child| child.run_id));
+    }
+    Ok(false)
 }
 
 fn named(seats: &[&Seat]) -> String {

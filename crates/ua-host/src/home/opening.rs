@@ -150,6 +150,11 @@ impl Home {
         self.somebody_elses().is_some()
     }
 
+    /// How the user whose root this is calls the program; `None` where it is this user's.
+    pub fn as_its_user(&self) -> Option<String> {
+        self.somebody_elses().map(|(_, owner)| format!("sudo -u '#{owner}' ua"))
+    }
+
     /// Refuses to make files in a root that is another user's, before the first is made: what root makes there (locks, names, folders) is root's,
     /// and the user whose worker uses the root cannot open it from then on.
     pub(crate) fn refuse_somebody_elses(&self) -> Result<(), HostError> {

@@ -520,7 +520,7 @@ fn unfinished_run(
 /// How a run was left that nobody drives and that stands like this, as the end of a sentence.
 pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
     let how = match (standing, run.status) {
-        (Standing::Elsewhere(place), _) => return format!("is at work in {place}, or was left there"),
+        (Standing::Elsewhere(place), _) => return format!("is at work in {}, or was left there", place.shown),
         (Standing::NotBegun, _) => return "is stored, and was never begun".to_owned(),
         (Standing::Answered, _) => "was answered, and not resumed,",
         (Standing::Interrupted(_), _) => "was interrupted",

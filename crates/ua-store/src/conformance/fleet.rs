@@ -8,6 +8,7 @@ use ua_core::{CallStatus, RunStatus, Timestamp};
 pub use super::queue_turns::{a_line_that_is_left_is_no_advantage, turns_are_taken_by_what_is_ready};
 use super::samples::{self, at, question_id, run_id};
 use super::{Scene, recalled, refused};
+use crate::commit::NewRun;
 use crate::error::StoreError;
 use crate::fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry, QueueOptions,
@@ -193,6 +194,74 @@ pub async fn a_run_that_may_be_at_work_keeps_its_seat(store: &dyn FleetStore) {
             }
             store.end_run(&lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
             assert_eq!(claim(store, &bob, 9, now + 5).await, [second], "{taken:?}");
+        }
+    }
+}
+
+/// Of a run that a person ended nothing is begun any more, so what was taken for dead has its seat only as long as an effect of it, or of a sub-agent
+/// of it, is under way: not for a read, for what was not sent, or for what is in doubt already. Over both words that end a run.
+pub async fn a_run_that_is_to_end_keeps_its_seat_for_an_effect_alone(store: &dyn FleetStore) {
+    let mut now = 0;
+    for (number, is_abort) in [false, true].into_iter().enumerate() {
+        for under_way in ["nothing", "effect", "read", "effect of a task"] {
+            let of = |what: &str| format!("run_{what}_{number}_{}", under_way.replace(' ', "_"));
+            let (first, second, ada, bob) = (of("first"), of("second"), of("ada"), of("bob"));
+            let (queue, key) = (of("queue"), of("key"));
+            let concurrency = Some(ConcurrencyKey { key, limit: 1 });
+            let keyed = QueueOptions { concurrency, queue: queue.clone(), ..plain() };
+            enqueue(store, &first, keyed.clone()).await.unwrap();
+            now += 100;
+            let of_queue = |name: &str, since| WorkerRecord { queues: vec![queue.clone()], ..worker(name, since) };
+            store.fleet(FleetChange::Register(of_queue(&ada, now))).await.unwrap();
+            assert_eq!(claim(store, &ada, 1, now + 1).await, std::slice::from_ref(&first));
+            let scene = Scene::take(store, &first).await;
+            let (sent, kept) = (of("sent"), of("kept"));
+            let mut task = None;
+            match under_way {
+                "effect" => {
+                    scene.turn(vec![samples::planned_email(&sent, 1, 1), samples::planned_email(&kept, 1, 2)]).await;
+                    scene.bring(&sent, CallStatus::Running).await;
+                }
+                "read" => {
+                    let read = samples::planned_call(&sent, 1, 1);
+                    assert!(!read.policy.class.has_effect());
+                    scene.turn(vec![read, samples::planned_email(&kept, 1, 2)]).await;
+                    scene.bring(&sent, CallStatus::Running).await;
+                }
+                "effect of a task" => {
+                    let child = NewRun { run_mode: "task".to_owned(), ..samples::child_run(&of("task"), &first) };
+                    let below = Scene::begin_with(store, child).await;
+                    below.call_that_is(&sent, CallStatus::Running).await;
+                    task = Some(below);
+                }
+                _ => {
+                    scene.turn(vec![samples::planned_email(&kept, 1, 1)]).await;
+                }
+            }
+            enqueue(store, &second, QueueOptions { priority: -1, ..keyed }).await.unwrap();
+            store.fleet(FleetChange::Register(of_queue(&bob, now + 2))).await.unwrap();
+            let dead = [ada.as_str()];
+            let done = claim_as(store, &bob, 1, &dead, at(now + 3)).await;
+            assert_eq!(done.entries.iter().map(|entry| entry.run_id.as_str()).collect::<Vec<_>>(), [first.as_str()]);
+            let driven = Release::Ready { not_before: at(now + 50), since: None, why: None, is_driven: true };
+            release(store, &bob, &first, driven).await;
+            assert!(claim(store, &bob, 9, now + 4).await.is_empty(), "{under_way}: it may be at work");
+            if is_abort {
+                let question = of("q");
+                store.raise_question(&scene.lease, samples::question(&question, None)).await.unwrap();
+                store.insert_answer(samples::answer(&question, Choice::Abort)).await.unwrap();
+            } else {
+                store.request_cancel(&run_id(&first), "not wanted", at(now + 5)).await.unwrap();
+            }
+            let got = claim(store, &bob, 9, now + 6).await;
+            if under_way.starts_with("effect") {
+                assert!(got.is_empty(), "{under_way}: it may be happening");
+                let lease = task.as_ref().map_or(&scene.lease, |below| &below.lease);
+                store.settle_attempt(lease, samples::lost(&sent, 1)).await.unwrap();
+                assert_eq!(claim(store, &bob, 9, now + 7).await, [second], "{under_way}: it is over, or in doubt");
+            } else {
+                assert_eq!(got, [second], "{under_way}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use ua_core::{RunId, RunStatus, Timestamp};
+use ua_core::{RunId, RunStatus, TASK_MODE, Timestamp};
 
 use super::MemStore;
 use super::model::Model;
@@ -11,9 +11,9 @@ use super::rows::Transaction;
 use crate::error::StoreError;
 use crate::fleet::{
     FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry, QueueLine, QueueOptions,
-    QueueState, ScheduleRecord, WorkerRecord, apply_fleet, in_turn,
+    QueueState, ScheduleRecord, WorkerRecord, apply_fleet, in_turn, is_effect_under_way, keeps_its_seat,
 };
-use crate::record::RunRecord;
+use crate::record::{CallRecord, RunRecord};
 
 type Found<T> = Result<T, StoreError>;
 
@@ -134,7 +134,17 @@ impl FleetRows for Transaction<'_> {
                 let is_at_work = |other: &QueueEntry| match other.state {
                     QueueState::Claimed => true,
                     QueueState::Ready if other.strikes == 0 => false,
-                    QueueState::Ready => model.run(&other.run_id).is_ok_and(|run| run.status == RunStatus::Running),
+                    QueueState::Ready => model.run(&other.run_id).is_ok_and(|run| {
+                        let is_its = |call: &&CallRecord| {
+                            let of = model.runs.iter().find(|of| of.run_id == call.run_id);
+                            of.is_some_and(|of| {
+                                of.root_run_id == run.root_run_id
+                                    && (of.run_id == run.run_id || of.run_mode == TASK_MODE)
+                            })
+                        };
+                        let has_effect = || model.calls.iter().filter(is_its).any(is_effect_under_way);
+                        run.status == RunStatus::Running && keeps_its_seat(&run, has_effect)
+                    }),
                     QueueState::Parked => false,
                 };
                 let taken = model.queue.values().filter(|other| {
