@@ -426,8 +426,12 @@ impl Classifier {
             opinion.only_raises = !is_vouched;
             if !is_vouched && opinion.applies {
                 opinion.class = opinion.class.filter(|class| *class > without_pack);
-                "nothing in the configuration shows that this server is the one the pack describes, so it can only raise caution"
-                    .clone_into(&mut opinion.note);
+                opinion.note = format!(
+                    "nothing in the configuration shows that this server is the one the pack describes, so it can only raise caution; if it is, \
+                     say `server_packs = \"{}={}\"` in your config.toml",
+                    tool.name.server,
+                    pack.id()
+                );
             }
             opinion
         });

@@ -3,9 +3,12 @@
 //! A pack lowers caution (a read runs again, a lost call is looked up), so it counts only for a server that a person said is that very
 //! package: by the command line or the address in a configuration that is theirs or that they let in, or by the setting `server_packs`.
 //! What a server calls itself is never asked, and its name in the configuration may only raise caution. A command line is read strictly:
-//! one option that is not known, and no package is named.
+//! one option that is not known, and no package is named. Of a program that is installed already, what it was installed as is looked up beside it
+//! (`installed.rs`).
 //!
 //! Proved by: this file's tests, and `ua-classify`'s tests `packs`.
+
+mod installed;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +20,15 @@ use crate::error::HostError;
 use crate::settings::Settings;
 
 /// Options of launchers that decide nothing about what is run.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 15] = [
     "--",
     "--interactive",
     "--isolated",
     "--no-install",
+    "--no-project",
     "--prefer-offline",
     "--quiet",
+    "--read-only",
     "--rm",
     "--tty",
     "--yes",
@@ -37,8 +42,29 @@ const HARMLESS: [&str; 13] = [
 const HARMLESS_CLUSTERS: [&str; 4] = ["-it", "-ti", "-t", "--pull=always"];
 
 /// Options of containers that take a value and decide nothing about what is run.
-const WITH_VALUE: [&str; 10] =
-    ["-e", "--env", "--env-file", "--mount", "--name", "--network", "--volume", "-v", "-p", "--publish"];
+const WITH_VALUE: [&str; 21] = [
+    "-e",
+    "--env",
+    "--env-file",
+    "--mount",
+    "--name",
+    "--network",
+    "--volume",
+    "-v",
+    "-p",
+    "--publish",
+    "--cap-drop",
+    "--cpus",
+    "--label",
+    "-m",
+    "--memory",
+    "--pids-limit",
+    "--platform",
+    "--pull",
+    "--security-opt",
+    "-u",
+    "--user",
+];
 
 /// Variables that decide what code a launcher fetches or a program loads, or where it talks to: the beginnings of their names, in capitals.
 const DECIDING: [&str; 42] = [
@@ -108,7 +134,7 @@ pub(crate) fn chosen(settings: &Settings, config: &McpConfig) -> Result<BTreeMap
     let damaged = |error: ua_classify::PolicyError| HostError::usage(error.to_string());
     let mut chosen = BTreeMap::new();
     for (server, reach) in &config.servers {
-        for package in packages_of(reach) {
+        for package in packages_of(reach, settings.var("PATH").as_deref().unwrap_or_default()) {
             if let Some(pack) = Pack::about_package(&package).map_err(damaged)? {
                 chosen.insert(server.clone(), Some(pack.id().to_owned()));
                 break;
@@ -134,8 +160,8 @@ fn by_word(settings: &Settings) -> Result<BTreeMap<String, Option<String>>, Host
     read.collect()
 }
 
-/// What a configuration says that a server is, as [`Pack::packages`] names it.
-fn packages_of(reach: &Reach) -> Vec<String> {
+/// What a configuration says that a server is, as [`Pack::packages`] names it; a program without a folder is looked for in `path`.
+fn packages_of(reach: &Reach, path: &str) -> Vec<String> {
     match reach {
         Reach::Http { url, .. } => host_of(url).into_iter().collect(),
         Reach::Stdio { command, args, env, cwd } => {
@@ -147,7 +173,7 @@ fn packages_of(reach: &Reach) -> Vec<String> {
                 return Vec::new();
             }
             let words: Vec<&str> = args.iter().map(String::as_str).collect();
-            of_command(command, &words).into_iter().collect()
+            of_command(command, &words, path).into_iter().collect()
         }
     }
 }
@@ -169,28 +195,53 @@ fn redirects(arg: &str) -> bool {
     }
 }
 
-fn of_command(command: &str, args: &[&str]) -> Option<String> {
+fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
     let name = Path::new(command).file_name()?.to_str()?;
     match (name, args) {
+        // It sets variables, which were looked at, and becomes what follows them.
+        ("env", rest) => {
+            let (command, rest) =
+                rest.iter().position(|word| !word.contains('=')).map(|at| rest.split_at(at).1)?.split_first()?;
+            let is_named = !command.starts_with('-') && (!command.contains('/') || Path::new(command).is_absolute());
+            is_named.then(|| of_command(command, rest, path)).flatten()
+        }
         ("npx" | "bunx" | "pnpx", rest)
         | ("npm", ["exec" | "x", rest @ ..])
         | ("pnpm" | "yarn", ["dlx", rest @ ..])
         | ("bun", ["x", rest @ ..]) => of_npm(rest),
-        ("uvx", rest) | ("uv", ["tool", "run", rest @ ..]) | ("pipx", ["run", rest @ ..]) => {
-            let (package, _) = first_word(rest, &[])?;
-            python_name(package).map(|name| format!("pypi:{name}"))
-        }
+        ("uvx", rest) | ("uv", ["tool", "run", rest @ ..]) => of_python(rest, "--from", false),
+        ("pipx", ["run", rest @ ..]) => of_python(rest, "--spec", false),
+        // What a project has in its environment is whatever lies in some folder; what is asked for beside it comes first.
+        ("uv", ["run", rest @ ..]) => of_python(rest, "--with", true),
         ("python" | "python3", ["-m", module, ..]) => Some(format!("python:{module}")),
         ("docker" | "podman", ["run", rest @ ..]) => {
             let (image, _) = first_word(rest, &WITH_VALUE)?;
             Some(format!("oci:{}", image_name(image)))
         }
-        (program, _) => Some(format!("program:{program}")),
+        // A program of the package that it lies in.
+        ("node" | "bun", [script, ..]) if Path::new(script).is_absolute() => installed::package_of(Path::new(script)),
+        (program, _) => {
+            let file = if command.contains('/') { Some(command.into()) } else { installed::in_path(command, path) };
+            let package = file.and_then(|file| installed::package_of(&file));
+            Some(package.unwrap_or_else(|| format!("program:{program}")))
+        }
     }
 }
 
+/// The package of Python that a launcher runs: the one that it is told to run, or the one that `option` names in front of a command of the same
+/// name. `is_named`: without that option nobody knows.
+fn of_python(rest: &[&str], option: &str, is_named: bool) -> Option<String> {
+    let (package, command) = match named_package(rest, &[option]) {
+        Some((package, rest)) => (package, first_word(&rest, &[])?.0),
+        None if is_named => return None,
+        None => first_word(rest, &[]).map(|(package, _)| (package, package))?,
+    };
+    let name = python_name(package)?;
+    (python_name(command)? == name).then(|| format!("pypi:{name}"))
+}
+
 fn of_npm(rest: &[&str]) -> Option<String> {
-    let (package, after) = match named_package(rest) {
+    let (package, after) = match named_package(rest, &["-p", "--package"]) {
         Some((package, rest)) => {
             // Of a command by another name nobody knows whose it is: what a package lacks is looked for in PATH.
             let (command, after) = first_word(&rest, &[])?;
@@ -207,10 +258,14 @@ fn of_npm(rest: &[&str]) -> Option<String> {
     Some(format!("npm:{name}"))
 }
 
-/// The package that an option in front of the command names (`npx --package PACKAGE COMMAND`), and the words without that option.
-fn named_package<'a>(words: &[&'a str]) -> Option<(&'a str, Vec<&'a str>)> {
+/// The package that one of these options in front of the command names (`npx --package PACKAGE COMMAND`), and the words without that option.
+fn named_package<'a>(words: &[&'a str], options: &[&str]) -> Option<(&'a str, Vec<&'a str>)> {
     let command = words.iter().position(|word| !word.starts_with('-'));
-    let at = words.iter().position(|word| *word == "-p" || word.split('=').next() == Some("--package"))?;
+    let is_option = |word: &&str| {
+        options.contains(word)
+            || word.split_once('=').is_some_and(|(name, _)| name.starts_with("--") && options.contains(&name))
+    };
+    let at = words.iter().position(is_option)?;
     if command.is_some_and(|command| command < at) {
         return None;
     }
@@ -284,12 +339,12 @@ mod tests {
     fn named(command: &str, args: &[&str]) -> Option<String> {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let reach = Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None };
-        packages_of(&reach).pop()
+        packages_of(&reach, "").pop()
     }
 
     #[test]
     fn a_command_line_names_its_package() {
-        let cases: [(&str, &[&str], &str); 20] = [
+        let cases: [(&str, &[&str], &str); 27] = [
             ("npx", &["-y", "@notionhq/notion-mcp-server"], "npm:@notionhq/notion-mcp-server"),
             ("npx", &["-y", "@playwright/mcp@latest", "--headless"], "npm:@playwright/mcp"),
             ("/usr/bin/npx", &["tavily-mcp@0.2.1"], "npm:tavily-mcp"),
@@ -304,6 +359,12 @@ mod tests {
             ("uvx", &["redis-mcp-server[extra]>=1"], "pypi:redis-mcp-server"),
             ("pipx", &["run", "mcp-atlassian"], "pypi:mcp-atlassian"),
             ("uv", &["tool", "run", "basic-memory"], "pypi:basic-memory"),
+            ("uvx", &["--from", "mcp-server-git==1.2", "mcp-server-git"], "pypi:mcp-server-git"),
+            ("uvx", &["--from=redis-mcp-server@latest", "redis-mcp-server", "--url", "x"], "pypi:redis-mcp-server"),
+            ("pipx", &["run", "--spec", "mcp-atlassian", "mcp-atlassian"], "pypi:mcp-atlassian"),
+            ("uv", &["run", "--no-project", "--with", "mcp-server-git", "mcp-server-git"], "pypi:mcp-server-git"),
+            ("env", &["A=b", "npx", "-y", "tavily-mcp"], "npm:tavily-mcp"),
+            ("/usr/bin/env", &["github-mcp-server", "stdio"], "program:github-mcp-server"),
             ("python3", &["-m", "mcp_server_git"], "python:mcp_server_git"),
             (
                 "docker",
@@ -312,6 +373,7 @@ mod tests {
             ),
             ("docker", &["run", "-it", "--env=A=b", "docker.io/mcp/fetch@sha256:00"], "oci:mcp/fetch"),
             ("docker", &["run", "localhost:5000/mcp/fetch"], "oci:localhost:5000/mcp/fetch"),
+            ("docker", &["run", "-i", "--pull", "always", "--platform=linux/amd64", "mcp/fetch"], "oci:mcp/fetch"),
             ("/opt/bin/github-mcp-server", &["stdio"], "program:github-mcp-server"),
             ("github-mcp-server", &["stdio"], "program:github-mcp-server"),
         ];
@@ -323,7 +385,7 @@ mod tests {
     #[test]
     fn s13_a_command_line_that_could_run_something_else_names_no_package() {
         let good = "@modelcontextprotocol/server-github";
-        let cases: [(&str, &[&str]); 20] = [
+        let cases: [(&str, &[&str]); 33] = [
             ("npx", &["-y", "--registry=https://evil.example", good]),
             ("npx", &["-y", "-p", "evil", good]),
             ("npx", &["-c", "evil", good]),
@@ -344,9 +406,24 @@ mod tests {
             ("docker", &["run", "--entrypoint", "sh", "ghcr.io/github/github-mcp-server"]),
             ("docker", &["run", "--sig-proxy", "evil", "ghcr.io/github/github-mcp-server"]),
             ("bin/github-mcp-server", &["stdio"]),
+            ("uvx", &["--from", "evil", "mcp-server-git"]),
+            ("uvx", &["--from", "mcp-server-git", "evil"]),
+            ("uvx", &["--with", "evil", "mcp-server-git"]),
+            ("uvx", &["--from", "mcp-server-git", "--from", "evil", "mcp-server-git"]),
+            ("uv", &["run", "mcp-server-git"]),
+            ("uv", &["run", "--with", "evil", "mcp-server-git"]),
+            ("uv", &["run", "--directory", "/srv/x", "--with", "mcp-server-git", "mcp-server-git"]),
+            ("env", &["-S", "npx -y evil"]),
+            ("env", &["-i", "npx", "-y", good]),
+            ("env", &["PATH=/evil", "npx", "-y", good]),
+            ("env", &["bin/github-mcp-server"]),
+            ("sh", &["-c", "npx -y @modelcontextprotocol/server-github"]),
+            ("node", &["/nowhere/node_modules/tavily-mcp/build/index.js"]),
         ];
         for (command, args) in cases {
-            assert_eq!(named(command, args), None, "{command} {args:?}");
+            // Of a shell and the like the program is known, and no pack is about it.
+            let named = named(command, args).filter(|named| Pack::about_package(named).unwrap().is_some());
+            assert_eq!(named, None, "{command} {args:?}");
         }
         // The package that is run is what counts, not one that is mentioned.
         assert_eq!(named("npx", &["-y", "evil", "--compatible-with", good]).as_deref(), Some("npm:evil"));
@@ -372,7 +449,7 @@ mod tests {
                 env: [(name.to_owned(), "x".to_owned())].into(),
                 cwd: None,
             };
-            assert!(packages_of(&reach).is_empty(), "{name}");
+            assert!(packages_of(&reach, "").is_empty(), "{name}");
         }
         let image = "ghcr.io/github/github-mcp-server";
         for args in [
@@ -387,7 +464,7 @@ mod tests {
         let cwd = Some("x".into());
         let args = vec![good.to_owned()];
         let elsewhere = Reach::Stdio { command: "npx".to_owned(), args, env: BTreeMap::new(), cwd };
-        assert!(packages_of(&elsewhere).is_empty());
+        assert!(packages_of(&elsewhere, "").is_empty());
         // Where the user's own service is, and keys, may be said.
         for (name, value) in [
             ("JIRA_URL", "https://jira.example"),
@@ -397,13 +474,13 @@ mod tests {
         ] {
             let env = [(name.to_owned(), value.to_owned())].into();
             let reach = Reach::Stdio { command: "npx".to_owned(), args: vec![good.to_owned()], env, cwd: None };
-            assert_eq!(packages_of(&reach).len(), 1, "{name}");
+            assert_eq!(packages_of(&reach, "").len(), 1, "{name}");
         }
     }
 
     #[test]
     fn only_an_address_under_its_own_certificate_names_a_server() {
-        let of = |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }).pop();
+        let of = |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }, "").pop();
         assert_eq!(of("https://mcp.notion.com/mcp").as_deref(), Some("host:mcp.notion.com"));
         for url in
             ["http://mcp.notion.com/mcp", "https://mcp.notion.com:8443/", "https://mcp.notion.com@evil.example/", "x"]
