@@ -37,7 +37,7 @@ use ua_core::{Env, Outcome, RawReply};
 
 pub(crate) use self::endpoint::check_header_name;
 pub(crate) use self::endpoint::{Endpoint, is_this_machine, key_in_the_clear};
-use self::endpoint::{Failure, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
+use self::endpoint::{Failure, HowFar, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::{Horizon, UNKNOWN};
 pub use self::relay::{Relay, Relayed, argument_headers, as_heard, header_text};
@@ -295,10 +295,14 @@ impl HttpConnection {
         let id = body.id;
         let under_way = self.inner.host.listen(id, json!(id), listener);
         let mut waiting = Waiting { inner: &self.inner, id, over: dialect.is_stateless };
+        let how_far = HowFar::default();
         let reply = tokio::select! {
             biased;
-            reply = self.exchange(headers, body) => reply,
-            () = env.sleep_or_never(timeout) => return not_in_time(timeout),
+            reply = self.exchange(headers, body, &how_far) => reply,
+            () = env.sleep_or_never(timeout) => match self.inner.endpoint.given_up(&how_far, timeout) {
+                Some(failure) => Err(failure),
+                None => return not_in_time(timeout),
+            },
         };
         match reply {
             Ok(reply) => {
@@ -360,8 +364,8 @@ impl HttpConnection {
     }
 
     /// One request and its answer.
-    async fn exchange(&self, headers: HeaderMap, body: Body) -> Result<Reply, Failure> {
-        let response = self.inner.endpoint.post(headers, body.bytes).await?;
+    async fn exchange(&self, headers: HeaderMap, body: Body, how_far: &HowFar) -> Result<Reply, Failure> {
+        let response = self.inner.endpoint.post_watched(headers, body.bytes, how_far).await?;
         self.read(response, body.id).await
     }
 

@@ -203,11 +203,22 @@ impl Endpoint {
 
     /// Posts one message, once.
     pub(crate) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, Failure> {
+        self.post_watched(headers, body, &HowFar::default()).await
+    }
+
+    /// The same for whoever may give it up on the way.
+    pub(super) async fn post_watched(
+        &self,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        how_far: &HowFar,
+    ) -> Result<Response, Failure> {
         let request = self.client.request(Method::POST, self.url.clone());
         let request = request.headers(self.headers.clone()).headers(headers);
         let request = request.header(CONTENT_TYPE, "application/json");
         self.is_away.store(false, Ordering::Relaxed);
-        let sent = self.send(request.header(ACCEPT, "application/json, text/event-stream").body(body)).await;
+        let request = request.header(ACCEPT, "application/json, text/event-stream").body(body);
+        let sent = self.send(request, how_far).await;
         if let Ok(response) = &sent {
             self.is_away.fetch_or(cannot_serve(response.status()), Ordering::Relaxed);
         }
@@ -218,17 +229,17 @@ impl Endpoint {
     pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response, Failure> {
         let request = self.client.request(Method::GET, self.url.clone());
         let request = request.headers(self.headers.clone()).headers(headers);
-        self.send(request.header(ACCEPT, "text/event-stream")).await
+        self.send(request.header(ACCEPT, "text/event-stream"), &HowFar::default()).await
     }
 
     /// Ends a session.
     pub(super) async fn delete(&self, headers: HeaderMap) -> Result<Response, Failure> {
         let request = self.client.request(Method::DELETE, self.url.clone());
-        self.send(request.headers(self.headers.clone()).headers(headers)).await
+        self.send(request.headers(self.headers.clone()).headers(headers), &HowFar::default()).await
     }
 
     /// Sends a request, with the token of whoever is logged in.
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
+    async fn send(&self, request: RequestBuilder, how_far: &HowFar) -> Result<Response, Failure> {
         let pass = self.pass().await?;
         let login = pass.as_ref().map(|pass| pass.login.clone());
         if self.login.get().is_some_and(|used| *used != login) {
@@ -246,15 +257,33 @@ impl Endpoint {
             None => request,
         };
         self.is_barred.store(false, Ordering::Relaxed);
+        how_far.leaves();
         let mut response = request.send().await.map_err(|error| self.failure(&error))?;
         if response.status() != StatusCode::UNAUTHORIZED {
             self.is_new.store(false, Ordering::Relaxed);
             self.login.get_or_init(|| login);
         }
+        if response.status() == StatusCode::UNAUTHORIZED && self.bearer.is_some() {
+            how_far.is_refused();
+        }
         if let Some(token) = token {
             response.extensions_mut().insert(SentWith(token));
         }
         Ok(response)
+    }
+
+    /// What a request came to that was given up after so long while its login was renewed: it has not left, or was turned away at the door. `None` where
+    /// it may be at work.
+    pub(super) fn given_up(&self, how_far: &HowFar, limit: Option<Duration>) -> Option<Failure> {
+        if how_far.may_be_at_work() {
+            return None;
+        }
+        self.is_away.store(true, Ordering::Relaxed);
+        let limit = ua_core::span_in_words(limit.unwrap_or_default());
+        Some(Failure::NotSent(format!(
+            "the login at {} was not renewed within {limit}, so nothing was begun there",
+            self.shown()
+        )))
     }
 
     async fn pass(&self) -> Result<Option<Pass>, Failure> {
@@ -351,6 +380,25 @@ impl Endpoint {
         } else {
             Failure::Lost(format!("the connection to {} broke: {why}", self.shown()))
         }
+    }
+}
+
+/// How far a request has come. The time of a call may be up while its login is renewed, in front of the request or behind a refusal of its token.
+#[derive(Debug, Default)]
+pub(super) struct HowFar(AtomicBool);
+
+impl HowFar {
+    fn leaves(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whoever refuses a token has not read what came with it.
+    fn is_refused(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    fn may_be_at_work(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

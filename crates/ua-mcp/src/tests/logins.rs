@@ -739,6 +739,31 @@ async fn a_start_that_waits_for_an_authorization_server_says_so() {
     assert_eq!(why, renewal);
 }
 
+/// The time of a call may be up while its login is renewed, in front of the request or behind a refusal: it was not sent, and nobody is asked whether it
+/// happened.
+#[tokio::test]
+async fn a_call_whose_time_is_up_while_its_login_is_renewed_was_not_sent() {
+    for is_refused in [false, true] {
+        let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+        // A token that is always about to end is renewed in front of each request.
+        site.let_tokens_last(if is_refused { 3_600 } else { 1 });
+        let own = logins(&shelves);
+        site.log_in(&own, site.request()).await.unwrap();
+        let world = world(&site, &own);
+        let (_, connection) = world.ready().await;
+        if is_refused {
+            site.revoke(false);
+        }
+        *site.state.silent_at.lock().unwrap() = Some("/token");
+        let limit = Some(Duration::from_secs(1));
+        let sending = crate::exchange::Sending { timeout: limit, ..super::http::sending("send", json!({})) };
+        let given_up = connection.call(sending, &ua_core::system::env()).await;
+        let Outcome::NotSent { why } = given_up else { panic!("{is_refused}: {given_up:?}") };
+        assert!(why.contains("was not renewed within 1 s, so nothing was begun there"), "{is_refused}: {why}");
+        assert_eq!(site.calls().len(), usize::from(is_refused), "posted once, and refused");
+    }
+}
+
 /// What is said of this client, or of this login, only a person changes: it is no outage, and the person is told at once.
 #[tokio::test]
 async fn a_renewal_that_is_refused_for_good_ends_the_login_and_one_that_may_pass_does_not() {
