@@ -40,7 +40,11 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
     let wrong = json!({"escalation": {"ask_human_before": ["post_coment", "external"]}, "tools": {"builtin": false}});
     let job = env.named_job("wrong", &wrong, &json!([{"text": "hi"}]));
     let checked = env.run(&["job", "--check", &job]);
-    checked.code(2).says(&["`post_coment`", "did you mean `post_comment`?"]).shows(&["mcp__forum__post_comment"]);
+    checked.code(2).says(&["`post_coment`", "did you mean `post_comment`?"]).shows(&[
+        "mcp__forum__post_comment",
+        // What would stop a run that nobody watches.
+        "Asked if lost  mcp__forum__post_comment: ",
+    ]);
     let found = env.run(&["job", "--check", &job, "--json"]).json();
     assert_eq!(found["would_start"], false);
     assert_eq!(found["words"][1]["tools"], json!(["mcp__forum__post_comment"]), "{found}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ua_core::OnUnknown;
 use ua_host::check::{JobCheck, RuleMatch};
 use ua_host::job::{JobRequest, left_as};
 use ua_host::people::Presence;
@@ -115,6 +116,19 @@ fn in_words(found: &JobCheck) -> String {
         out.push_str(&format!(
             "Reads by name  {}: nothing but {it}, so a call whose answer is lost is sent again once\n",
             names(&by_name)
+        ));
+    }
+    let held: Vec<String> = found
+        .tools
+        .iter()
+        .filter(|(_, policy)| policy.on_unknown == OnUnknown::Hold)
+        .map(|(tool, _)| tool.name.raw.clone())
+        .collect();
+    if !held.is_empty() {
+        out.push_str(&format!(
+            "Asked if lost  {}: if the answer to such a call is lost, the run waits until a person says whether it happened; `ua tools explain NAME` \
+             says why\n",
+            names(&held)
         ));
     }
     let words =
