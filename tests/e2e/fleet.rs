@@ -490,10 +490,16 @@ fn a_worker_that_is_drained_by_a_command_is_not_ready() {
 fn an_instant_of_a_schedule_has_one_run() {
     let env = env().with_forum();
     env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "61 * * * *"]).refused(2, &["use 0 to 59"]);
-    env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "0 3 * * *"]).code(0).shows(&["due next: "]);
+    env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "0 3 * * *"])
+        .code(0)
+        .shows(&["due next: "])
+        .says(&["no worker is running: `ua worker"]);
     // Nobody waits for three in the morning: one instant has passed.
     let database = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();
     database.execute("UPDATE schedules SET next_at = '2026-11-20T03:00:00.000Z'", []).unwrap();
+    for command in [&["schedule", "list"][..], &["status"]] {
+        env.run(command).code(0).shows(&["the schedule often is overdue by", "no worker is running; `ua worker"]);
+    }
     drop(database);
     let workers = ["a", "b"].map(|name| env.start(&["worker", "--name", name]));
     until("the instant", || env.comments().len() == 1 && state_of_all(&env).is_empty());

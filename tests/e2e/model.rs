@@ -50,6 +50,9 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     // Nothing left, so nothing is charged.
     assert_eq!(env.rows("SELECT status, network_attempted, input_tokens FROM usage"), ["zero 0 0"]);
 
+    // Where the address is another server's, which it is as well where nobody sets it, nothing of the run goes there.
+    let servers = [&format!("http://{nobody}"), "https://api.anthropic.com", "set ANTHROPIC_BASE_URL"];
+    env.run(&["resume", "r"]).refused(2, &servers);
     let model = Model::start(&comment(), Vec::new());
     env.start_with(("ANTHROPIC_BASE_URL", model.base_url()), &["resume", "r"]).wait().code(0);
     assert_eq!(env.comments().len(), 1);

@@ -397,10 +397,14 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
             )
         })?;
     }
-    let launch = match &request.configured {
+    let mut launch = match &request.configured {
         Some(configured) => Launch::of(host.settings(), &request.file, &spec, configured.clone())?,
         None => Launch::new(host.settings(), &request.file, &spec, &request.launch)?,
     };
+    // A worker asks where it is told to.
+    if !request.for_queue {
+        launch.keep_server(host.settings());
+    }
     if request.configured.is_none() {
         consent::ask_about(host, people, &launch, &spec).await?;
         consent::tell_untrusted_policies(host, people, &launch);

@@ -93,6 +93,10 @@ pub struct LaunchOptions {
 pub struct Launch {
     provider: String,
     model: String,
+    /// The server at which the provider was asked when the run was started. `None` of one that a worker starts, at the address that it has; of a
+    /// provider without one; and of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model_server: Option<String>,
     script: Option<PathBuf>,
     /// The MCP configuration file, absolute.
     pub mcp_config: Option<PathBuf>,
@@ -251,6 +255,7 @@ impl Launch {
             run: None,
             accepted_servers: None,
             model_facts: models::facts(settings, &provider, &model)?,
+            model_server: None,
             model,
             cassette: configured.cassette,
             record: configured.record,
@@ -274,11 +279,18 @@ impl Launch {
         Ok(launch)
     }
 
+    /// Keeps the server at which the model is asked now: whoever resumes the run sends its conversation to no other one.
+    pub(crate) fn keep_server(&mut self, settings: &Settings) {
+        self.model_server = providers::server_of(settings, &self.provider);
+    }
+
     /// Lays what the command line says now over how the run was started. Whatever of it the run is pinned to stops it, and
     /// says so, instead of being ignored.
     pub fn overlay(&mut self, settings: &Settings, spec: &RunSpec, options: &LaunchOptions) -> Result<(), HostError> {
         if let Some(provider) = &options.provider {
             self.provider.clone_from(provider);
+            // Whoever names it says that it may have the conversation, wherever it is.
+            self.keep_server(settings);
         }
         if let Some(model) = &options.model {
             self.model.clone_from(model);
@@ -326,6 +338,7 @@ impl Launch {
         let before = &parent.spec;
         if let Some(provider) = spec.model.provider.as_ref().filter(|_| spec.model.provider != before.model.provider) {
             launch.provider.clone_from(provider);
+            launch.keep_server(settings);
         }
         if let Some(model) = spec.model.name.as_ref().filter(|_| spec.model.name != before.model.name) {
             launch.model.clone_from(model);
@@ -396,6 +409,7 @@ impl Launch {
         let settings = host.settings();
         let extras = providers::extras_of(spec)?;
         check_extras(&extras, &self.provider)?;
+        self.check_server(settings)?;
         if self.provider == claude_code::NAME {
             claude_code::check(settings)?;
             check_seed(spec, false, &self.provider)?;
@@ -405,6 +419,10 @@ impl Launch {
             check_seed(spec, provider.takes_seed(), &self.provider)?;
         }
         Ok(())
+    }
+
+    fn check_server(&self, settings: &Settings) -> Result<(), HostError> {
+        self.model_server.as_deref().map_or(Ok(()), |server| providers::check_server(settings, &self.provider, server))
     }
 
     fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
@@ -487,6 +505,7 @@ impl Launch {
         if self.provider == claude_code::NAME {
             return claude_code::provider(host, run, shared);
         }
+        self.check_server(settings)?;
         let places = providers::places_of(run, &self.job_dir);
         let mut provider = self.provider(settings, env, redactor, &places, &providers::extras_of(&run.spec)?)?;
         if let Some(path) = &self.record {
@@ -674,6 +693,7 @@ impl Launch {
     /// A launch that belongs to no job: for looking at tools.
     pub fn for_inspection(folder: PathBuf) -> Self {
         Self {
+            model_server: None,
             provider: String::new(),
             model: String::new(),
             script: None,

@@ -81,6 +81,41 @@ pub(crate) fn key_names(provider: &str) -> Option<(&'static str, &'static str)> 
     }
 }
 
+/// The variable that names the address of a provider, and where it is otherwise.
+fn address_names(provider: &str) -> Option<(&'static str, &'static str)> {
+    match provider {
+        "anthropic" => Some(("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
+        "openai" | "openai-chat" => Some(("OPENAI_BASE_URL", "https://api.openai.com")),
+        _ => None,
+    }
+}
+
+/// Which server a provider is asked at, as `https://host`; `None` for one that has no address, or none that can be used.
+pub(crate) fn server_of(settings: &Settings, provider: &str) -> Option<String> {
+    let (variable, default) = address_names(provider)?;
+    let said = settings.var(variable);
+    let url = url::Url::parse(said.as_deref().unwrap_or(default).trim()).ok()?;
+    Some(url.origin().ascii_serialization())
+}
+
+/// Refuses to send the conversation of a run to another server than the one it was begun with: what it read may be meant for that one alone. Another
+/// place on this machine is none.
+pub(crate) fn check_server(settings: &Settings, provider: &str, begun_at: &str) -> Result<(), HostError> {
+    let (Some(now), Some((variable, _))) = (server_of(settings, provider), address_names(provider)) else {
+        return Ok(());
+    };
+    let is_here = |server: &str| url::Url::parse(server).is_ok_and(|url| crate::base_url::is_this_machine(&url));
+    if now == begun_at || (is_here(&now) && is_here(begun_at)) {
+        return Ok(());
+    }
+    Err(HostError::usage(format!(
+        "the run was started with the model provider at {begun_at}, and its conversation would now go to {now}"
+    ))
+    .hint(format!(
+        "set {variable} as it was; if the conversation may go to {now}, `ua fork RUN --provider {provider}` continues it there"
+    )))
+}
+
 fn is_local(settings: &Settings, variable: &str) -> bool {
     let url = settings.var(variable).and_then(|text| url::Url::parse(text.trim()).ok());
     url.as_ref().is_some_and(crate::base_url::is_this_machine)
@@ -90,8 +125,14 @@ fn is_local(settings: &Settings, variable: &str) -> bool {
 fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, HostError> {
     let Some((variable, _)) = key_of(settings, provider) else { return Ok(None) };
     settings.var(variable).map(Some).ok_or_else(|| {
-        HostError::usage(format!("there is no API key for the provider `{provider}`"))
-            .hint(format!("set {variable}, or run a job offline with `\"model\": {{\"provider\": \"scripted\", …}}`"))
+        let or_local = if provider == "openai-chat" {
+            ", or OPENAI_BASE_URL to the address of a model on this machine, which needs no key"
+        } else {
+            ""
+        };
+        HostError::usage(format!("there is no API key for the provider `{provider}`")).hint(format!(
+            "set {variable}{or_local}, or run a job offline with `\"model\": {{\"provider\": \"scripted\", …}}`"
+        ))
     })
 }
 

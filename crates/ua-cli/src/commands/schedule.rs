@@ -8,7 +8,9 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use ua_host::fleet::{self, ScheduledJob};
 use ua_host::{Database, Host, People};
-use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
+use ua_store::{
+    CatchUp, ConcurrencyKey, FleetChange, FleetState, FleetStore as _, ScheduleRecord, StoreError, stored_name,
+};
 
 use crate::args::{LaunchArgs, parse_concurrency};
 use crate::error::{HostError, OK};
@@ -278,8 +280,15 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
     let store = host.home().open_from_anywhere()?;
     let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
+    let is_worked = match &stored {
+        Ok(_) => Fleet::of(host, &store).await.map(|fleet| fleet.is_worked()),
+        Err(_) => Ok(true),
+    };
     ua_host::home::close(store);
     stored.map_err(|e| HostError::store("store the schedule", &e))?;
+    if !is_worked? && !schedule.is_paused {
+        tell("no worker is running: `ua worker` starts one, which submits and runs what is due");
+    }
     let name = &schedule.name;
     let words = if schedule.is_paused {
         format!("{name} is paused\n")
@@ -308,9 +317,49 @@ fn row(schedule: ScheduleRecord) -> ScheduleRow {
 /// What is due for longer than this is late: workers look every few seconds.
 const ON_TIME: std::time::Duration = std::time::Duration::from_mins(2);
 
+/// The schedules, and whether anybody submits what is due.
+pub(super) struct Fleet {
+    state: FleetState,
+    /// By the clock that leases are counted by.
+    at: ua_core::Timestamp,
+}
+
+impl Fleet {
+    pub(super) async fn of(host: &Host, store: &Database) -> Result<Self, HostError> {
+        let failed = |e: StoreError| HostError::store("read the schedules", &e);
+        let state = store.fleet_state(0).await.map_err(failed)?;
+        let at = store.fleet_now(host.env().now()).await.map_err(failed)?;
+        Ok(Self { state, at })
+    }
+
+    /// Whether a worker is alive that takes something.
+    fn is_worked(&self) -> bool {
+        self.state.workers.iter().any(|worker| worker.lease_until > self.at && !worker.is_draining)
+    }
+
+    /// What is said of schedules that are overdue because there is no worker; `None` where there is one, or nothing is late. Of others each worker
+    /// says why it could not submit them.
+    pub(super) fn left_alone(&self, now: ua_core::Timestamp) -> Option<String> {
+        let is_late = |one: &&ScheduleRecord| !one.is_paused && now.since(one.next_at) > ON_TIME;
+        let late: Vec<&ScheduleRecord> = self.state.schedules.iter().filter(is_late).collect();
+        let since = late.iter().map(|one| one.next_at).min().filter(|_| !self.is_worked())?;
+        let which = match late.as_slice() {
+            [one] => format!("the schedule {} is overdue", line(&one.name, 60)),
+            several => format!("{} are overdue", ua_core::counted(several.len(), "schedule")),
+        };
+        Some(format!("{which} by {}: no worker is running; `ua worker` starts one", moment::since(since, now)))
+    }
+}
+
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     let now = host.env().now();
-    let stored = if host.home().is_unused() { Vec::new() } else { schedules(&host.home().open_read_only()?).await? };
+    let (stored, alone) = if host.home().is_unused() {
+        (Vec::new(), None)
+    } else {
+        let fleet = Fleet::of(host, &host.home().open_read_only()?).await?;
+        let alone = fleet.left_alone(now);
+        (fleet.state.schedules, alone)
+    };
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();
     let rows: Vec<ScheduleRow> = stored.into_iter().map(row).collect();
     if json || crate::terminal::is_json() {
@@ -330,5 +379,9 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
         let file = if is_there { row.file } else { format!("{} (not on this machine)", row.file) };
         vec![row.name, row.cron, row.time_zone, next, file]
     });
-    print_table(&crate::listings::SCHEDULES, cells.collect())
+    print_table(&crate::listings::SCHEDULES, cells.collect())?;
+    if let Some(alone) = alone {
+        print(format!("\n{alone}\n"))?;
+    }
+    Ok(())
 }

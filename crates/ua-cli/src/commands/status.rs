@@ -10,6 +10,7 @@ use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
 use ua_store::{QuestionRecord, RunHead, RunQuery, RunStore as _, Store as _};
 
+use super::schedule::Fleet;
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
@@ -33,7 +34,7 @@ const LATELY: Duration = Duration::from_hours(24);
 
 pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
-    let mut found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
+    let (mut found, alone) = if home.is_unused() { (StatusShown::default(), None) } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
     found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
     found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
@@ -62,6 +63,9 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print(more)?;
     }
     print(summary(&found))?;
+    if let Some(alone) = alone {
+        print(format!("\n{alone}\n"))?;
+    }
     if let Some(waits) = at_the_gateway(&commands, &asked) {
         print(format!("\n{waits}\n"))?;
     }
@@ -118,9 +122,11 @@ pub(super) fn at_the_gateway(commands: &Commands, asked: &[QuestionRecord]) -> O
     Some(format!("{waits}\n{}", plain(&how)))
 }
 
-async fn look(host: &Host) -> Result<StatusShown, HostError> {
+/// What there is, and what is to be said of schedules.
+async fn look(host: &Host) -> Result<(StatusShown, Option<String>), HostError> {
     let home = host.home();
     let store = home.open_read_only()?;
+    let alone = Fleet::of(host, &store).await?.left_alone(host.env().now());
     let fail = |error: &ua_store::StoreError| HostError::store("look for runs", error);
     let of =
         |statuses: Vec<RunStatus>| RunQuery { statuses, limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
@@ -169,7 +175,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     }
     shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
-    Ok(shown)
+    Ok((shown, alone))
 }
 
 async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
