@@ -302,7 +302,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let now = ua_core::system::env().now();
     print(format!(
         "Status         {}\nTurns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
-         Cost           {}\nStarted        {}\n{}{}",
+         Cost           {}\n{:<14} {}\n{}{}",
         crate::output::plain(&standing.to_string()),
         records.run.turn_index,
         inherited_turns_in_words(&records),
@@ -314,6 +314,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
         usage.tokens.cache_read_tokens,
         usage.tokens.cache_write_tokens,
         cost(&usage),
+        if has_begun(&records.run) { "Started" } else { "Stored" },
         moment::local(records.run.created_at, now),
         ended(&records, &standing, now),
         processes(&records, &standing, now),
@@ -330,15 +331,22 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     Ok(OK)
 }
 
+/// Whether somebody has had the run, or ended it.
+fn has_begun(run: &ua_store::RunRecord) -> bool {
+    run.lease_epoch > 0 || run.status.is_terminal()
+}
+
 /// When a run ended, or was last worked on, and for how long processes were at work on it.
 fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let run = &records.run;
     let work = |millis: u64| match millis {
         // A second would be many times as long.
         0..1000 => format!("{millis} ms"),
+        // Nor is half of one nothing.
+        1000..10_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
         _ => ua_core::span_in_words(Duration::from_millis(millis)),
     };
-    if standing.is_driven() {
+    if standing.is_driven() || !has_begun(run) {
         return String::new();
     }
     let took = u64::try_from(run.updated_at.since(run.created_at).as_millis()).unwrap_or(u64::MAX);

@@ -337,6 +337,17 @@ impl Fleet {
         self.state.workers.iter().any(|worker| worker.lease_until > self.at && !worker.is_draining)
     }
 
+    /// That so many runs of the queue wait for a worker, where there is none.
+    pub(super) fn left_queued(&self, queued: usize) -> Option<String> {
+        let waits = if queued == 1 { "waits" } else { "wait" };
+        (queued > 0 && !self.is_worked()).then(|| {
+            format!(
+                "{} {waits} in the queue: no worker is running; `ua worker` starts one",
+                ua_core::counted(queued, "run")
+            )
+        })
+    }
+
     /// What is said of schedules that are overdue because there is no worker; `None` where there is one, or nothing is late. Of others each worker
     /// says why it could not submit them.
     pub(super) fn left_alone(&self, now: ua_core::Timestamp) -> Option<String> {

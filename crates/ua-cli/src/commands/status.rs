@@ -34,7 +34,7 @@ const LATELY: Duration = Duration::from_hours(24);
 
 pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
-    let (mut found, alone) = if home.is_unused() { (StatusShown::default(), None) } else { look(host).await? };
+    let (mut found, alone) = if home.is_unused() { Default::default() } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
     found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
     found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
@@ -63,7 +63,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print(more)?;
     }
     print(summary(&found))?;
-    if let Some(alone) = alone {
+    for alone in alone {
         print(format!("\n{alone}\n"))?;
     }
     if let Some(waits) = at_the_gateway(&commands, &asked) {
@@ -122,11 +122,11 @@ pub(super) fn at_the_gateway(commands: &Commands, asked: &[QuestionRecord]) -> O
     Some(format!("{waits}\n{}", plain(&how)))
 }
 
-/// What there is, and what is to be said of schedules.
-async fn look(host: &Host) -> Result<(StatusShown, Option<String>), HostError> {
+/// What there is, and what is to be said of the queue and of schedules.
+async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
     let home = host.home();
     let store = home.open_read_only()?;
-    let alone = Fleet::of(host, &store).await?.left_alone(host.env().now());
+    let fleet = Fleet::of(host, &store).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("look for runs", error);
     let of =
         |statuses: Vec<RunStatus>| RunQuery { statuses, limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
@@ -141,6 +141,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Option<String>), HostError> {
     for head in &ended {
         let usage = usage(&store, head).await?;
         add(&mut shown.cost_of_ended, &usage.cost);
+        shown.unpriced_of_ended += usage.unpriced_requests;
         match head.status {
             RunStatus::Succeeded => shown.succeeded_lately += 1,
             RunStatus::Failed => shown.failed_lately += 1,
@@ -158,6 +159,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Option<String>), HostError> {
         }
         let usage = usage(&store, &head).await?;
         add(&mut shown.cost_of_open, &usage.cost);
+        shown.unpriced_of_open += usage.unpriced_requests;
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
@@ -175,7 +177,9 @@ async fn look(host: &Host) -> Result<(StatusShown, Option<String>), HostError> {
     }
     shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
-    Ok((shown, alone))
+    let queued = shown.runs.iter().filter(|run| run.run.status == RunStatus::Queued && !run.waits_for_a_resume).count();
+    let alone = fleet.left_queued(queued).into_iter().chain(fleet.left_alone(host.env().now()));
+    Ok((shown, alone.collect()))
 }
 
 async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
@@ -223,6 +227,14 @@ fn in_one_paragraph(text: &str) -> String {
     out
 }
 
+/// What stands behind a sum of costs to which so many requests were not added.
+fn as_far(unpriced: u32) -> String {
+    if unpriced == 0 {
+        return String::new();
+    }
+    format!(" as far as prices are known ({} without one)", counted(unpriced, "request"))
+}
+
 fn summary(found: &StatusShown) -> String {
     let mut out = String::new();
     for question in &found.questions {
@@ -258,7 +270,10 @@ fn summary(found: &StatusShown) -> String {
     }
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
     if ended > 0 {
-        let known = |cost: &Costs| if cost.is_empty() { String::new() } else { format!(", {cost}") };
+        let known = |cost: &Costs| {
+            let partly = as_far(found.unpriced_of_ended);
+            if cost.is_empty() { String::new() } else { format!(", {cost}{partly}") }
+        };
         let counts = [
             (found.succeeded_lately, "succeeded"),
             (found.failed_lately, "failed"),
@@ -269,7 +284,8 @@ fn summary(found: &StatusShown) -> String {
         out.push_str(&format!("\nEnded in the last 24 hours: {}{}\n", counts.join(", "), known(&found.cost_of_ended)));
     }
     if !found.cost_of_open.is_empty() {
-        out.push_str(&format!("Cost of the runs above: {}\n", found.cost_of_open));
+        let partly = as_far(found.unpriced_of_open);
+        out.push_str(&format!("Cost of the runs above: {}{partly}\n", found.cost_of_open));
     }
     out.push_str(&found.gateway_lately.as_ref().map(at_the_gateway_lately).unwrap_or_default());
     out

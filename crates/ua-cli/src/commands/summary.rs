@@ -102,6 +102,10 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
         out.push_str(&format!("Transcript     ua runs export {} --transcript\n", short(run.run_id.as_str())));
     }
     if run.status.is_terminal() {
+        // It is not resumed; another run continues it.
+        if run.status == RunStatus::Failed && run.turn_index > 0 && run.task_call_id.is_none() {
+            out.push_str(&format!("{:<14} ua fork {}\n", "Continue with", short(run.run_id.as_str())));
+        }
         return shown.then(out);
     }
     out.push_str(&format!("{:<14} {next_command}\n", NextStep::of(run).label()));

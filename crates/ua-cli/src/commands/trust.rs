@@ -85,8 +85,13 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         return revoke(host.settings(), &path);
     }
     if ua_host::paths::is_missing(&path) {
-        return Err(HostError::usage(format!("there is no {}", path.display()))
-            .hint("name the file with an `mcpServers` object, or go to the folder that has one"));
+        let what = if is_policy(&path) {
+            "name a policy file that is there"
+        } else {
+            "name the file with an `mcpServers` object, or go to the folder that has one"
+        };
+        let meant = ua_host::paths::did_you_mean(&path);
+        return Err(HostError::usage(format!("there is no {}", path.display())).hint(format!("{meant}{what}")));
     }
     if path.is_dir() {
         return decide_about_runs(host, args, &path).await;

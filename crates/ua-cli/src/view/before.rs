@@ -91,6 +91,12 @@ pub(crate) struct StatusShown {
     /// What the requests of the runs that ended in the last 24 hours cost.
     #[schemars(with = "serde_json::Value")]
     pub(crate) cost_of_ended: Costs,
+    /// Requests of the runs that are not added to the first of these sums, for want of a price.
+    #[serde(skip)]
+    pub(crate) unpriced_of_open: u32,
+    /// The same of the second.
+    #[serde(skip)]
+    pub(crate) unpriced_of_ended: u32,
     /// Runs that succeeded in the last 24 hours.
     pub(crate) succeeded_lately: u32,
     /// Runs that failed in the last 24 hours.
