@@ -115,8 +115,8 @@ struct Painter<W> {
     is_paused: bool,
     /// Something could not be written: nothing is drawn any more.
     is_gone: bool,
-    /// How many lines of the display stand there.
-    drawn: usize,
+    /// How many columns each line of the display had that stands there.
+    drawn: Vec<usize>,
     /// What is written next, at once.
     bytes: Vec<u8>,
     /// Who waits for that.
@@ -126,7 +126,7 @@ struct Painter<W> {
 impl<W: Write> Painter<W> {
     fn new(out: W, width: fn() -> Option<usize>, is_ours: fn() -> bool) -> Self {
         let (bytes, waiting) = (Vec::new(), Vec::new());
-        Self { out, width, is_ours, display: None, is_paused: false, is_gone: false, drawn: 0, bytes, waiting }
+        Self { out, width, is_ours, display: None, is_paused: false, is_gone: false, drawn: Vec::new(), bytes, waiting }
     }
 
     /// Writes what it is told until nobody is left who could tell it anything.
@@ -175,15 +175,18 @@ impl<W: Write> Painter<W> {
 
     /// Goes back to where the display began, and leaves nothing of it.
     fn clear(&mut self) {
-        if self.drawn == 0 {
+        let drawn = std::mem::take(&mut self.drawn);
+        if drawn.is_empty() {
             return;
         }
+        // A terminal that was made narrower since has broken what did not fit any more.
+        let room = (self.width)().unwrap_or(usize::MAX).max(1);
+        let rows: usize = drawn.iter().map(|columns| columns.div_ceil(room).max(1)).sum();
         self.bytes.push(b'\r');
-        if self.drawn > 1 {
-            self.bytes.extend(format!("\u{1b}[{}A", self.drawn - 1).bytes());
+        if rows > 1 {
+            self.bytes.extend(format!("\u{1b}[{}A", rows - 1).bytes());
         }
         self.bytes.extend(b"\x1b[J");
-        self.drawn = 0;
     }
 
     /// Draws the display where the last line ended.
@@ -191,14 +194,14 @@ impl<W: Write> Painter<W> {
         self.clear();
         let Some(display) = self.display.as_ref().filter(|_| !self.is_paused && (self.is_ours)()) else { return };
         let lines = display.lines((self.width)());
-        self.drawn = lines.len();
+        self.drawn = lines.iter().map(|line| crate::output::columns(line)).collect();
         self.bytes.extend(crate::terminal::drawn(&lines.join("\n"), (self.width)()).bytes());
     }
 
     fn write(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if self.out.write_all(&bytes).and_then(|()| self.out.flush()).is_err() {
-            (self.display, self.drawn, self.is_gone) = (None, 0, true);
+            (self.display, self.drawn, self.is_gone) = (None, Vec::new(), true);
         }
         for whom in self.waiting.drain(..) {
             // Who waits no longer is told nothing.
@@ -360,6 +363,24 @@ mod tests {
         }
         drop(ctrl_q);
         screen.flush();
+    }
+
+    /// What was drawn wide stands on more rows of a terminal that was made narrower, and all of it is taken away.
+    #[test]
+    fn a_display_is_taken_away_whole_from_a_terminal_that_was_made_narrower() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static ROOM: AtomicUsize = AtomicUsize::new(80);
+        let mut painter = Painter::new(Vec::new(), || Some(ROOM.load(Ordering::SeqCst)), || true);
+        let doing = "thinking about a matter that takes a line";
+        painter.take(Order::Show(display(doing)));
+        painter.draw();
+        painter.bytes.clear();
+        ROOM.store(20, Ordering::SeqCst);
+        painter.take(Order::Hide);
+        // Three rows, and one for what was used.
+        let wide = format!("⠋ 0s · {doing}").chars().count();
+        assert_eq!(wide.div_ceil(20), 3);
+        assert_eq!(String::from_utf8_lossy(&painter.bytes), "\r\u{1b}[3A\u{1b}[J");
     }
 
     /// `bg` behind Ctrl-Z: the shell and what is typed there have the terminal.

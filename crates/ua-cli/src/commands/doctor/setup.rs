@@ -134,7 +134,10 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
-            format!("set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"),
+            format!(
+                "set {variable}, or {setting} in the user's config.toml{}",
+                if job.is_some() { "" } else { "; check a job that names its own model with --job FILE" }
+            ),
         ),
         // As a job makes it: what a job is refused for is found here, and once where a job was looked at.
         None => match providers::by_settings(settings, &provider, false, &ModelExtras::default(), host.env()) {
