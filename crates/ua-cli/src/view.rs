@@ -345,8 +345,9 @@ pub(crate) struct TailEvent {
     /// When, RFC 3339; of a process that was killed or interrupted its last sign of life.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
-    /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question, answered,
-    /// process (one took the run, left it, was killed or was interrupted), sub_agent (one began, ended or waits), or run (the last line).
+    /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), attempt_learnt (what effects.log knows of one),
+    /// call_settled, turn_committed, question, answered, process (one took the run, left it, was killed or was interrupted), sub_agent (one began,
+    /// ended or waits), or run (the last line).
     pub(crate) event: &'static str,
     /// The run: the one that was asked for, or that of a sub-agent.
     #[schemars(with = "String")]

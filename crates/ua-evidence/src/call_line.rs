@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use ua_core::{CallId, CallStatus, EvidenceLevel, Position, RawReply, SideEffectClass};
+use ua_store::rules::times_sent;
 use ua_store::{CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
 
 use crate::quote::{clean, cut};
@@ -30,7 +31,7 @@ pub struct CallLine {
     /// In which words it is told what a resume did with it.
     #[serde(skip)]
     pub stands: Stands,
-    /// Number of its last attempt; 0 when it was never sent.
+    /// How often it was sent; 0 when it never was.
     pub attempts: u32,
     /// Its arguments as JSON on one line.
     pub arguments: String,
@@ -61,7 +62,7 @@ impl CallLine {
             status: call.status,
             verdict: Verdict::of(call),
             stands: Stands::of(call, records.run.status),
-            attempts: call.attempt,
+            attempts: times_sent(call, &records.attempts),
             arguments: shown_arguments(call, ARGUMENTS_LIMIT),
             result: receipt.map(|receipt| cut(&clean(&reply_text(receipt)), RESULT_LIMIT)),
             is_uninterpreted: receipt.is_some_and(|receipt| receipt.settlement.is_none()),

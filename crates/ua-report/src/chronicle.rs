@@ -8,6 +8,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{Audience, CallStatus, Origin, Timestamp, Usage};
+use ua_store::rules::{learnt_of_another, said_beside};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, EndedBy, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus,
     RunRecord, RunRecords,
@@ -219,6 +220,14 @@ impl EventLogBuilder {
     fn call(&mut self, run: &RunRecord, rows: &ByCall<'_>, call: &CallRecord) {
         let place = format!("{} · {}", ua_resume::place_in_words(run, call), brief(&call.name.tool, 80));
         for attempt in rows.attempts(call) {
+            if let Some(of) = learnt_of_another(attempt) {
+                let text = format!(
+                    "{place} of attempt {of} effects.log says that {}",
+                    said_beside(attempt).unwrap_or_default()
+                );
+                self.note(attempt.started_at, call_event("attempt_learnt", call, of, ""), text);
+                continue;
+            }
             let text = format!("{place} {}", attempted(attempt.attempt, &call.arguments.to_string()));
             self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);
             let Some(ended_at) = attempt.ended_at else { continue };

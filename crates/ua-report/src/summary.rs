@@ -11,7 +11,8 @@ use ua_core::{
     CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, StepStatus,
     Timestamp, Trace,
 };
-use ua_store::{CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
+use ua_store::rules::times_sent;
+use ua_store::{AttemptRecord, CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
 
 use crate::changed::{ChangedFile, changed_files};
 use crate::sub_agents::SubAgentLine;
@@ -48,7 +49,7 @@ pub struct SideEffect {
     pub status: CallStatus,
     /// Whether it happened.
     pub verdict: Verdict,
-    /// Number of its last attempt; 0 when it was never sent.
+    /// How often it was sent; 0 when it never was.
     pub attempts: u32,
     /// How well its success is vouched for; `None` when it did not succeed by a receipt of its own.
     pub evidence: Option<EvidenceLevel>,
@@ -83,7 +84,7 @@ pub struct Replayed {
     /// In which words it is told what the resume did.
     #[serde(skip)]
     pub stands: Stands,
-    /// Number of its last attempt.
+    /// How often it was sent.
     pub attempts: u32,
 }
 
@@ -204,10 +205,10 @@ impl CompletionSummary {
             steps: StepSummary::all(records),
             artifacts: artifacts.to_vec(),
             changed_files: changed_files(&records.calls, artifacts),
-            side_effects: side_effects(&records.calls, &records.receipts),
-            inherited_effects: side_effects(&records.lineage.calls, &records.lineage.receipts),
+            side_effects: side_effects(&records.calls, &records.receipts, &records.attempts),
+            inherited_effects: side_effects(&records.lineage.calls, &records.lineage.receipts, &[]),
             sub_agents: SubAgentLine::all(records),
-            replayed: records.calls.iter().filter_map(|call| replayed(call, records.run.status)).collect(),
+            replayed: records.calls.iter().filter_map(|call| replayed(call, records)).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
             usage: UsageSummary::of(records),
             budgets: budget::lines(records),
@@ -245,7 +246,7 @@ fn all_steps(records: &RunRecords) -> Vec<StepSummary> {
     steps
 }
 
-fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEffect> {
+fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord], attempts: &[AttemptRecord]) -> Vec<SideEffect> {
     calls
         .iter()
         .filter(|call| call.policy.class.has_effect())
@@ -257,7 +258,7 @@ fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEff
             position: call.position,
             status: call.status,
             verdict: Verdict::of(call),
-            attempts: call.attempt,
+            attempts: times_sent(call, attempts),
             evidence: own_success(receipts, call).map(|receipt| receipt.evidence),
             external_id: external_id(receipts, call),
             key_prefix: call.idempotency_key.as_ref().map(|key| key.as_str().chars().take(KEY_PREFIX).collect()),
@@ -273,15 +274,15 @@ fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEff
         .collect()
 }
 
-fn replayed(call: &CallRecord, run: RunStatus) -> Option<Replayed> {
+fn replayed(call: &CallRecord, records: &RunRecords) -> Option<Replayed> {
     Some(Replayed {
         call_id: call.call_id.clone(),
         tool: clean(&call.name.raw),
         action: call.replay_status?,
         status: call.status,
         verdict: Verdict::of(call),
-        stands: Stands::of(call, run),
-        attempts: call.attempt,
+        stands: Stands::of(call, records.run.status),
+        attempts: times_sent(call, &records.attempts),
     })
 }
 

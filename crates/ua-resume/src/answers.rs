@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use ua_core::{CallStatus, Role, Timestamp};
-use ua_store::rules::UNPAID;
+use ua_store::rules::{UNPAID, is_learnt_of_another};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord};
 
 use ua_evidence::quote::{clean, cut};
@@ -273,7 +273,8 @@ pub fn known(
 ) -> Vec<KnownFact> {
     let fact = |name, text: &str| KnownFact { name, text: cut(&clean(text.trim()), FACT_LIMIT) };
     let mut known = Vec::new();
-    let last = attempts.iter().rfind(|attempt| Some(&attempt.call_id) == question.call_id.as_ref());
+    let is_of_call = |attempt: &&AttemptRecord| Some(&attempt.call_id) == question.call_id.as_ref();
+    let last = attempts.iter().rfind(|attempt| is_of_call(attempt) && !is_learnt_of_another(attempt));
     if let Some(attempt) = last {
         let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
         let ended = match (ended, came_late(question, attempt, late)) {
@@ -296,6 +297,7 @@ pub fn known(
             other.call_id == attempt.call_id
                 && other.attempt != attempt.attempt
                 && other.outcome.as_deref() != Some("not_sent")
+                && !is_learnt_of_another(other)
         };
         let earlier: Vec<&AttemptRecord> = attempts.iter().filter(is_another).collect();
         let before = match earlier.as_slice() {
@@ -306,7 +308,9 @@ pub fn known(
         known.push(fact("sent", &format!("attempt {} at {}, {ended}{before}", attempt.attempt, attempt.started_at)));
         // Why there is no answer, or what the tool answered.
         let failed = call.filter(|call| call.status != CallStatus::Succeeded);
-        let error = match &attempt.detail {
+        // What became known of it later says more than it did then.
+        let newest = attempts.iter().rfind(is_of_call).unwrap_or(attempt);
+        let error = match &newest.detail {
             Some(detail) => {
                 let told = failed.map(|call| CallRecord { error_detail: Some(detail.clone()), ..call.clone() });
                 Some(told.as_ref().and_then(CallRecord::error_in_words).unwrap_or_else(|| detail.clone()))
@@ -416,6 +420,14 @@ mod tests {
         assert_eq!(once, format!("attempt 2 at {}, no answer was recorded", two.started_at));
         let again = sent(&[of_another, one.clone(), attempt(&call_id, 2, "not_sent"), three.clone()]);
         assert_eq!(again, format!("attempt 3 at {last}, no answer was recorded; sent once before, at {first}"));
+        // What effects.log knows of one is no other one.
+        let noted = format!("{}: it ended as succeeded, of attempt 2", ua_store::rules::RECALLED);
+        let learnt = AttemptRecord { detail: Some(noted), ..three.clone() };
+        let known_since = sent(&[one.clone(), two.clone(), learnt]);
+        assert_eq!(
+            known_since,
+            format!("attempt 2 at {}, no answer was recorded; sent once before, at {first}", two.started_at)
+        );
         let often = sent(&[one, two.clone(), three.clone()]);
         let before = format!("; sent 2 times before, the first time at {first}");
         assert_eq!(often, format!("attempt 3 at {last}, no answer was recorded{before}"));

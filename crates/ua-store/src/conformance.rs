@@ -174,6 +174,7 @@ macro_rules! conformance_tests {
             recalled::an_answered_attempt_stays_answered,
             recalled::an_attempt_that_has_begun_is_not_ended_for_another_call,
             recalled::a_settled_call_is_not_recalled,
+            recalled::what_is_known_of_an_attempt_is_not_sent,
             recalled::a_recalled_call_is_asked_about_anew,
             recalled::a_recalled_call_takes_no_key_that_another_holds,
             recalled::a_call_in_the_place_of_another_says_so,

@@ -47,7 +47,7 @@ pub use question::{
 };
 pub use recall::{
     RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, learnt_of_another, made_by, said_beside,
-    was_answered_beside,
+    times_sent, was_answered_beside,
 };
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,

@@ -1,17 +1,17 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{CallStatus, CorrectedTo, Resolution, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, CorrectedTo, Resolution, RunId, Timestamp};
 use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_ledger::LateReplies as _;
 use ua_runner::LateFile;
-use ua_store::rules::{learnt_of_another, said_beside};
+use ua_store::rules::{learnt_of_another, said_beside, times_sent};
 use ua_store::{
     Answer, CallQuery, CallRecord, Choice, GATEWAY_MODE, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
     QuestionsOf, RunQuery, RunStore, Store, blobs_of, is_gateway, whole_reply, whole_text,
@@ -160,33 +160,49 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-/// The calls of a run and its sub-agents, or all there are; and which of their runs are sessions of clients at the gateway.
-async fn listed(home: &Home, run: Option<&str>) -> Result<(Vec<CallRecord>, BTreeSet<RunId>), HostError> {
+/// What a list has.
+#[derive(Default)]
+struct Listed {
+    calls: Vec<CallRecord>,
+    /// Which of their runs are sessions of clients at the gateway.
+    sessions: BTreeSet<RunId>,
+    /// How often those were sent that have more than one attempt.
+    sent: BTreeMap<CallId, u32>,
+}
+
+/// The calls of a run and its sub-agents, or all there are.
+async fn listed(home: &Home, run: Option<&str>) -> Result<Listed, HostError> {
     if run.is_none() && home.is_unused() {
-        return Ok((Vec::new(), BTreeSet::new()));
+        return Ok(Listed::default());
     }
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
-    if let Some(name) = run {
+    let (calls, sessions) = if let Some(name) = run {
         let run = find::run(&store, name).await?;
         let sessions = if is_gateway(&run) { BTreeSet::from([run.run_id.clone()]) } else { BTreeSet::new() };
         let mut calls = Vec::new();
         for run in ua_host::tree::with_those_below(&store, &run.run_id).await? {
             calls.extend(store.calls(&run, None).await.map_err(|e| fail(&e))?);
         }
-        Ok((calls, sessions))
+        (calls, sessions)
     } else {
         let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
         let calls = store.find_calls(&all).await.map_err(|e| fail(&e))?;
         let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
         let heads = store.find_runs(&all).await.map_err(|e| fail(&e))?;
         let sessions = heads.into_iter().filter(|head| head.run_mode == GATEWAY_MODE).map(|head| head.run_id);
-        Ok((calls, sessions.collect()))
+        (calls, sessions.collect())
+    };
+    let mut sent = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.attempt > 1) {
+        let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
+        sent.insert(call.call_id.clone(), times_sent(call, &attempts));
     }
+    Ok(Listed { calls, sessions, sent })
 }
 
 async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
-    let (mut calls, sessions) = listed(home, run).await?;
+    let Listed { mut calls, sessions, sent } = listed(home, run).await?;
     if unknown {
         calls.retain(|call| is_doubt(home, call));
     }
@@ -213,7 +229,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
                 if is_left(home, call) { LEFT.to_owned() } else { ua_resume::call_standing(call).to_owned() },
-                call.attempt.to_string(),
+                sent.get(&call.call_id).unwrap_or(&call.attempt).to_string(),
                 line(&in_a_list(call), 200),
             ]
         };

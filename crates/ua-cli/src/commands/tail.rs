@@ -18,6 +18,7 @@ use ua_host::standing::standing;
 use ua_report::charged_tokens;
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
+use ua_store::rules::{learnt_of_another, said_beside};
 use ua_store::{
     AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords, is_gateway,
 };
@@ -358,6 +359,12 @@ impl Tail {
             records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id).collect();
         let shown = before.map_or(0, |(_, attempt)| attempt);
         for attempt in attempts.iter().filter(|attempt| attempt.attempt > shown) {
+            if let Some(of) = learnt_of_another(attempt) {
+                let said = said_beside(attempt).unwrap_or_default();
+                let text = format!("attempt {of}: effects.log says that {}", line(&said, 200));
+                events.push(((turn, 3), about(attempt.started_at, "attempt_learnt", of, text)));
+                continue;
+            }
             let text = progress::attempted(attempt.attempt, &call.arguments.to_string());
             let mut event = about(attempt.started_at, "call_sending", attempt.attempt, text);
             event.status = Some(CallStatus::Running.to_string());
@@ -365,6 +372,9 @@ impl Tail {
         }
         // An attempt behind which there is another one: what came of it, or that nothing did.
         for attempt in attempts.iter().filter(|one| one.attempt >= shown.max(1) && one.attempt < call.attempt) {
+            if learnt_of_another(attempt).is_some() {
+                continue;
+            }
             let Some(ended_at) = attempt.ended_at else { continue };
             let outcome = attempt.outcome.as_deref().unwrap_or("lost");
             let text = if outcome == "lost" { "no answer was recorded".to_owned() } else { line(outcome, 40) };
@@ -374,7 +384,7 @@ impl Tail {
             events.push(((turn, 3), event));
         }
         if !matches!(call.status, CallStatus::Prepared | CallStatus::Running) {
-            let last = attempts.last().copied();
+            let last = attempts.iter().rfind(|attempt| learnt_of_another(attempt).is_none()).copied();
             let ended_at = last.filter(|last| last.outcome.as_deref() != Some("lost")).and_then(|last| last.ended_at);
             // What a person or a probe says of an earlier attempt did not take the time of one.
             let by_itself = !matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, RunStatus, Timestamp, sha256};
+use ua_store::rules::is_learnt_of_another;
 use ua_store::{
     AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, RequestRecord, RunRecords,
     TurnRecord, is_gateway, is_task,
@@ -111,7 +112,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         "lineage": export.lineage.iter().map(|other| lineage_line(&records.run.run_id, other)).collect::<Vec<_>>(),
         "totals": {
             "turns": records.turns.len(), "committed": records.turns.iter().filter(|turn| turn.committed_at.is_some()).count(),
-            "calls": records.calls.len(), "attempts": records.attempts.len(),
+            "calls": records.calls.len(), "attempts": records.attempts.iter().filter(|attempt| !is_learnt_of_another(attempt)).count(),
             "receipts": records.receipts.len(), "questions": records.questions.len(),
             "files": export.artifacts.map(<[_]>::len),
         },
@@ -216,7 +217,10 @@ impl<'a> Index<'a> {
             approvals: BTreeMap::new(),
         };
         for attempt in &records.attempts {
-            index.attempts.entry(attempt.call_id.as_str()).or_default().push(attempt);
+            // What came of one, as effects.log knows it, was not sent, and is told with the question about it.
+            if !is_learnt_of_another(attempt) {
+                index.attempts.entry(attempt.call_id.as_str()).or_default().push(attempt);
+            }
         }
         for receipt in &records.receipts {
             index.receipts.entry(receipt.call_id.as_str()).or_default().push(receipt);

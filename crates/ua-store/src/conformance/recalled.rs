@@ -77,6 +77,27 @@ pub async fn a_call_that_was_sent_is_in_doubt(store: &dyn Store) {
     }
 }
 
+/// What a line says of an attempt that the database has stands as a row of its own, and counts as no send; one that the database lost does. Wherever it
+/// stands among others.
+pub async fn what_is_known_of_an_attempt_is_not_sent(store: &dyn Store) {
+    for (number, rows) in [[None, None], [Some(1), None], [None, Some(1)], [Some(1), Some(1)]].into_iter().enumerate() {
+        let scene = Scene::begin(store, &format!("run_{number}")).await;
+        let call = scene.call_that_is(&format!("call_{number}"), CallStatus::Unknown).await;
+        assert_eq!(rules::times_sent(&call, &[]), 1);
+        let lines =
+            (2..).zip(rows).map(|(attempt, learnt_of)| RecalledAttempt { learnt_of, ..line(&call, attempt, false) });
+        let recalled = store.recall_call(recall(&call, lines.collect())).await.unwrap();
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        assert_eq!((recalled.attempt, attempts.len()), (3, 3));
+        let sent = 1 + rows.into_iter().filter(Option::is_none).count();
+        assert_eq!(usize::try_from(rules::times_sent(&recalled, &attempts)).unwrap(), sent, "{rows:?}");
+        let learnt: Vec<Option<u32>> = attempts.iter().skip(1).map(rules::learnt_of_another).collect();
+        assert_eq!(learnt, rows);
+        let other = CallRecord { call_id: samples::call_id("call_other"), ..recalled };
+        assert_eq!(rules::times_sent(&other, &attempts), 3, "they are not its own");
+    }
+}
+
 /// A record that says what came of a call, or that no person lets it be sent, is not overwritten by a line beside it.
 pub async fn a_settled_call_is_not_recalled(store: &dyn Store) {
     for from in [CallStatus::Succeeded, CallStatus::FailedReported, CallStatus::Cancelled] {

@@ -145,6 +145,18 @@ pub fn is_learnt_of_another(attempt: &AttemptRecord) -> bool {
     learnt_of_another(attempt).is_some()
 }
 
+/// How often a call was sent, or tried to be: its attempts, but for those that only say what came of another one. `attempts` may have those of other
+/// calls among them.
+pub fn times_sent<'a>(call: &CallRecord, attempts: impl IntoIterator<Item = &'a AttemptRecord>) -> u32 {
+    // One attempt is always one: what is said of another stands behind that.
+    if call.attempt < 2 {
+        return call.attempt;
+    }
+    let is_said = |attempt: &&AttemptRecord| attempt.call_id == call.call_id && is_learnt_of_another(attempt);
+    let said = attempts.into_iter().filter(is_said).count();
+    call.attempt.saturating_sub(u32::try_from(said).unwrap_or(u32::MAX))
+}
+
 /// The number of that other one.
 pub fn learnt_of_another(attempt: &AttemptRecord) -> Option<u32> {
     let noted = attempt.detail.as_deref().filter(|_| is_recalled(attempt))?;
