@@ -247,7 +247,8 @@ impl Connection {
         let FromClient { call: planned, given, .. } = asked_for;
         let planned = match &ruling {
             Ruling::Ask(call, why) => Self::asked_about(planned, call, *why),
-            Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
+            Ruling::New => Self::asked_about_beside(planned, &seen),
+            Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
         };
         let known = match ruling {
             Ruling::New | Ruling::Ask(..) => {
@@ -387,6 +388,26 @@ impl Connection {
                  you let it be sent again."
             ),
         };
+        planned
+    }
+
+    /// A call that its policy has a person asked about, beside an equal one that is under way and may wait for a word as well: whoever reads the two
+    /// questions knows that they are two, and not one that is shown twice.
+    fn asked_about_beside(mut planned: PlannedCall, seen: &[Seen]) -> PlannedCall {
+        if !planned.policy.needs_approval || !planned.policy.class.has_effect() {
+            return planned;
+        }
+        let under_way = seen.iter().filter(|seen| seen.has_effect && seen.live != Live::No && !seen.is_withdrawn);
+        let Some(other) = under_way.max_by(|a, b| (a.asked_at, &a.call).cmp(&(b.asked_at, &b.call))) else {
+            return planned;
+        };
+        let whose = if other.is_family { "this session" } else { "another session" };
+        let stands = if other.is_held { "waits for a person as well" } else { "is under way" };
+        planned.policy.reason = format!(
+            "The rule `{}` has a person asked. Call {} of {whose} says the same and {stands}: each of the two that may run is sent.",
+            planned.policy.rule_id, other.call
+        );
+        CallPolicy::MAY_REPEAT.clone_into(&mut planned.policy.rule_id);
         planned
     }
 

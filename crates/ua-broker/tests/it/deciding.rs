@@ -241,7 +241,14 @@ fn equal_calls_that_wait_for_an_approval_are_told_apart() {
     let other = two.call("press_bell", &json!({"text": "a"}));
     until("a question for each client", || (world.questions().len() == 2).then_some(()));
     world.until_askers(3);
-    for question in world.questions() {
+    // The later one names the other, so that nobody takes it for the same question shown twice.
+    let asked = world.questions();
+    let names =
+        |one: &QuestionRecord, other: &QuestionRecord| one.text.contains(other.call_id.as_ref().unwrap().as_str());
+    let (earlier, later) = if names(&asked[0], &asked[1]) { (&asked[1], &asked[0]) } else { (&asked[0], &asked[1]) };
+    assert!(names(later, earlier) && !names(earlier, later), "{asked:?}");
+    assert!(later.text.contains("of another session says the same and waits for a person as well"), "{}", later.text);
+    for question in asked {
         world.answer(&question, Choice::Execute);
     }
     let first = one.answer(first)["result"].clone();
