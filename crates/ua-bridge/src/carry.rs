@@ -97,6 +97,8 @@ struct State {
     /// The client's `initialize`, once it was answered: the next broker makes it once more with its own tool server.
     handshake: Option<String>,
     answered_at: Option<Instant>,
+    /// Whether the watch looks again by itself, so that nobody has to wake it for a request.
+    is_watched: bool,
     /// What was said to a person last.
     warned: Option<String>,
 }
@@ -173,7 +175,9 @@ impl Bridge {
                 let open = Open { name: name.clone(), line, is_handshake, is_said: false, came_at: now() };
                 state.unanswered.push(open);
                 state.offer(Held::Request(name));
-                watcher.unpark();
+                if !state.is_watched {
+                    watcher.unpark();
+                }
             } else {
                 // What is lost with a broker has no meaning for the next one.
                 state.offer(Held::Message(line));
@@ -407,7 +411,8 @@ impl Bridge {
     fn watch(&self) {
         loop {
             let mut state = self.state();
-            if state.unanswered.is_empty() {
+            state.is_watched = !state.unanswered.is_empty();
+            if !state.is_watched {
                 drop(state);
                 thread::park();
                 continue;

@@ -1,7 +1,7 @@
 //! Names of requests: ULIDs, the time in front, so that they sort as they came.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -9,13 +9,14 @@ const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// Where names come from.
 #[derive(Debug)]
 pub(crate) struct Names {
-    chance: File,
+    /// As much of it is read at once as many names take.
+    chance: BufReader<File>,
     last: u128,
 }
 
 impl Names {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { chance: File::open("/dev/urandom")?, last: 0 })
+        Ok(Self { chance: BufReader::with_capacity(512, File::open("/dev/urandom")?), last: 0 })
     }
 
     /// A name that sorts behind all before.
