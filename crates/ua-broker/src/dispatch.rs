@@ -6,6 +6,7 @@ use std::time::Duration;
 use ua_core::{CallId, CallStatus, Resolution, Timestamp, chain};
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::LedgerError;
+use ua_store::rules::is_learnt_of_another;
 use ua_store::{AttemptRecord, CallRecord, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _};
 
 use crate::broker::{Broken, Broker};
@@ -22,7 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const MOST_LOOKS: u32 = 3;
 
 impl Broker {
-    /// When a call was handed to its tool server last, as its attempts have it: one that never left does not count. `None` when it never was, or
+    /// When a call was handed to its tool server last, as its attempts have it: one that never left, or only says what came of another one, does not
+    /// count. `None` when it never was, or
     /// that cannot be read.
     pub(crate) async fn sent_at(&self, call: &CallId) -> Option<Timestamp> {
         self.sends(call).await.iter().map(|attempt| attempt.started_at).max()
@@ -35,7 +37,7 @@ impl Broker {
 
     async fn sends(&self, call: &CallId) -> Vec<AttemptRecord> {
         let mut attempts = self.store.attempts(call).await.unwrap_or_default();
-        attempts.retain(|attempt| attempt.outcome.as_deref() != Some("not_sent"));
+        attempts.retain(|attempt| attempt.outcome.as_deref() != Some("not_sent") && !is_learnt_of_another(attempt));
         attempts
     }
 
