@@ -99,7 +99,7 @@ mod tests {
         assert_ne!(asked_for(), asked_for());
         // Each bit is set about as often as not.
         for bit in 0..64 {
-            let set = drawn.iter().filter(|number| **number >> bit & 1 == 1).count();
+            let set = drawn.iter().filter(|number| (**number >> bit) & 1 == 1).count();
             assert!((7 * AT_ONCE..9 * AT_ONCE).contains(&set), "bit {bit}: {set} of {}", drawn.len());
         }
     }
