@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use ua_store::StoreError;
+use ua_store::{Durability, StoreError};
 
 use crate::beside::{OwnLog, adopt_beside, foreign_beside};
 use crate::config::SqliteConfig;
@@ -64,6 +64,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
     }
     if is_new {
         pragma::choose_page_size(&connection).map_err(sql_error)?;
+        pragma::sync_nothing(&connection).map_err(sql_error)?;
     }
     pragma::make_writer(&connection)?;
     // Whatever is in the log by now is ours, or was named by a person. One of an earlier schema may have no identity yet.
@@ -80,8 +81,11 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity,
         quick_check(&connection, path)?;
     }
     let is_changed = if is_new {
+        // Nothing is stored in it yet. What is made is synced once, all of it: the log below, before any of it is carried over into the file.
+        pragma::sync_nothing(&connection).map_err(sql_error)?;
         schema::make(&mut connection, config.identity.as_deref())
             .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
+        pragma::set_durability(&connection, Durability::Synced).map_err(sql_error)?;
         true
     } else {
         schema::migrate(&mut connection, path, &mut own_log)?
@@ -229,7 +233,7 @@ pub fn refuse_others(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     check_owner(path)?;
-    if is_ours_by_header(path) {
+    if is_ours_by_header(path) || is_blank(path) {
         return Ok(());
     }
     // SQLite leaves files beside a database even when it reads it, unless it is told that nobody writes to it.
@@ -396,9 +400,32 @@ fn make_folder(folder: &Path) -> Result<(), StoreError> {
 fn make_file(path: &Path) -> Result<(), StoreError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && is_blank(path) => empty(path),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(refused_because(format!("{} cannot be made", path.display()), error)),
     }
+}
+
+/// Whether a file has the length of a first page at most and nothing in it: what a power cut may leave of a database that was being made, where a
+/// file system writes lengths before what they are of. All that ever was in one lies in the log beside it then, if anywhere.
+fn is_blank(path: &Path) -> bool {
+    let length = fs::symlink_metadata(path).map_or(0, |file| if file.is_file() { file.len() } else { 0 });
+    if !(1..=pragma::PAGE_SIZE.unsigned_abs()).contains(&length) {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let read = regular(OpenOptions::new().read(true), path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.is_ok() && bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Empties a file that is blank, unless the log beside it has a database.
+fn empty(path: &Path) -> Result<(), StoreError> {
+    let looked = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|there| recognise(&there, path).map(drop));
+    if !looked.is_err_and(|error| Trouble::of(&error) == Some(Trouble::NotADatabase)) {
+        return Ok(());
+    }
+    let emptied = regular(OpenOptions::new().write(true), path).and_then(|file| file.set_len(0));
+    emptied.map_err(|error| refused_because(format!("{} cannot be made", path.display()), error))
 }
 
 /// Refuses a file that is a link, that belongs to somebody else, or that others may change: who can write it can say that an effect

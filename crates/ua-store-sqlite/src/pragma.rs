@@ -64,7 +64,7 @@ pub(crate) fn let_schema_be_changed(connection: &Connection, is_allowed: bool) -
 
 /// How large the pages of a new database are, in bytes. What a turn writes are a few small rows in each of a dozen places, and each place is
 /// written as a whole page: small ones make a turn cheaper, large ones a large result.
-const PAGE_SIZE: i64 = 2048;
+pub(crate) const PAGE_SIZE: i64 = 2048;
 
 /// Chooses it, for a file in which nothing is yet.
 pub(crate) fn choose_page_size(connection: &Connection) -> rusqlite::Result<()> {
@@ -130,6 +130,14 @@ pub(crate) fn set_durability(connection: &Connection, durability: Durability) ->
         Durability::Synced => "FULL",
     };
     connection.pragma_update(None, "synchronous", word)
+}
+
+/// Syncs nothing, while a database is made in which nothing is stored yet.
+///
+/// A process that is killed leaves what it wrote to the kernel. After a power cut before the first sync the file is empty, or has one page without a
+/// table or without anything, and the log beside it has all of it or no whole transaction: it is there, or is made again.
+pub(crate) fn sync_nothing(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "OFF")
 }
 
 #[cfg(test)]

@@ -206,6 +206,50 @@ fn a_missing_or_empty_database_is_not_recreated_when_one_is_expected() {
     assert!(refusal(SqliteStore::open(config())).contains("is empty"));
 }
 
+/// A new database is synced as a whole: until then a power cut may leave its first page without what was written there.
+#[test]
+fn a_database_whose_first_page_was_lost_while_it_was_made_is_made_again() {
+    let blank = |length: usize| {
+        let place = place();
+        fs::create_dir_all(place.path.parent().unwrap()).unwrap();
+        fs::write(&place.path, vec![0; length]).unwrap();
+        place
+    };
+    for length in [512, 2048] {
+        let place = blank(length);
+        ua_store_sqlite::refuse_others(&place.path).unwrap();
+        let kept = SqliteConfig { expected_existing: true, ..SqliteConfig::new(&place.path) };
+        assert!(refusal(SqliteStore::open(kept)).contains("is empty"), "{length}");
+        fs::write(&place.path, vec![0; length]).unwrap();
+        // What arrived of its log is no whole transaction.
+        fs::write(place.path.with_file_name("runtime_state.db-wal"), [7; 700]).unwrap();
+        open(&place.path).close().unwrap();
+        assert!(fs::metadata(&place.path).unwrap().len() > 100_000, "{length}");
+    }
+    // A log that has all of it is read.
+    let made = place();
+    let store = open(&made.path);
+    let uuid = store.db_uuid().to_owned();
+    let place = blank(2048);
+    let writer = Connection::open(&made.path).unwrap();
+    writer.execute_batch("VACUUM").unwrap();
+    let log = |path: &Path| path.with_file_name("runtime_state.db-wal");
+    fs::copy(log(&made.path), log(&place.path)).unwrap();
+    assert_eq!(open(&place.path).db_uuid(), uuid);
+    drop((store, writer));
+    // One page more is none that this program leaves, and neither is a page with something in it.
+    let long = blank(2049);
+    let mut other = vec![0; 2048];
+    other[2000] = 1;
+    let written = blank(1);
+    fs::write(&written.path, &other).unwrap();
+    for place in [long, written] {
+        let before = fs::read(&place.path).unwrap();
+        assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("not a database"));
+        assert_eq!(fs::read(&place.path).unwrap(), before);
+    }
+}
+
 #[test]
 fn a_database_of_another_program_is_left_alone() {
     let place = place();
