@@ -252,7 +252,7 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
     let (rest, last) = call.split_at(call.len() - 1);
     let wrong_call = format!("{rest}{}", if last == "0" { "1" } else { "0" });
     let servers = env.mcp_config("servers.json", &json!({"forum": env.forum_entry(&[])}));
-    let cases: [(&[&str], &str, &str); 11] = [
+    let cases: [(&[&str], &str, &str); 12] = [
         (&["runs", "show", "montly-report"], "there is no run `montly-report`", "monthly-report"),
         (&["resume", "lst"], "there is no run `lst`", "last"),
         (&["resume", "monthly-reprot"], "there is no run", "monthly-report"),
@@ -262,6 +262,7 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
         (&["schedule", "remove", "nightli"], "there is no schedule `nightli`", "nightly"),
         (&["login", "forun", "--mcp-config", &servers], "no tool server is called `forun`", "forum"),
         (&["schema", "run list"], "there is no schema", "runs list"),
+        (&["models", "list", "--provider", "antropic"], "unknown model provider `antropic`", "anthropic"),
         (&["man", "runs", "lits"], "there is no command `runs lits`", "runs list"),
         (&["resume", "last", "--accept", "tols"], "there is no component `tols`", "tools"),
     ];

@@ -153,6 +153,12 @@ fn every_command_writes_what_its_schema_says() {
         missing,
         ["workers forget", "calls probe", "tools audit", "tools lock", "login", "logout", "db copy", "db copy --undo"]
     );
+    // Each name is taken as it is listed, in one word or in several.
+    for name in named.as_array().unwrap().iter().filter_map(Value::as_str) {
+        let words: Vec<&str> = std::iter::once("schema").chain(name.split(' ')).collect();
+        assert!(env.run_bare(&words).code(0).json().is_object(), "{name}");
+        assert!(env.run_bare(&["schema", name]).code(0).json().is_object(), "{name}");
+    }
     env.run_bare(&["schema", "nothing"]).refused(2, &["no schema for `nothing`", "ua schema"]);
 }
 

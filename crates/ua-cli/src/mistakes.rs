@@ -39,6 +39,8 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
         format!("`{whole}` takes a value behind `{option}`: {value}")
     } else if let Some((one, others)) = at_odds(error) {
         format!("`{whole}` takes {one} or {others}, and not both")
+    } else if error.kind() == ErrorKind::MissingSubcommand {
+        format!("`{whole}` needs a command")
     } else if error.kind() != ErrorKind::UnknownArgument {
         said_by_the_parser(error)
     } else if typed.starts_with('-') {
@@ -64,7 +66,10 @@ fn without_its_value(error: &clap::Error) -> Option<(String, String)> {
         && text_of(error, ContextKind::InvalidValue).is_some_and(|value| value.is_empty());
     let named = text_of(error, ContextKind::InvalidArg).filter(|named| is_missing && named.starts_with('-'))?;
     let (option, value) = named.split_once([' ', '='])?;
-    Some((option.to_owned(), value.trim_matches(['<', '>', '[', ']']).to_owned()))
+    // The signs of the usage around it; some are a part of its name (`[+]N`).
+    let within = |value: &str, open, close| Some(value.strip_prefix(open)?.strip_suffix(close)?.to_owned());
+    let value = within(value, "[", "]").unwrap_or_else(|| value.to_owned());
+    Some((option.to_owned(), within(&value, "<", ">").unwrap_or(value)))
 }
 
 /// An argument, and what it cannot be given together with, each as it is written in help.
@@ -246,7 +251,13 @@ mod tests {
                 "`ua job` has no option `--polciy`",
                 "did you mean `--policy`? `ua job --help` says what it takes",
             ),
+            ("ua --json", "`ua` needs a command", "`ua --help` says what it takes"),
             ("ua --root", "`ua` takes a value behind `--root`: DIR", "`ua --help` says what it takes"),
+            (
+                "ua resume last --max-turns",
+                "`ua resume` takes a value behind `--max-turns`: [+]N",
+                "`ua resume --help` says what it takes",
+            ),
             ("ua job --policy", "`ua job` takes a value behind `--policy`: FILE", "`ua job --help` says what it takes"),
             (
                 "ua runs delete last --older-than 1d",

@@ -129,8 +129,9 @@ impl Entry {
 
 /// The entry of a command.
 pub(crate) fn find(command: &str) -> Option<&'static Entry> {
-    // A flag that makes another command of it is a word here.
-    ENTRIES.iter().find(|entry| entry.command.replace("--", "") == command)
+    // A flag that makes another command of it may be given as one, or as a word.
+    let plain = |name: &str| name.replace("--", "");
+    ENTRIES.iter().find(|entry| plain(entry.command) == plain(command))
 }
 
 /// The page of the guide.

@@ -581,6 +581,7 @@ mod tests {
                 Some("budgets.max_tool_calls"),
             ),
             (r#"{"objective": "x", "max_tool_calls": 3}"#, "max_tool_calls", Some("budgets.max_tool_calls")),
+            (r#"{"objective": "x", "max_turns": 3}"#, "max_turns", Some("budgets.max_turns")),
             (r#"{"objective": "x", "model": {"model": "x"}}"#, "model.model", Some("model.name")),
             (r#"{"objective": "x", "zzz": 3}"#, "zzz", None),
         ];

@@ -56,6 +56,14 @@ pub(crate) fn unknown(provider: &str) -> HostError {
     )
 }
 
+/// Refuses a name that no provider has.
+///
+/// # Errors
+/// That, with the names that there are.
+pub fn check_name(provider: &str) -> Result<(), HostError> {
+    if NAMES.contains(&provider) { Ok(()) } else { Err(unknown(provider)) }
+}
+
 /// Why no model can be asked, when none was named.
 pub fn no_model(provider: &str) -> HostError {
     if !NAMES.contains(&provider) {

@@ -50,7 +50,8 @@ impl LlmProvider for ScriptedProvider {
     }
 }
 
-/// What the script does not accept is an invalid request, as it would be at the real provider.
+/// What the script does not accept is an invalid request, as it would be at the real provider; and none that a shorter one could replace, which would
+/// have another turn of the script played.
 fn refused(error: &ScriptError) -> LlmError {
-    LlmError::InvalidRequest { status: 400, message: error.to_string() }
+    LlmError::InvalidRequest { status: 406, message: error.to_string() }
 }

@@ -64,6 +64,24 @@ pub fn cut_off_restore(path: &Path) -> Option<CutOff> {
     newest.map(|(_, kept)| CutOff { kept, copy })
 }
 
+/// The databases that restores to `path` put aside, the oldest first. They may have runs that the database there has not.
+pub fn kept_by_restores(path: &Path) -> Vec<PathBuf> {
+    let beginning = beside(path, ".before-");
+    let Some(beginning) = beginning.file_name().map(|name| name.as_encoded_bytes().to_vec()) else { return Vec::new() };
+    let entries = fs::read_dir(open::folder_of(path)).into_iter().flatten().flatten();
+    let kept = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let rest = std::str::from_utf8(name.as_encoded_bytes().strip_prefix(&beginning[..])?).ok()?;
+        // Not what lies beside one: `-wal`, `-shm`.
+        let is_whole = rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'_' | b'-'));
+        let is_file = is_whole && entry.metadata().is_ok_and(|file| file.is_file());
+        is_file.then(|| (stamp_of(rest.as_bytes()), entry.path()))
+    });
+    let mut kept: Vec<_> = kept.collect();
+    kept.sort();
+    kept.into_iter().map(|(_, path)| path).collect()
+}
+
 /// When a database was taken out of its place, and as the how manyth of that second; `None` of what is beside one.
 fn stamp_of(rest: &[u8]) -> Option<(String, u32)> {
     let rest = std::str::from_utf8(rest).ok()?;

@@ -65,7 +65,7 @@ mod writer;
 pub use beside::{adopt_beside, foreign_beside};
 pub use config::SqliteConfig;
 pub use copies::{AnotherCopy, another_copy, holds_run, is_copy, is_one, keeps_runs, left_of};
-pub use cut_off::{CutOff, cut_off_restore};
+pub use cut_off::{CutOff, cut_off_restore, kept_by_restores};
 pub use departure::{Copying, Departure, Standing, UnderWay};
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore, uuid_of as identity_of};

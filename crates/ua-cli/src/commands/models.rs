@@ -59,6 +59,10 @@ fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, H
     let own = models::of_user(settings)?;
     let all = ModelTable::shipped().overlaid(own.clone());
     let whose = if models::are_the_projects(settings) { "project" } else { "user" };
+    // A user's own table may name others.
+    if let Some(provider) = provider.filter(|name| !all.all().any(|(provider, _, _)| provider == *name)) {
+        providers::check_name(provider)?;
+    }
     let kind = provider.map(|provider| provider.strip_suffix("-chat").unwrap_or(provider));
     let wanted = |name: &str| provider.is_none() || provider == Some(name) || kind == Some(name);
     let rows: Vec<ModelRow> = all

@@ -20,7 +20,7 @@ Examples:
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {
     /// A command, without `ua`, or `job-file`
-    #[arg(add = ArgValueCompleter::new(names))]
+    #[arg(add = ArgValueCompleter::new(names), allow_hyphen_values = true)]
     pub command: Vec<String>,
 }
 

@@ -250,7 +250,9 @@ fn nearest(name: &str, path: &str, known: &Known) -> Option<String> {
     });
     let anywhere = FIELDS.0.iter().flat_map(|(outer, inner)| {
         let nested = inner.iter().flat_map(|known| known.0.iter());
-        nested.map(move |(field, _)| (crate::words::likeness(name, field) - 0.05, format!("{outer}.{field}")))
+        // A limit is nearly always meant for the job.
+        let less = if *outer == "budgets" { 0.04 } else { 0.05 };
+        nested.map(move |(field, _)| (crate::words::likeness(name, field) - less, format!("{outer}.{field}")))
     });
     let best = here.chain(anywhere).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)

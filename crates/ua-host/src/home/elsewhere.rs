@@ -109,7 +109,9 @@ impl Home {
         let own = self.root.join(DATABASE);
         let is_another = own != self.database && !holds_nothing(&own);
         let file = is_another.then(|| format!("{} is another database", own.display()));
-        server.into_iter().chain(file).collect()
+        let kept = ua_store_sqlite::kept_by_restores(&self.database).into_iter();
+        let kept = kept.map(|kept| format!("{} is the database that a restore put aside", kept.display()));
+        server.into_iter().chain(file).chain(kept).collect()
     }
 
     /// Forgets which database on a server is used from here: the runs of this root were moved to one, or taken back.
@@ -224,6 +226,15 @@ mod tests {
         let first = home(folder.path(), Some("runs"));
         close(first.open().unwrap());
         assert_eq!(first.used_with_others("id"), [""; 0]);
+        // What a restore put aside, and not what lies beside that.
+        let kept = first.root().join("runtime_state.db.before-20261129_150601");
+        fs::write(&kept, "x").unwrap();
+        fs::write(first.root().join("runtime_state.db.before-20261129_150601-wal"), "x").unwrap();
+        assert_eq!(
+            first.used_with_others("id"),
+            [format!("{} is the database that a restore put aside", kept.display())]
+        );
+        fs::remove_file(kept).unwrap();
         let elsewhere = folder.path().join("elsewhere.db");
         let named = Home { database: elsewhere, ..first.clone() };
         assert!(named.used_with_others("id")[0].ends_with("runtime_state.db is another database"));
