@@ -15,7 +15,9 @@ pub(crate) fn check(data: &[u8]) {
         let letters: Vec<String> = SECRET.chars().map(String::from).collect();
         letters.join(color)
     });
-    for dressed in [SECRET, in_json.trim_matches('"'), &red, &cleared] {
+    let digits: Vec<String> = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let of_a_database = format!("\\x{}", digits.concat());
+    for dressed in [SECRET, in_json.trim_matches('"'), &red, &cleared, &of_a_database] {
         let clean = redactor.text(&format!("{before}{dressed}{after}")).into_owned();
         assert!(!clean.contains(dressed), "{clean}");
         assert_eq!(redactor.text(&clean), clean);

@@ -4,15 +4,20 @@
 //! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON, C, Rust and Markdown, percent signs,
 //! entities and quoted-printable, in hexadecimal digits, in dumps of bytes, in lists of numbers, in UTF-16, and inside base32 and base64 of
 //! either alphabet wherever it starts; each of them also with white space and what nobody sees anywhere, as where lines are wrapped, and
-//! hexadecimal digits in pairs with what people put between them; and in each of these within another, three layers deep ([`layers`]). Not
-//! known: any other transformation (compressed, encrypted, reversed, spelled), and secrets of fewer than 8 bytes, or of fewer than 6 once their
+//! hexadecimal digits in pairs with what people put between them; over lines whatever stands between its pieces ([`joins`]); as it may be
+//! spelled before all that ([`spellings`]); and in each of these within another, three layers deep ([`layers`]). In JSON a number is a text as
+//! well, and so is a list of numbers ([`values`]). Not known: any other transformation (compressed, encrypted, reversed, spelled), and secrets of fewer than 8 bytes, or of fewer than 6 once their
 //! own characters are read as escapes and they are dressed in others. `docs/security.md` has the list.
 
 mod dump;
+mod joins;
 mod layers;
 mod lines;
+mod literal;
 mod readings;
+mod spellings;
 mod unfinished;
+mod values;
 mod view;
 
 use std::borrow::Cow;
@@ -20,20 +25,45 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use memchr::memmem;
-use serde_json::Value;
-
 use crate::reply::{Outcome, RawReply};
+use memchr::memmem;
 
 /// Shorter values stand in too many words to be told from them.
 const MIN_BYTES: usize = 8;
 /// What is left of a value of that length whose own characters read as escapes (`\\`, `%41`): it may be a little shorter.
 const MIN_RESOLVED: usize = 6;
+/// The number of an error whose own was a secret.
+const UNNAMED_ERROR: i64 = -32_000;
 
 /// Secrets by name, and how they are taken out of text. Clones know the same secrets, also those that one of them learns later.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Arc<RwLock<Arc<Vec<Form>>>>,
+    known: Arc<RwLock<Arc<Known>>>,
+}
+
+/// What is known, and what is made of it once.
+#[derive(Debug, Default)]
+struct Known {
+    /// The longest first.
+    forms: Vec<Form>,
+    joins: joins::Joins,
+    beginnings: literal::Beginnings,
+    /// Whether some form is one without quotation marks.
+    has_unquoted: bool,
+    /// Whether some secret is a number.
+    has_numbers: bool,
+}
+
+impl Known {
+    fn of(forms: Vec<Form>) -> Self {
+        Self {
+            joins: joins::Joins::of(&forms),
+            beginnings: literal::Beginnings::of(&forms),
+            has_unquoted: forms.iter().any(|form| form.look == Look::Unquoted),
+            has_numbers: forms.iter().any(|form| form.look == Look::Number),
+            forms,
+        }
+    }
 }
 
 /// A secret as it may stand in a text.
@@ -54,15 +84,19 @@ enum Look {
     Text,
     /// In what is left of it without white space and escapes.
     View,
+    /// In that without quotation marks, which are doubled where a text stands in them.
+    Unquoted,
     /// In the digits of that.
     Digits,
+    /// In numbers, by their value.
+    Number,
 }
 
 impl std::fmt::Debug for Redactor {
     /// Names, never values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let known = self.known();
-        let names: BTreeSet<&str> = known.iter().map(|form| form.shown.as_str()).collect();
+        let names: BTreeSet<&str> = known.forms.iter().map(|form| form.shown.as_str()).collect();
         f.debug_list().entries(names).finish()
     }
 }
@@ -82,28 +116,28 @@ impl Redactor {
             .map(|(name, value)| (format!("[secret {name}]"), value.trim().to_owned()))
             .filter(|(_, value)| value.len() >= MIN_BYTES)
             .flat_map(|(shown, value)| {
-                forms(&value).into_iter().map(move |(bytes, look)| {
+                spellings::forms(&value).into_iter().map(move |(bytes, look)| {
                     let finder = memmem::Finder::new(&bytes).into_owned();
                     Form { bytes, finder, look, shown: shown.clone() }
                 })
             })
             .collect();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let mut all = Vec::clone(&known);
+        let mut all = known.forms.clone();
         all.extend(new);
         // The longest first: one may be the beginning of another. The name that came first stays.
         all.sort_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| (&a.bytes, a.look).cmp(&(&b.bytes, b.look))));
         all.dedup_by(|a, b| a.bytes == b.bytes && a.look == b.look);
-        *known = Arc::new(all);
+        *known = Arc::new(Known::of(all));
     }
 
-    fn known(&self) -> Arc<Vec<Form>> {
+    fn known(&self) -> Arc<Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.known().is_empty()
+        self.known().forms.is_empty()
     }
 
     /// The text without secrets.
@@ -130,7 +164,7 @@ impl Redactor {
     /// Where secrets stand in the text, in order, none within another.
     fn places(&self, text: &str) -> Vec<(Range<usize>, String)> {
         let known = self.known();
-        if known.is_empty() || text.len() < MIN_BYTES {
+        if known.forms.is_empty() || text.len() < MIN_BYTES {
             return Vec::new();
         }
         let mut hits = layers::hits(text, &known);
@@ -146,26 +180,7 @@ impl Redactor {
                 None => places.push((hit.start..hit.end, hit.form)),
             }
         }
-        places.into_iter().map(|(range, form)| (range, known[form].shown.clone())).collect()
-    }
-
-    /// Takes secrets out of every text of a JSON value, names of fields included.
-    pub fn json(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.own(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
-            Value::Object(fields) => {
-                let is_named = fields.keys().any(|name| matches!(self.text(name), Cow::Owned(_)));
-                if is_named {
-                    *fields = std::mem::take(fields)
-                        .into_iter()
-                        .map(|(name, value)| (self.text(&name).into_owned(), value))
-                        .collect();
-                }
-                fields.values_mut().for_each(|value| self.json(value));
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+        places.into_iter().map(|(range, form)| (range, known.forms[form].shown.clone())).collect()
     }
 
     /// What came of an attempt, without secrets.
@@ -177,7 +192,12 @@ impl Redactor {
             Outcome::NotSent { why } | Outcome::Lost { why } => self.own(why),
             Outcome::Raw(reply) => match reply {
                 RawReply::ToolResult { result } => self.json(result),
-                RawReply::RpcError { message, .. } => self.own(message),
+                RawReply::RpcError { code, message } => {
+                    self.own(message);
+                    if self.found_in(&code.to_string()).is_some() {
+                        *code = UNNAMED_ERROR;
+                    }
+                }
                 RawReply::HttpStatus { body, .. } => self.own(body),
                 RawReply::Refused { why } => self.own(why),
                 // Not from a tool: a person said it, or it was put together here out of what was read before.
@@ -198,23 +218,6 @@ impl Redactor {
             *text = clean;
         }
     }
-}
-
-/// How a value may stand in a text: as it is, resolved, in hexadecimal digits, and in base64.
-fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
-    let hex = value.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
-    let hex = hex.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect();
-    let mut all = vec![(value.as_bytes().to_vec(), Look::Text), (hex, Look::Digits)];
-    all.extend(layers::tight_of(value).into_iter().map(|text| (text, Look::View)));
-    for alphabet in [STANDARD, URL_SAFE] {
-        let inside = (0..3).filter_map(|offset| inside_base64(value.as_bytes(), offset, alphabet));
-        all.extend(inside.map(|text| (text.into_bytes(), Look::View)));
-    }
-    // What is left without white space and escapes may be too little to be told from words.
-    all.retain(|(bytes, look)| bytes.len() >= if *look == Look::View { MIN_RESOLVED } else { MIN_BYTES });
-    let mut seen = BTreeSet::new();
-    all.retain(|form| seen.insert(form.clone()));
-    all
 }
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -271,6 +274,15 @@ mod tests {
             let clean = format!("{:?}", redactor().outcome(outcome));
             assert!(clean.contains("[secret KEY]") && !clean.contains("canary"), "{clean}");
         }
+    }
+
+    /// A number is no text, and is written down, shown and sent all the same.
+    #[test]
+    fn an_error_whose_number_is_a_secret_has_another() {
+        let redactor = Redactor::new([("PIN".to_owned(), "4711081533".to_owned())]);
+        let error = |code| Outcome::Raw(RawReply::RpcError { code, message: "no".into() });
+        assert_eq!(redactor.outcome(error(4_711_081_533)), error(UNNAMED_ERROR));
+        assert_eq!(redactor.outcome(error(-32_602)), error(-32_602));
     }
 
     #[test]
@@ -403,5 +415,7 @@ mod tests {
     }
 }
 
+#[cfg(test)]
+mod kinds_tests;
 #[cfg(test)]
 mod nested_tests;

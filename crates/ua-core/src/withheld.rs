@@ -1,8 +1,8 @@
 //! Values that are kept without their secrets and still told apart from all others.
 //!
 //! What a tool answers is stored as the [`Redactor`] leaves it. The arguments of a client's call need more: they are sent as they are given, a
-//! call that comes again is known by them, and a call in doubt may have to be sent once more. So each text that holds a secret is kept
-//! without it, with a digest of the whole text behind it, made under a key so that nobody who reads it can try values. Two texts are kept as
+//! call that comes again is known by them, and a call in doubt may have to be sent once more. So each text that holds a secret, each number and each
+//! list of numbers is kept without it, with a digest of the whole behind it, made under a key so that nobody who reads it can try values. Two texts are kept as
 //! one only if they are one, and whoever has the text that was given can put it back in its place; nobody else can.
 //!
 //! Invariants: what is kept holds nothing that the redactor knows; a text that only looks like one of these is kept as one, so none is ever
@@ -26,8 +26,8 @@ pub fn keyed_digest(key: &str, bytes: &str) -> Sha256 {
     sha256(format!("{key}{inner}"))
 }
 
-/// What is kept of `value`: every text and every name of a field without the secrets that `redactor` knows, and with a digest under `key` where
-/// there was one. `None` when it is kept as it is.
+/// What is kept of `value`: every text, number, list of numbers and name of a field without the secrets that `redactor` knows, and with a digest
+/// under `key` where there was one. `None` when it is kept as it is.
 pub fn withhold(value: &Value, redactor: &Redactor, key: &str) -> Option<Value> {
     let text = |text: &String| {
         let is_clean = redactor.found_in(text).is_none() && digest_in(text).is_none();
@@ -35,7 +35,11 @@ pub fn withhold(value: &Value, redactor: &Redactor, key: &str) -> Option<Value> 
     };
     match value {
         Value::String(given) => text(given).map(Value::String),
+        Value::Number(_) => number(value, redactor, key),
         Value::Array(items) => {
+            if let Some(kept) = number(value, redactor, key) {
+                return Some(kept);
+            }
             let kept: Vec<Option<Value>> = items.iter().map(|item| withhold(item, redactor, key)).collect();
             let is_clean = kept.iter().all(Option::is_none);
             let all = || kept.into_iter().zip(items).map(|(kept, item)| kept.unwrap_or_else(|| item.clone()));
@@ -51,8 +55,13 @@ pub fn withhold(value: &Value, redactor: &Redactor, key: &str) -> Option<Value> 
             }
             (!is_clean).then_some(Value::Object(kept))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::Null | Value::Bool(_) => None,
     }
+}
+
+/// What is kept of a number or of a list of numbers that is a secret.
+fn number(value: &Value, redactor: &Redactor, key: &str) -> Option<Value> {
+    redactor.in_part(value).map(|shown| Value::String(format!("{shown}{MARK}{}]", digest_of(key, value))))
 }
 
 /// Whether a text or a name of a field in a value is kept without its secrets.
@@ -69,7 +78,8 @@ pub fn put_back(kept: &mut Value, given: &Value, key: &str) -> bool {
         return true;
     }
     let mut known = HashMap::new();
-    each_text(given, &mut |text| drop(known.insert(digest(key, text), text.to_owned())));
+    each_text(given, &mut |text| drop(known.insert(digest(key, text), Value::String(text.to_owned()))));
+    each_number(given, &mut |number| drop(known.insert(digest_of(key, number), number.clone())));
     match given_back(kept, &known) {
         Some(whole) => {
             *kept = whole;
@@ -79,18 +89,21 @@ pub fn put_back(kept: &mut Value, given: &Value, key: &str) -> bool {
     }
 }
 
-fn given_back(kept: &Value, known: &HashMap<String, String>) -> Option<Value> {
-    let text = |text: &String| match digest_in(text) {
-        Some(digest) => known.get(digest).cloned(),
-        None => Some(text.clone()),
+fn given_back(kept: &Value, known: &HashMap<String, Value>) -> Option<Value> {
+    let name = |name: &String| match digest_in(name) {
+        Some(digest) => known.get(digest)?.as_str().map(str::to_owned),
+        None => Some(name.clone()),
     };
     Some(match kept {
-        Value::String(kept) => Value::String(text(kept)?),
+        Value::String(kept) => match digest_in(kept) {
+            Some(digest) => known.get(digest)?.clone(),
+            None => Value::String(kept.clone()),
+        },
         Value::Array(items) => {
             Value::Array(items.iter().map(|item| given_back(item, known)).collect::<Option<Vec<_>>>()?)
         }
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| Some((text(name)?, given_back(value, known)?)));
+            let fields = fields.iter().map(|(own, value)| Some((name(own)?, given_back(value, known)?)));
             Value::Object(fields.collect::<Option<Map<_, _>>>()?)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => kept.clone(),
@@ -109,6 +122,26 @@ fn each_text(value: &Value, look: &mut impl FnMut(&str)) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Shows each number and each list of numbers.
+fn each_number(value: &Value, look: &mut impl FnMut(&Value)) {
+    match value {
+        Value::Number(_) => look(value),
+        Value::Array(items) => {
+            if items.iter().all(Value::is_number) {
+                look(value);
+            }
+            items.iter().for_each(|item| each_number(item, look));
+        }
+        Value::Object(fields) => fields.values().for_each(|field| each_number(field, look)),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// The digest of what is no text. Under a key of its own, so that it is not that of a text which says the same.
+fn digest_of(key: &str, value: &Value) -> String {
+    digest(&format!("{key} number "), &value.to_string())
 }
 
 fn digest(key: &str, text: &str) -> String {
@@ -149,6 +182,24 @@ mod tests {
             assert!(!put_back(&mut back, &other, key));
             assert_eq!(back, kept);
         }
+    }
+
+    /// A number that is a secret comes back as a number, and a text of its digits as a text.
+    #[test]
+    fn numbers_are_withheld_and_put_back_as_they_were_given() {
+        let redactor = Redactor::new([("PIN".to_owned(), "4711081533".to_owned())]);
+        let bytes: Vec<Value> = "4711081533".bytes().map(|byte| json!(byte)).collect();
+        let given = json!({"pin": 4_711_081_533_u64, "list": [1, -4_711_081_533_i64], "float": 4_711_081_533.0, "bytes": bytes,
+            "text": "4711081533", "n": 7, "4711081533": [8.5]});
+        let kept = withhold(&given, &redactor, "k").unwrap();
+        assert!(!kept.to_string().contains("471108"), "{kept}");
+        assert!(kept["pin"].as_str().unwrap().starts_with("[secret PIN] [withheld "), "{kept}");
+        assert_eq!((&kept["n"], kept["pin"] == kept["text"]), (&json!(7), false));
+        let mut back = kept.clone();
+        assert!(put_back(&mut back, &given, "k"));
+        assert_eq!(back, given);
+        let mut back = kept.clone();
+        assert!(!put_back(&mut back, &json!({"pin": "4711081533"}), "k") && back == kept);
     }
 
     /// One text in two dresses of a secret, or of two secrets of one name, is two texts.

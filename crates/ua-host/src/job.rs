@@ -574,8 +574,7 @@ fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
             .hint("docs/guide/secrets.md says where secrets are kept and who may have them")
             .not_begun());
     }
-    let text = job.to_string();
-    match host.redactor().found_in(&text) {
+    match host.redactor().found_in_json(&job) {
         None => Ok(()),
         Some(name) => Err(HostError::usage(format!("the job contains the value of {name}"))
             .hint("remove it: a model writes `${secret:NAME}` where a tool needs it, as docs/guide/secrets.md explains")

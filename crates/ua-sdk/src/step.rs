@@ -110,11 +110,11 @@ impl Step {
         if redactor.is_empty() {
             return Ok(());
         }
-        let json = |part: &str, value: Value| (part.to_owned(), value.to_string());
+        let json = |part: &str, value: Value| (part.to_owned(), value);
         let said = [
-            ("run id".to_owned(), id.to_owned()),
-            ("name".to_owned(), self.name.clone()),
-            ("system prompt".to_owned(), self.system.clone()),
+            json("run id", json!(id)),
+            json("name", json!(self.name)),
+            json("system prompt", json!(self.system)),
             json("input", self.input.clone()),
             json("output schema", json!(self.output_schema)),
             json("stop conditions", json!(self.stop_conditions)),
@@ -126,9 +126,9 @@ impl Step {
             let ToolSpec { name, description, input_schema, .. } = &tool.spec;
             json(&format!("tool `{}`", name.tool), json!([description, input_schema]))
         });
-        let policies = self.policies.iter().map(|policy| ("policy".to_owned(), policy.clone()));
-        for (part, text) in said.into_iter().chain(tools).chain(policies) {
-            if let Some(name) = redactor.found_in(&text) {
+        let policies = self.policies.iter().map(|policy| ("policy".to_owned(), json!(policy)));
+        for (part, value) in said.into_iter().chain(tools).chain(policies) {
+            if let Some(name) = redactor.found_in_json(&value) {
                 return Err(Error::Step(format!(
                     "its {part} holds the value of {name}, which would be stored or sent to the model; leave it out: a tool of the program has \
                      it without the model"

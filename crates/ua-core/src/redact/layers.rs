@@ -12,7 +12,7 @@ use std::cell::OnceCell;
 
 use super::unfinished::Letters;
 use super::view::{Span, View, first_character, is_text};
-use super::{Form, Look, MIN_BYTES, readings, unfinished};
+use super::{Form, Known, Look, MIN_BYTES, joins, literal, readings, spellings, unfinished};
 
 /// How many layers are taken off: of a secret that is encoded four times over, one is left.
 const MAX_LAYERS: usize = 3;
@@ -39,17 +39,18 @@ pub(super) struct Hit {
 }
 
 /// All places, in no order.
-pub(super) fn hits(text: &str, forms: &[Form]) -> Vec<Hit> {
+pub(super) fn hits(text: &str, known: &Known) -> Vec<Hit> {
     let left = text.len().saturating_mul(GROWTH).saturating_add(GROWTH_OF_SHORT);
     let letters = OnceCell::new();
-    let mut search = Search { forms, letters: &letters, hits: Vec::new(), left, scratch: Vec::new() };
-    for (form, at) in found(forms, Look::Text, text.as_bytes()) {
-        search.hits.push(Hit { start: at, end: at + forms[form].bytes.len(), form });
+    let mut search =
+        Search { known, forms: &known.forms, letters: &letters, hits: Vec::new(), left, scratch: Vec::new() };
+    for (form, at) in found(search.forms, Look::Text, text.as_bytes()) {
+        search.hits.push(Hit { start: at, end: at + search.forms[form].bytes.len(), form });
     }
     // What has no escapes, no other reading and nothing that nobody sees is what it is, and need not be copied.
     let bytes = text.as_bytes();
     let is_plain = !View::has_escapes(bytes) && !View::has_unseen(bytes) && !readings::may_be_in(bytes);
-    if !is_plain || View::has_set_off_lines(bytes) {
+    if !is_plain || View::has_set_off_lines(bytes) || known.joins.may_be_in(bytes) || search.has_numbers(bytes) {
         search.levels(View::of(text), 0);
     } else {
         search.below(View::tight_of(text), 0);
@@ -68,12 +69,19 @@ pub(super) fn tight_of(text: &str) -> Vec<Vec<u8>> {
     vec![kept, resolved, closed]
 }
 
+/// The form of a secret that is a number of this value.
+pub(super) fn form_of_number(known: &Known, value: f64) -> Option<usize> {
+    let is_it = |form: &Form| spellings::number(&form.bytes).is_some_and(|own| own.to_bits() == value.abs().to_bits());
+    known.forms.iter().position(|form| form.look == Look::Number && is_it(form))
+}
+
 fn found<'f>(forms: &'f [Form], look: Look, bytes: &'f [u8]) -> impl Iterator<Item = (usize, usize)> + 'f {
     let of_kind = forms.iter().enumerate().filter(move |(_, form)| form.look == look);
     of_kind.flat_map(move |(index, form)| form.finder.find_iter(bytes).map(move |at| (index, at)))
 }
 
 struct Search<'f> {
+    known: &'f Known,
     forms: &'f [Form],
     /// Where letters stand in these, once there is a colour.
     letters: &'f OnceCell<Letters>,
@@ -92,6 +100,28 @@ impl Search<'_> {
         }
     }
 
+    /// Whether some number may be a secret that is known by its value.
+    fn has_numbers(&self, text: &[u8]) -> bool {
+        self.known.has_numbers && spellings::exponents(text).next().is_some()
+    }
+
+    /// Looks for what is known over several lines, and for numbers.
+    fn look_beyond(&mut self, view: &View) {
+        if self.known.joins.may_be_in(&view.bytes) {
+            for found in self.known.joins.find(&view.bytes, self.forms) {
+                let (start, end) = joins::span(&view.spans, &found);
+                self.hits.push(Hit { start, end, form: found.form });
+            }
+        }
+        if self.known.has_numbers {
+            for (begin, end, value) in spellings::exponents(&view.bytes) {
+                let Some(form) = form_of_number(self.known, value) else { continue };
+                let (start, end) = (view.spans[begin].start as usize, view.spans[end - 1].end as usize);
+                self.hits.push(Hit { start, end, form });
+            }
+        }
+    }
+
     /// Looks at a layer below the text.
     fn layer(&mut self, view: View, depth: usize) {
         let Some(left) = self.left.checked_sub(view.bytes.len()) else { return };
@@ -104,7 +134,7 @@ impl Search<'_> {
     /// because the text beside the digits of a dump may have escapes that are none of the lines'.
     fn levels(&mut self, view: View, depth: usize) {
         let mut others: Vec<View> = Vec::new();
-        let (forms, letters) = (self.forms, self.letters);
+        let (known, forms, letters) = (self.known, self.forms, self.letters);
         let mut keep = |level: &View| {
             let mut keep = |other: View| {
                 if others.iter().all(|known| known.bytes != other.bytes) {
@@ -117,11 +147,17 @@ impl Search<'_> {
                     let letters = letters.get_or_init(|| Letters::of(forms));
                     unfinished::read(level, forms, letters).into_iter().for_each(&mut keep);
                 }
+                if View::has_escapes(&level.bytes) {
+                    let longest = forms.first().map_or(0, |form| form.bytes.len());
+                    literal::read(level, &known.beginnings, longest).into_iter().for_each(&mut keep);
+                }
             }
         };
         keep(&view);
+        self.look_beyond(&view);
         let kept = view.wholly_resolved(|level| {
             self.look(level, Look::Text);
+            self.look_beyond(level);
             keep(level);
         });
         // Base64 or hexadecimal digits in a quotation, a comment or a list of texts.
@@ -145,6 +181,9 @@ impl Search<'_> {
         } else {
             tight
         };
+        if self.known.has_unquoted {
+            self.look(&tight.without_quotes(), Look::Unquoted);
+        }
         tight.digits(MIN_DIGITS, |digits| {
             self.look(&digits, Look::Digits);
             if depth < MAX_LAYERS {

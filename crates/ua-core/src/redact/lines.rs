@@ -195,8 +195,14 @@ fn joined_by(text: &View, joins_lines: impl Fn(usize) -> bool) -> View {
 /// The longest text that is taken for one of a terminal.
 const LONGEST_STRING: usize = 4 * 1024;
 
-/// How long a text is that a terminal takes for itself, and begins here: a title, the address of a link (OSC), a picture (DCS) and the like.
+/// How long a text is that a terminal takes for itself, and begins here: a title, the address of a link (OSC), a picture (DCS) and the like,
+/// or what chooses a character set (`ESC ( B`) or another mode (`ESC =`).
 fn string(text: &[u8]) -> usize {
+    if let [0x1B, rest @ ..] = text
+        && let mode @ 1.. = mode(rest)
+    {
+        return 1 + mode;
+    }
     let begins = match text {
         [0x1B, b']' | b'P' | b'_' | b'^' | b'X', ..] | [0xC2, 0x90 | 0x98 | 0x9D | 0x9E | 0x9F, ..] => 2,
         _ => return 0,
@@ -208,6 +214,20 @@ fn string(text: &[u8]) -> usize {
         _ => None,
     });
     ends.map_or(0, |length| begins + length)
+}
+
+/// How long what follows an ESC is that says how a terminal behaves from there on.
+fn mode(rest: &[u8]) -> usize {
+    let inside = rest.iter().take(3).take_while(|byte| matches!(byte, b' '..=b'/')).count();
+    match rest.get(inside) {
+        Some(b'0'..=b'~') if inside > 0 => inside + 1,
+        Some(b'7' | b'8' | b'=' | b'>' | b'c' | b'D' | b'E' | b'H' | b'M' | b'N' | b'O' | b'Z' | b'\\')
+            if inside == 0 =>
+        {
+            1
+        }
+        _ => 0,
+    }
 }
 
 /// Whether a terminal takes some of it for itself.

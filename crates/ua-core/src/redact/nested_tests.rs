@@ -6,14 +6,14 @@ use super::tests::base64;
 use super::{Redactor, STANDARD, URL_SAFE};
 
 /// A way to write bytes down.
-type Dress = (&'static str, fn(&[u8]) -> String);
+pub(super) type Dress = (&'static str, fn(&[u8]) -> String);
 
 /// Its parts as one text.
-fn joined(parts: impl Iterator<Item = String>) -> String {
+pub(super) fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().concat()
 }
 
-fn hex(bytes: &[u8], between: &str) -> String {
+pub(super) fn hex(bytes: &[u8], between: &str) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
 }
 
@@ -56,7 +56,7 @@ fn od(bytes: &[u8], word: usize, show: impl Fn(&[u8]) -> String) -> String {
     lines.chain([format!("{:07o}\n", bytes.len())]).collect()
 }
 
-fn text_of(bytes: &[u8]) -> &str {
+pub(super) fn text_of(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn base32(bytes: &[u8]) -> String {
     joined(groups)
 }
 
-const DRESSES: &[Dress] = &[
+pub(super) const DRESSES: &[Dress] = &[
     ("json", |bytes| serde_json::to_string(text_of(bytes)).unwrap()),
     ("json of ascii", |bytes| {
         let units = text_of(bytes).encode_utf16().map(|unit| format!("\\u{unit:04x}"));
@@ -194,7 +194,7 @@ fn is_left(secret: &str, clean: &str) -> bool {
     characters.windows(8).any(|part| clean.contains(&part.iter().collect::<String>()))
 }
 
-fn check(value: &str, before: &str, after: &str, dresses: &[Dress]) -> Result<(), TestCaseError> {
+pub(super) fn check(value: &str, before: &str, after: &str, dresses: &[Dress]) -> Result<(), TestCaseError> {
     let redactor = Redactor::new([("K".to_owned(), value.to_owned())]);
     let mut text = format!("{before}{value}{after}");
     for (_, dress) in dresses {
@@ -301,7 +301,7 @@ const SHARES: usize = 8;
 
 /// What can be read in two ways is read in one of them. In columns with named signs these have to be read first, and `\\n` of a column not;
 /// and an escape that is part of a secret has to stay behind a backslash that is the dress of its dress.
-fn is_known(value: &str, inner: &Dress, outer: &Dress) -> bool {
+pub(super) fn is_known(value: &str, inner: &Dress, outer: &Dress) -> bool {
     let is_escape = super::layers::tight_of(value)[0] != value.as_bytes();
     (inner.0, outer.0) != ("od -c", "entities, named") && !(inner.0 == "escapes of Markdown" && is_escape)
 }

@@ -14,11 +14,15 @@ struct Reading {
     read: fn(&View) -> Vec<View>,
 }
 
-const READINGS: [Reading; 8] = [
+const READINGS: [Reading; 9] = [
     Reading { may_be_in: dump::may_be_in, read: dump::dumps },
     Reading { may_be_in: has_quoted_printable, read: without_quoted_printable },
     Reading { may_be_in: has_utf16, read: of_utf16 },
-    Reading { may_be_in: |text| !lists(text).is_empty(), read: of_lists },
+    Reading { may_be_in: |text| !lists(text, Number::is_byte).is_empty(), read: of_lists },
+    Reading {
+        may_be_in: |text| lists(text, Number::is_character).iter().any(|list| has_characters(list)),
+        read: of_characters,
+    },
     Reading { may_be_in: lines::are_behind_words, read: lines::behind_words },
     Reading { may_be_in: lines::break_escapes, read: lines::joined },
     Reading { may_be_in: lines::have_strings, read: lines::without_strings },
@@ -196,21 +200,43 @@ fn of_utf16(text: &View) -> Vec<View> {
     found
 }
 
-/// A number of a list: the place of its digits, and the byte that it stands for.
+/// A number of a list, and the place of its digits.
 #[derive(Clone, Copy)]
 struct Number {
     begin: usize,
     end: usize,
-    byte: u8,
+    value: i32,
 }
 
+/// Which numbers a list has.
+type Kind = fn(&Number) -> bool;
+
+/// The most signs that a number of a list has, with one for its sign: `1114111`.
+const MAX_NUMBER: usize = 8;
+
 impl Number {
-    /// What stands there and nowhere else; some write the upper half of bytes below zero.
+    /// What stands there and nowhere else.
     fn read(text: &[u8], begin: usize, end: usize) -> Option<Self> {
-        let digits = text.get(begin..end).filter(|digits| (1..=4).contains(&digits.len()) && digits[0] != b'+')?;
-        let number: i16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-        let byte = u8::try_from(number).or_else(|_| i8::try_from(number).map(i8::cast_unsigned)).ok()?;
-        Some(Self { begin, end, byte })
+        let digits =
+            text.get(begin..end).filter(|digits| (1..MAX_NUMBER).contains(&digits.len()) && digits[0] != b'+')?;
+        Some(Self { begin, end, value: std::str::from_utf8(digits).ok()?.parse().ok()? })
+    }
+
+    /// Some write the upper half of bytes below zero.
+    fn byte(&self) -> Option<u8> {
+        u8::try_from(self.value).ok().or_else(|| i8::try_from(self.value).ok().map(i8::cast_unsigned))
+    }
+
+    fn is_byte(&self) -> bool {
+        self.byte().is_some()
+    }
+
+    fn character(&self) -> Option<char> {
+        char::from_u32(u32::try_from(self.value).ok()?)
+    }
+
+    fn is_character(&self) -> bool {
+        self.character().is_some()
     }
 
     /// The one that a stretch consists of.
@@ -223,39 +249,39 @@ impl Number {
     fn before(text: &[u8]) -> Option<Self> {
         let end = text.trim_ascii_end().len();
         let sign_and_digits =
-            text[..end].iter().rev().take(5).take_while(|byte| byte.is_ascii_digit() || **byte == b'-');
+            text[..end].iter().rev().take(MAX_NUMBER).take_while(|byte| byte.is_ascii_digit() || **byte == b'-');
         Self::read(text, end - sign_and_digits.count(), end)
     }
 
     /// The one that stands there, whatever follows.
     fn after(text: &[u8], from: usize) -> Option<Self> {
         let begin = text.len() - text[from..].trim_ascii_start().len();
-        let digits = text[begin..].iter().take(5).take_while(|byte| byte.is_ascii_digit() || **byte == b'-');
+        let digits = text[begin..].iter().take(MAX_NUMBER).take_while(|byte| byte.is_ascii_digit() || **byte == b'-');
         Self::read(text, begin, begin + digits.count())
     }
 }
 
-/// Lists of at least eight numbers that are bytes, with commas between: `[90, 113, 55]`.
-fn lists(text: &[u8]) -> Vec<Vec<Number>> {
+/// Lists of at least eight numbers of a kind, with commas between: `[90, 113, 55]`.
+fn lists(text: &[u8], kind: Kind) -> Vec<Vec<Number>> {
     let (mut found, mut open) = (Vec::new(), Vec::<Number>::new());
     let mut last = None;
     for comma in memchr::memchr_iter(b',', text) {
-        let next = last.filter(|_| !open.is_empty()).and_then(|last| Number::within(text, last, comma));
+        let next = last.filter(|_| !open.is_empty()).and_then(|last| Number::within(text, last, comma)).filter(kind);
         if next.is_none() {
-            end_list(text, last, &mut open, &mut found);
+            end_list(text, last, kind, &mut open, &mut found);
         }
         // In front of the first one there may be anything.
-        open.extend(next.or_else(|| Number::before(&text[..comma])));
+        open.extend(next.or_else(|| Number::before(&text[..comma]).filter(kind)));
         last = Some(comma + 1);
     }
-    end_list(text, last, &mut open, &mut found);
+    end_list(text, last, kind, &mut open, &mut found);
     found
 }
 
 /// Ends a list behind a comma: what follows that begins with its last number, if anything.
-fn end_list(text: &[u8], last: Option<usize>, open: &mut Vec<Number>, found: &mut Vec<Vec<Number>>) {
+fn end_list(text: &[u8], last: Option<usize>, kind: Kind, open: &mut Vec<Number>, found: &mut Vec<Vec<Number>>) {
     if open.len() + 1 >= MIN_BYTES {
-        open.extend(last.and_then(|last| Number::after(text, last)));
+        open.extend(last.and_then(|last| Number::after(text, last)).filter(kind));
     }
     let list = std::mem::take(open);
     if list.len() >= MIN_BYTES {
@@ -268,11 +294,30 @@ fn of_lists(text: &View) -> Vec<View> {
         let mut view = View::with_capacity(list.len());
         for number in list {
             let span = Span { start: text.spans[number.begin].start, end: text.spans[number.end - 1].end };
-            view.push(number.byte, span);
+            view.push(number.byte().unwrap_or_default(), span);
         }
         view
     };
-    lists(&text.bytes).into_iter().map(read).collect()
+    lists(&text.bytes, Number::is_byte).into_iter().map(read).collect()
+}
+
+/// Whether a list says something else when its numbers are characters than when they are bytes.
+fn has_characters(list: &[Number]) -> bool {
+    list.iter().any(|number| number.value > 0x7F)
+}
+
+/// Lists of numbers that are characters, as a program has them that counts in these.
+fn of_characters(text: &View) -> Vec<View> {
+    let read = |list: Vec<Number>| {
+        let mut view = View::with_capacity(list.len());
+        for number in list {
+            let span = Span { start: text.spans[number.begin].start, end: text.spans[number.end - 1].end };
+            let character = number.character().unwrap_or_default();
+            view.push_text(character.encode_utf8(&mut [0; 4]), span);
+        }
+        view
+    };
+    lists(&text.bytes, Number::is_character).into_iter().filter(|list| has_characters(list)).map(read).collect()
 }
 
 #[cfg(test)]
@@ -288,7 +333,7 @@ mod tests {
     #[test]
     fn what_says_what_it_says_has_no_other_reading() {
         for text in
-            ["", "a = b", "key==", "1, 2, 3, 4, 5, 6, 7", "256, 1, 2, 3, 4, 5, 6, 7", "a, b, c, d, e, f, g, h, i"]
+            ["", "a = b", "key==", "1, 2, 3, 4, 5, 6, 7", "1114112, 1, 2, 3, 4, 5, 6, 7", "a, b, c, d, e, f, g, h, i"]
         {
             assert!(!may_be_in(text.as_bytes()) && read(text).is_empty(), "{text}");
         }

@@ -146,6 +146,11 @@ impl View {
         view
     }
 
+    /// The same without quotation marks.
+    pub(super) fn without_quotes(&self) -> Self {
+        self.without(|text| usize::from(super::spellings::is_quoting(text[0])))
+    }
+
     /// All levels of escapes resolved, and without what nobody sees; each level below the first is shown to `look`.
     pub(super) fn wholly_resolved(self, mut look: impl FnMut(&Self)) -> Self {
         let (mut view, mut depth) = (self, 0);
