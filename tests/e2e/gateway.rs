@@ -255,7 +255,7 @@ fn a_session_is_ended_by_its_client_or_by_a_person_and_by_no_resume() {
     assert!(!refused.stderr.contains("ua resume"), "{}", refused.stderr);
     let question = env.run(&["questions", "--json"]).code(0).json()[0]["question_id"].as_str().unwrap().to_owned();
     env.run(&["answer", &question, "abort"]).code(0);
-    env.run(&["runs", "list"]).code(0).shows(&["idle session"]);
+    env.run(&["runs", "list"]).code(0).shows(&["ended session"]);
     env.run(&["runs", "delete", &session, "--yes"]).code(0);
     assert_eq!(env.rows("SELECT run_id FROM runs"), Vec::<String>::new());
 }
