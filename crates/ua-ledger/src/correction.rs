@@ -251,7 +251,8 @@ mod tests {
         own.commit(1).await;
         let other = Scene::begin(&store, "run_2").await.call_that_is("call_2", CallStatus::Succeeded).await;
         let correction = samples::correct(&other, CorrectedTo::NotHappened, 90).correction;
-        let corrected = CallRecord { correction: Some(correction), ..other };
+        let args_hash = ua_core::sha256("of another one");
+        let corrected = CallRecord { correction: Some(correction), args_hash, scope: None, ..other };
         let others = std::slice::from_ref(&corrected);
         let refusal = "Refused: call call_2 of this job (succeeded) may already have had this effect; call_1 did not.";
         for is_result in [false, true] {
