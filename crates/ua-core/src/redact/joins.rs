@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn halves_of_a_secret_that_are_not_each_others_stay() {
         for text in [
-            "> correct horse\n> and battery\n> staple",
+            "> correct horse\n> and a battery that has no\n> staples",
             "> correct horse\n> correct horse",
             "battery staple\ncorrect horse",
             "correct horse\n\n0123456789012345678901234567890123456789012 battery staple",
