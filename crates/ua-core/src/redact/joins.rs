@@ -119,6 +119,10 @@ impl Joins {
             for (tail, head, places) in self.each(line, next) {
                 for (_, index, at) in places {
                     let form = &forms[*index];
+                    // Where the line continues with the secret, that is no end of a piece.
+                    if count(line[tail..].iter(), form.bytes[*at..].iter(), form.look) > 0 {
+                        continue;
+                    }
                     let before = count(line[..tail].iter().rev(), form.bytes[..*at].iter().rev(), form.look);
                     let behind = count(next[head..].iter(), form.bytes[*at..].iter(), form.look);
                     steps = match steps.checked_sub(1 + before + behind + open.len()) {
@@ -267,11 +271,22 @@ mod tests {
         for text in [
             "> correct horse\n> and a battery that has no\n> staples",
             "> correct horse\n> correct horse",
+            "correct horse batter\n> and staple",
             "battery staple\ncorrect horse",
             "correct horse\n\n0123456789012345678901234567890123456789012 battery staple",
         ] {
             assert_eq!(cleaned("correct horse battery staple", text), text);
         }
+    }
+
+    /// It is followed as far as its line has it: that its last letters stand in the next line as well says nothing.
+    #[test]
+    fn what_stands_behind_a_whole_secret_stays() {
+        let text = "It is correct horse battery staple.\n> and so is le, that is all.\n> le";
+        assert_eq!(
+            cleaned("correct horse battery staple", text),
+            "It is [secret K].\n> and so is le, that is all.\n> le"
+        );
     }
 
     /// A secret of one sign has each place in it at each place of a text.
