@@ -119,8 +119,11 @@ impl Joins {
             for (tail, head, places) in self.each(line, next) {
                 for (_, index, at) in places {
                     let form = &forms[*index];
-                    // Where the line continues with the secret, that is no end of a piece.
-                    if count(line[tail..].iter(), form.bytes[*at..].iter(), form.look) > 0 {
+                    // Where the line continues with the secret, that is no end of a piece; and what the next line has from its beginning is
+                    // all there.
+                    let is_continued = count(line[tail..].iter(), form.bytes[*at..].iter(), form.look) > 0;
+                    let own = count(next[..head].iter().rev(), form.bytes[..*at].iter().rev(), form.look);
+                    if is_continued || own == *at {
                         continue;
                     }
                     let before = count(line[..tail].iter().rev(), form.bytes[..*at].iter().rev(), form.look);
@@ -279,14 +282,16 @@ mod tests {
         }
     }
 
-    /// It is followed as far as its line has it: that its last letters stand in the next line as well says nothing.
+    /// It is followed as far as its line has it: that its last letters stand in the next line as well, or its first ones in the
+    /// line before, says nothing.
     #[test]
-    fn what_stands_behind_a_whole_secret_stays() {
+    fn what_stands_around_a_whole_secret_stays() {
         let text = "It is correct horse battery staple.\n> and so is le, that is all.\n> le";
         assert_eq!(
             cleaned("correct horse battery staple", text),
             "It is [secret K].\n> and so is le, that is all.\n> le"
         );
+        assert_eq!(cleaned("ysaa-bcdefgh-xyz", "It says:\nysaa-bcdefgh-xyz"), "It says:\n[secret K]");
     }
 
     /// A secret of one sign has each place in it at each place of a text.
