@@ -72,9 +72,67 @@ fn what_was_wrongly_said_to_have_happened_is_put_right_after_the_end_and_a_fork_
 
     env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]);
     assert_eq!(env.comments().len(), 1, "what did not happen is done");
-    // Said again it is refused, and nothing was changed.
+    // Said again nothing is changed; what it would change is refused.
     let again = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "again", "--yes"];
-    env.run(&again).refused(2, &["is already recorded as not_happened"]);
+    env.run(&again).code(0).says(&["is already recorded as not_happened", "nothing was changed"]);
+    let shown = env.run(&["calls", "show", &id, "--json"]).code(0).json();
+    assert_eq!(shown["correction"]["reason"], "I looked at the forum");
+}
+
+#[test]
+fn a_repeat_that_was_ordered_before_a_policy_wanted_an_approval_is_asked_about_again() {
+    let env = undeclared(env().with_forum());
+    in_doubt(&env, "before:tool.invoke:post_comment");
+    env.run(&["answer", &question(&env), "retry"]).code(0);
+    let rule = "[[rule]]\nid = \"undeclared\"\nname = \"post_comment\"\ncreates = false\napproval = \"ask\"\n";
+    env.write("work/undeclared.toml", rule);
+    let asked = env.run(&["resume", "r", "--accept", "policy"]).code(75);
+    asked.shows(&["a person has to approve such calls now"]);
+    assert_eq!(env.comments().len(), 0);
+    env.run(&["answer", &question(&env), "retry"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Kills a correction of the run's call between its write and the files that tell of it.
+fn killed_before_its_files(env: &TestEnv, said: &[&str], because: &str) {
+    let locks = env.database_path().parent().unwrap().join("locks");
+    let writes = std::fs::File::create(locks.join("files_due.lock")).unwrap();
+    writes.lock().unwrap();
+    let process = env.start(said);
+    let corrected = format!("SELECT count(*) FROM tool_calls WHERE correction_json LIKE '%{because}%'");
+    until("the record to be corrected", || env.try_rows(&corrected) == ["1"]);
+    process.signal(Signal::KILL);
+    process.wait().killed();
+    assert!(!completion(env).contains(because), "it was killed too late");
+}
+
+/// Whoever comes next writes the files that a killed correction left out of date.
+#[test]
+fn a_correction_that_is_killed_before_its_files_are_written_has_them_written_by_the_next_command() {
+    let env = env().with_forum();
+    in_doubt(&env, "after:tool.invoke:post_comment");
+    env.run(&["answer", &question(&env), "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    let id = call(&env);
+    let commands = [&["runs", "show", "r"][..], &["resume", "r"], &["runs", "export", "r"], &["doctor"], &["calls"]];
+    for (number, next) in commands.into_iter().enumerate() {
+        let outcome = if number % 2 == 0 { "not_happened" } else { "happened" };
+        let because = format!("look {number}");
+        let said = ["calls", "resolve", &id, "--as", outcome, "--reason", &because, "--yes"];
+        killed_before_its_files(&env, &said, &because);
+        if next == ["calls"] {
+            env.run(&said).code(0).says(&["is already recorded as", "nothing was changed"]);
+        } else {
+            env.run(next);
+        }
+        let told = completion(&env);
+        assert!(told.contains(&because), "{next:?}: {told}");
+        assert_eq!(told.contains("DID NOT HAPPEN"), outcome == "not_happened", "{next:?}: {told}");
+        let marks = env.database_path().parent().unwrap().join("locks").join("files_due");
+        assert_eq!(std::fs::read_dir(marks).unwrap().count(), 0, "{next:?}");
+    }
+    env.run(&["db", "check", "--invariants"]).code(0);
 }
 
 #[test]

@@ -13,12 +13,13 @@ use ua_mcp::LockDir;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
 use ua_store::rules::was_answered_beside;
 use ua_store::{
-    Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, QuestionsOf, RunQuery,
-    RunRecord, RunStore as _, Store, StoreError,
+    Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, QuestionsOf, RunRecord, Store,
+    StoreError,
 };
 
 use crate::error::HostError;
 use crate::host::Host;
+use crate::pages::Due;
 use crate::{questions, restart, servers, tree};
 
 /// The most bytes of a reason; it becomes part of the conversation.
@@ -35,11 +36,11 @@ pub struct NewCorrection {
     pub proof: Option<String>,
 }
 
-/// Refuses what can be known to be refused by looking only.
+/// Refuses what can be known to be refused by looking only. Where the record says so already there is nothing to store: that, as a sentence.
 ///
 /// # Errors
 /// A usage error that says what to do instead.
-pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
+pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<Option<String>, HostError> {
     let id = &call.call_id;
     if said.reason.trim().is_empty() {
         return Err(HostError::usage("--reason is empty").hint("say how you know; it is kept with the call"));
@@ -65,10 +66,17 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
     }
     let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(ua_core::Resolution::Skipped);
     if call.status.on(said.outcome.event()).is_err() || (is_skipped && said.outcome == CorrectedTo::Skipped) {
-        return Err(HostError::usage(format!("call {id} is already recorded as {}", said.outcome))
-            .hint(format!("`ua calls show {id}` shows since when and by whom")));
+        let shows = format!("`ua calls show {id}` shows since when and by whom");
+        let already = format!("call {id} is already recorded as {}", said.outcome);
+        // What would have to be stored with it is another record.
+        if said.proof.is_some() && said.proof != call.external_correlation_id {
+            let has = call.external_correlation_id.as_deref();
+            let has = has.map_or_else(|| "no proof".to_owned(), |id| format!("the proof {}", on_one_line(id)));
+            return Err(HostError::usage(format!("{already}, with {has}")).hint(shows));
+        }
+        return Ok(Some(format!("{already}, and nothing was changed; {shows}")));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// How a person's word about a call was taken.
@@ -96,6 +104,33 @@ pub async fn correct(
     call: &CallRecord,
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
+    let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    // Before anything is written, what `effects.log` knows of the call among it: whoever dies behind it leaves files that do not say so.
+    let due = Due::of(host.home(), &run.root_run_id);
+    let said = Box::pin(recorded(host, store, call, run.clone(), said)).await;
+    let held = said.as_ref().is_ok_and(|said| said.lock.is_some()).then_some(&run.run_id);
+    let made = due.make(host.home(), store, held).await;
+    let Said { taken, then, lock } = said?;
+    drop(lock);
+    made?;
+    restart::write(host.home(), store).await;
+    Ok((taken, then))
+}
+
+/// What came of a person's word, and the lock of the run's tree where this process has it.
+struct Said {
+    taken: Taken,
+    then: String,
+    lock: Option<RunLock>,
+}
+
+async fn recorded(
+    host: &Host,
+    store: &Database,
+    call: &CallRecord,
+    run: RunRecord,
+    said: NewCorrection,
+) -> Result<Said, HostError> {
     if said.outcome == CorrectedTo::NotHappened
         && let Some(by) = ua_runner::made_by_another(store, &call.call_id).await.map_err(|e| recall_failed(&e))?
     {
@@ -108,9 +143,10 @@ pub async fn correct(
     }
     // Whatever is decided here, that it was sent is true.
     let call = &ua_runner::recall_one(store, &call.call_id).await.map_err(|e| recall_failed(&e))?;
-    check(call, &said)?;
+    if let Some(then) = check(call, &said)? {
+        return Ok(Said { taken: Taken::Recorded(Box::new(call.clone())), then, lock: None });
+    }
     let env = host.env();
-    let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     crate::gateway::only_people(&run, &format!("what became of call {} must be recorded", call.call_id))?;
     let is_open = !run.status.is_terminal();
     let top = tree::top(store, &run.run_id).await?;
@@ -122,7 +158,10 @@ pub async fn correct(
     let lock = match holder {
         Holder::Nobody(lock) => Some(lock),
         Holder::PastIt => None,
-        Holder::Broker => return answered(host, store, call, said).await,
+        Holder::Broker => {
+            let (taken, then) = answered(host, store, call, said).await?;
+            return Ok(Said { taken, then, lock: None });
+        }
     };
     if said.outcome == CorrectedTo::NotHappened {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
@@ -164,8 +203,6 @@ pub async fn correct(
             return Err(refused(&call.call_id, how.as_deref(), &error));
         }
     };
-    rewrite(host, store, &run, lock.is_some()).await?;
-    drop(lock);
     let then = if is_open && ua_store::is_gateway(&run) {
         "; the same call, made again by its client, returns that".to_owned()
     } else if is_open {
@@ -174,7 +211,7 @@ pub async fn correct(
         String::new()
     };
     let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
-    Ok((Taken::Recorded(Box::new(corrected)), then))
+    Ok(Said { taken: Taken::Recorded(Box::new(corrected)), then, lock })
 }
 
 /// A call as it is by all that is known, also beside a database that went back in time: what was sent is not called unsent.
@@ -491,28 +528,6 @@ fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> Hos
         | StoreError::Corrupt { .. }
         | StoreError::Unavailable { .. } => HostError::store("store the correction", error),
     }
-}
-
-/// Writes the files anew of the runs that the correction changed: its own, and those of its lineage that have ended. A run that somebody
-/// drives writes its own.
-pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
-    let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
-    let heads = store.find_runs(&all).await.map_err(|e| HostError::store("look for the runs of the lineage", &e))?;
-    for head in heads.iter().filter(|head| head.status.is_terminal() || (is_idle && head.run_id == of.run_id)) {
-        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read a run", &e))?;
-        if run.root_run_id != of.root_run_id {
-            continue;
-        }
-        let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
-        // A workspace that is gone has nothing to be wrong in it.
-        if let Ok(workspace) = host.home().open_workspace(&run)
-            && let Err(error) = ua_runner::write_corrected(&workspace, &records)
-        {
-            tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
-        }
-    }
-    restart::write(host.home(), store).await;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::error::{HostError, Kind};
 use crate::home::Home;
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::pages::Due;
 use crate::people::{People, Presence};
 use crate::providers;
 use crate::restart;
@@ -409,7 +410,16 @@ pub async fn answer(
         corrections::end_what_is_left_of_others(host, store, question).await?;
     }
     let (by, outside) = (host.settings().user(), servers::outside(host, &question.run_id)?);
-    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await {
+    // What a run that has ended left open is settled with the answer. The files of a client's session are its gateway's.
+    let due = (!is_gateway).then(|| Due::of(host.home(), &run.root_run_id));
+    let given = ua_ledger::give_answer(store, host.env(), question, answer, &by, &outside).await;
+    if let Some(due) = due {
+        match &given {
+            Ok(settled) if settled.is_empty() => due.withdraw(),
+            Ok(_) | Err(_) => due.make(host.home(), store, None).await?,
+        }
+    }
+    let settled = match given {
         Ok(settled) => settled,
         Err(why) => return Err(not_taken(host, store, question, why).await?),
     };
@@ -437,9 +447,6 @@ pub async fn answer(
         let top = tree::top(store, id).await?;
         let how = restart::how_to_resume(store, &top).await?;
         return Ok(format!("answered; run {id} starts no more calls; to end it: {how}"));
-    }
-    if !settled.is_empty() {
-        corrections::rewrite(host, store, &run, false).await?;
     }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_standing(call)),

@@ -24,6 +24,7 @@ use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::fleet::place_of;
 use crate::home::Home;
+use crate::pages;
 use crate::standing::standings;
 
 /// The page's name in a root.
@@ -50,6 +51,8 @@ pub async fn write(home: &Home, store: &Database) {
     if home.is_somebody_elses() {
         return;
     }
+    // What the files of single runs say of a record that changed comes first: the page names them.
+    pages::write_due(home, store).await;
     let written = match locks(home) {
         Ok(locks) => in_turn(&locks, || try_write(home, store)).await,
         Err(error) => Err(failed("cannot open the folder of locks")(error)),
@@ -140,7 +143,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
 }
 
 /// Waits for the lock, but not for ever: its holder may have been stopped by a signal. Whether it was taken.
-async fn take(lock: &File) -> Result<bool, HostError> {
+pub(crate) async fn take(lock: &File) -> Result<bool, HostError> {
     let env = ua_core::system::env();
     for _ in 0..PATIENCE {
         if is_taken(lock)? {

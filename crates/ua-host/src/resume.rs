@@ -15,6 +15,7 @@ use crate::error::HostError;
 use crate::home;
 use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
+use crate::pages::Due;
 use crate::people::{End, People};
 use crate::session::{self, Ending, Taking};
 use crate::{budgets, gateway, input_files, paths, restart, tree};
@@ -155,8 +156,10 @@ async fn settle_late_answers(host: &Host, run: &RunRecord) -> Result<(), HostErr
     let open = open.map_err(|e| HostError::store("read the questions", &e))?;
     if open.iter().any(|question| question.status == QuestionStatus::Answered) {
         let store = host.home().open()?;
+        let due = Due::of(host.home(), &run.root_run_id);
         let settled = ua_ledger::settle_late_answers(&store, host.env(), &run.run_id).await;
         settled.map_err(|e| HostError::store("apply the answers", &e))?;
+        due.make(host.home(), &store, None).await?;
         home::close(store);
     }
     Ok(())

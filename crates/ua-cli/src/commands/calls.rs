@@ -502,8 +502,9 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     let look = host.home().open_read_only()?;
     let seen = find::call(&look, &args.call).await?;
     let seen = corrections::as_known(&look, seen).await?;
-    corrections::check(&seen, &said)?;
-    if !args.yes {
+    // Where the record says so already there is nothing to confirm; files that do not say so yet are written.
+    let is_so = corrections::check(&seen, &said)?.is_some();
+    if !args.yes && !is_so {
         if !is_attended() {
             return Err(HostError::usage("not a terminal, so nobody can confirm it")
                 .hint(format!("run it on a terminal, or look at `ua calls show {}` and add --yes", seen.call_id)));
@@ -569,7 +570,8 @@ async fn question_about(store: &dyn Store, call: &CallRecord, choice: Choice) ->
             let said = NewCorrection { outcome, reason: "TEXT".to_owned(), proof: None };
             let known = corrections::as_known(store, call.clone()).await?;
             match corrections::check(&known, &said) {
-                Ok(()) => format!(
+                Ok(Some(already)) => already,
+                Ok(None) => format!(
                     "`ua calls resolve {} --as {outcome} --reason TEXT` records it; `ua calls show {}` has what is known",
                     call.call_id, call.call_id
                 ),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use ua_core::{CallId, CallStatus, RunId};
 use ua_host::Database;
 use ua_host::home::Home;
+use ua_host::pages::Due;
 use ua_host::placed::refuse_leading_out;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
@@ -293,10 +294,19 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     }
     let now = ua_core::system::env().now();
     let store = home.open_from_anywhere()?;
+    // A run that is to begin under that name is not there yet, and has no files.
+    let known = match store.run(&run).await {
+        Ok(known) => Some(known),
+        Err(StoreError::NotFound { .. }) => None,
+        Err(error) => return Err(HostError::store("read the run", &error)),
+    };
+    let due = known.map(|known| Due::of(home, &known.root_run_id));
     let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
     accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
+    if let Some(due) = due {
+        due.make(home, &store, None).await?;
+    }
     let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;
-    // A run that is to begin under that name is not there yet.
     let resume = ua_host::restart::how_to_resume(&store, &run).await.unwrap_or_else(|_| format!("`ua resume {run}`"));
     let parked = parked_of_family(&store, &run).await?;
     ua_host::home::close(store);

@@ -276,6 +276,8 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
 async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
+    // The files that are named below.
+    ua_host::pages::write_due(home, &store).await;
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
     let children = store.children(&run.run_id).await.map_err(|e| HostError::store("look for forks", &e))?;
     let standing = standing(home, &store, &records.run).await?;

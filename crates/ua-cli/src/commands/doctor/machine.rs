@@ -322,6 +322,7 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
     }
     // Without their database nobody can say whose they are.
     let Ok(store) = home.open_read_only() else { return };
+    ua_host::pages::write_due(home, &store).await;
     let Ok(identity) = store.database_id().await else { return };
     workspaces(home, runs, &home.used_with_others(&identity), findings);
 }
