@@ -367,3 +367,14 @@ fn a_run_that_is_at_work_is_forked_and_goes_on_unharmed() {
     assert_eq!((status(&env, "r").as_str(), env.comments().len()), ("running", 1));
     env.run(&["runs", "diff", "r", "f"]).code(0).shows(&["model.script", "(not committed)", "Another end."]);
 }
+
+/// Its rows stay for its fork, and nobody is shown a run that is gone.
+#[test]
+fn the_name_of_a_deleted_run_is_refused_while_its_fork_is_there() {
+    let env = env();
+    let job = env.job(&json!({}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(0);
+    env.run(&["runs", "delete", "r", "--yes"]).code(0);
+    env.run(&["job", &job, "--run-id", "r"]).refused(2, &["a run of that name was deleted"]);
+}

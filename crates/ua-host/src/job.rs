@@ -13,7 +13,7 @@ use crate::Database;
 use ua_core::{CallId, Message, Origin, RunId, RunSpec, RunStatus};
 use ua_resume::NextStep;
 use ua_runner::RunLock;
-use ua_store::{NewBlob, NewRun, QueueEntry, RunRecord, RunStore, Store, StoreError};
+use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
@@ -187,6 +187,7 @@ pub(crate) async fn fate(
     if let Some(id) = &request.run_id {
         match store.run(id).await {
             Ok(existing) => {
+                refuse_deleted(store, id).await?;
                 refuse_another(&existing, spec)?;
                 return Ok(Fate::Named(existing).into());
             }
@@ -478,6 +479,13 @@ pub(crate) fn refuse_reserved(run: &RunId) -> Result<(), HostError> {
 fn deleted_name(run: &RunId) -> HostError {
     HostError::usage(format!("the name `{run}` is taken: a run of that name was deleted"))
         .hint("choose another --run-id, or leave it out")
+}
+
+/// Refuses the name of a run that a person deleted. Its row stays as long as its lineage has others, and is shown to nobody.
+async fn refuse_deleted(store: &Database, run: &RunId) -> Result<(), HostError> {
+    let query = RunQuery { prefix: run.to_string(), limit: u32::MAX, ..RunQuery::default() };
+    let found = store.find_runs(&query).await.map_err(|e| HostError::store("look for the run", &e))?;
+    if found.iter().any(|head| head.run_id == *run) { Ok(()) } else { Err(deleted_name(run)) }
 }
 
 /// The run that answers for a job key.

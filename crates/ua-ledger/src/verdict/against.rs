@@ -126,6 +126,12 @@ pub(crate) fn keep(detail: &mut Value, against: &[Against]) {
     detail[AGAINST] = against.iter().map(|against| json!(against.code())).collect();
 }
 
+/// Whether a question told its person of this reason.
+pub(super) fn was_told(asked: &QuestionRecord, against: Against) -> bool {
+    let mut codes = asked.detail.get(AGAINST).and_then(Value::as_array).into_iter().flatten();
+    codes.any(|code| code == against.code())
+}
+
 impl Case<'_> {
     /// The reason in words, if it holds now.
     pub(super) fn says(&self, against: Against) -> Option<String> {

@@ -4,7 +4,7 @@ use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timest
 use ua_store::rules::{said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
 
-use super::against::Against;
+use super::against::{Against, was_told};
 use super::{Case, Decision, Known, Verdict, Word, happened, lets_go, word};
 use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
@@ -150,6 +150,13 @@ impl<'v> Case<'v> {
             let because = because.collect::<Vec<_>>().join("; ");
             return Decision { verdict: self.hold(None, Against::Standing, &because), closes };
         }
+        // Whoever ordered a repeat approved it, if that is what they were told it takes.
+        if let Some(because) = self.says(Against::NeedsApproval)
+            && !was_told(asked, Against::NeedsApproval)
+        {
+            closes.push(asked);
+            return Decision { verdict: self.hold(None, Against::NeedsApproval, &because), closes };
+        }
         let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
         if let Some(until) = self.may_begin_until().filter(|until| self.rules.time.now() < *until) {
             return Decision { verdict: not_before(until), closes };
@@ -288,10 +295,9 @@ impl<'v> Case<'v> {
         let others = self.related().overtaken_by();
         let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
         let attempt = doubtful.or(attempts.last());
-        // Whoever decides knows what is known beside the database.
-        let beside = attempt.and_then(|attempt| {
-            as_made_by(attempt).or_else(|| said_beside(attempt).map(|said| format!("effects.log says that {said}")))
-        });
+        // Whoever decides knows what is known beside the database, of the attempt in doubt or of what came of it.
+        let said = || attempt.and_then(said_beside).or_else(|| attempts.iter().rev().find_map(said_beside));
+        let beside = attempt.and_then(as_made_by).or_else(|| Some(format!("effects.log says that {}", said()?)));
         if let Some(beside) = beside.filter(|_| !because.contains("effects.log")) {
             because = format!("{because}; {beside}");
         }
@@ -303,10 +309,13 @@ impl<'v> Case<'v> {
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         let beside = self.longest_of(&others);
+        // What keeps it from being sent, or takes a word of its own, is told whatever it is asked for.
         let mut against = vec![against];
-        if let Some(gone) = self.says(Against::ToolGone).filter(|_| against != [Against::ToolGone]) {
-            against.push(Against::ToolGone);
-            because = format!("{because}; {gone}");
+        for besides in [Against::ToolGone, Against::NeedsApproval] {
+            if let Some(words) = self.says(besides).filter(|_| !against.contains(&besides)) {
+                against.push(besides);
+                because = format!("{because}; {words}");
+            }
         }
         let facts = self.facts;
         Verdict::Ask(Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late })

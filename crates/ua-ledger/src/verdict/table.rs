@@ -1593,6 +1593,35 @@ fn a_promise_that_was_taken_back_lets_nothing_go_out_again() {
     assert!(asked > 10 && told > 10, "{asked} asked, {told} told");
 }
 
+/// Who orders a repeat approves it where they were told that it takes an approval now; who was not is asked again, and told.
+#[test]
+fn a_repeat_that_takes_an_approval_by_now_is_not_ordered_by_who_was_not_told() {
+    let mut asked = 0;
+    let is_ordered = |case: &Case| case.stand == S::Unknown && !case.is_read && ordered(case);
+    for case in cases().into_iter().filter(is_ordered) {
+        let as_planned = case.verdict();
+        if !as_planned.starts_with("start") {
+            continue;
+        }
+        let told_of = |against: &[Against]| {
+            let now = |view: &mut View, facts: &mut Facts| {
+                facts.since_planned = SincePlanned::Asks;
+                view.questions.iter_mut().for_each(|asked| super::keep(&mut asked.detail, against));
+            };
+            let reasons = |verdict: &Verdict<'_>| {
+                if let Verdict::Ask(Why::Unknown { against, .. }) = verdict { against.clone() } else { Vec::new() }
+            };
+            (case.decided_of(now, name), case.decided_of(now, reasons))
+        };
+        let (found, reasons) = told_of(&[Against::Standing]);
+        assert_eq!(found, "ask: unknown", "{case:?}");
+        assert!(reasons.contains(&Against::NeedsApproval), "{case:?}: {reasons:?}");
+        assert_eq!(told_of(&[Against::Standing, Against::NeedsApproval]).0, as_planned, "{case:?}");
+        asked += 1;
+    }
+    assert!(asked > 10, "{asked}");
+}
+
 /// A read of which nothing came back, in whatever way: it is made again as its policy says, and then the model is told. A person is asked only
 /// where a policy wants it.
 #[test]

@@ -10,7 +10,7 @@ use super::conflict;
 use crate::Durability;
 use crate::commit::{AttemptEnd, MadeBy, RecallCall, RecalledAttempt, StartAttempt};
 use crate::error::StoreError;
-use crate::forgotten::{AS_TASK, BY_A_WORD, DELIVERED};
+use crate::forgotten::{AS_TASK, BY_A_WORD, DELIVERED, LEFT_BY_A_WORD};
 use crate::record::{AttemptRecord, CallRecord};
 
 /// How the detail of a recalled attempt begins.
@@ -189,6 +189,7 @@ pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
             "its tool continued it as a task, which this copy cannot follow and which may still be under way".to_owned()
         }
         None if said == BY_A_WORD => "a person said that it happened".to_owned(),
+        None if said == LEFT_BY_A_WORD => "a person left it without knowing what came of it".to_owned(),
         None => format!("it ended as {said}"),
     })
 }
