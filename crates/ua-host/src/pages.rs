@@ -208,8 +208,8 @@ async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option
 
 /// Whether a person corrected a call of the turn that is not over.
 fn is_corrected(records: &RunRecords) -> bool {
-    let open = records.calls.iter().filter(|call| call.position.turn > records.run.turn_index);
-    open.into_iter().any(|call| call.correction.is_some())
+    let mut open = records.calls.iter().filter(|call| call.position.turn > records.run.turn_index);
+    open.any(|call| call.correction.is_some())
 }
 
 #[cfg(test)]
