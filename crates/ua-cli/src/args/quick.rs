@@ -189,9 +189,10 @@ mod tests {
     #[test]
     fn a_time_below_zero_is_a_value_and_no_option() {
         let read = |line: &str| Cli::read(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        let since = |line: &str| match read(line).unwrap_or_else(|error| panic!("{line}: {error}")).command {
-            Command::Runs(RunsCommand::List(args)) => args.since,
-            other => panic!("{line}: {other:?}"),
+        let since = |line: &str| {
+            let read = read(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let Command::Runs(RunsCommand::List(args)) = read.command else { panic!("{line}") };
+            args.since
         };
         let week = since("ua runs list --since 7d");
         assert!(week.is_some());

@@ -34,7 +34,7 @@ const LATELY: Duration = Duration::from_hours(24);
 
 pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
-    let (mut found, alone) = if home.is_unused() { Default::default() } else { look(host).await? };
+    let (mut found, alone) = if home.is_unused() { (StatusShown::default(), Vec::new()) } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
     found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
     found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
