@@ -10,7 +10,8 @@ use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError,
 use ua_store::{Forgotten, StoreError};
 
 /// Why a step could not be run, by what a program does about it. How the step itself went is an [`Outcome`], never an error.
-/// Whatever the error, the last committed turn stands, and nothing more was sent. The text has the whole chain of causes.
+/// Whatever the error, the last committed turn stands, and nothing more was sent. The text has the whole chain of causes, so
+/// [`source`](std::error::Error::source) has none: what prints a chain, as anyhow does, would say each of them twice.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,27 +19,27 @@ pub enum Error {
     #[error("the step is not well defined: {0}")]
     Step(String),
     /// No run can have this id.
-    #[error("no run can be called so: {}", chain(source))]
+    #[error("no run can be called so: {}", chain(cause))]
     Id {
         /// The id.
         id: String,
         /// Why.
-        source: InvalidId,
+        cause: InvalidId,
     },
     /// The folder cannot be used.
-    #[error("cannot use the folder {}: {source}", path.display())]
+    #[error("cannot use the folder {}: {cause}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The step's policies cannot be read.
     #[error("cannot read the step's policies: {}", chain(.0))]
-    Policy(#[from] PolicyError),
+    Policy(PolicyError),
     /// A table of prices cannot be read.
     #[error("cannot read the prices: {}", chain(.0))]
-    Prices(#[from] PriceError),
+    Prices(PriceError),
     /// The model cannot be asked as it is set up.
     #[error("cannot set up the model: {0}")]
     Model(String),
@@ -98,14 +99,14 @@ pub enum Error {
     /// The run cannot be resumed for another reason: its history cannot be sent, a result of it is gone, its records are damaged or of a newer
     /// version.
     #[error("{}", chain(.0))]
-    Run(#[source] StepError),
+    Run(StepError),
     /// The store refused or failed. [`Error::class`] says whether the same may succeed later.
-    #[error("cannot {doing}: {}", chain(source))]
+    #[error("cannot {doing}: {}", chain(cause))]
     Store {
         /// What was being done, as a verb phrase.
         doing: &'static str,
         /// The store's error.
-        source: StoreError,
+        cause: StoreError,
     },
     /// The step is not complete, and a value was asked for. What to do is as for the outcome of [`Runs::run`](crate::Runs::run).
     #[error("the step has no result: {0}")]
@@ -129,6 +130,18 @@ impl std::fmt::Debug for Error {
     /// In words: it is what a `main` that ends with an error prints.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Self {
+        Self::Policy(error)
+    }
+}
+
+impl From<PriceError> for Error {
+    fn from(error: PriceError) -> Self {
+        Self::Prices(error)
     }
 }
 
@@ -211,18 +224,18 @@ impl Error {
             | Self::NotComplete(_) => FailureClass::Operator,
             Self::Tools { class, .. } => *class,
             Self::Run(source) => source.class(),
-            Self::Store { source, .. } => source.class(),
+            Self::Store { cause, .. } => cause.class(),
         }
     }
 
     pub(crate) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
-        move |source| {
-            if let StoreError::NotFound { row } = &source
+        move |cause| {
+            if let StoreError::NotFound { row } = &cause
                 && row.table() == RUNS
             {
                 return Self::NoSuchRun { id: row.key().to_owned() };
             }
-            Self::Store { doing, source }
+            Self::Store { doing, cause }
         }
     }
 }

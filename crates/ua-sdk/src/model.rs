@@ -209,12 +209,20 @@ impl OpenAi {
         Model::known(maker, model, Some(key))
     }
 
-    /// The same behind Chat Completions, which llama.cpp, vLLM, Ollama and many others speak. A server on this machine needs no key.
+    /// The same behind Chat Completions, which llama.cpp, vLLM, Ollama and many others speak. A server on this machine (`OPENAI_BASE_URL`) needs
+    /// no key.
     ///
     /// # Errors
     /// [`Error::Model`] when key or address cannot be used.
     pub fn chat_from_env(model: &str) -> Result<Model, Error> {
-        Self::chat_at(model, crate::env::var("OPENAI_API_KEY").as_deref(), crate::env::var("OPENAI_BASE_URL"))
+        let (secret, base_url) = (crate::env::var("OPENAI_API_KEY"), crate::env::var("OPENAI_BASE_URL"));
+        if secret.is_none() && base_url.is_none() {
+            return Err(Error::Model(
+                "there is no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server on this machine, which needs none"
+                    .to_owned(),
+            ));
+        }
+        Self::chat_at(model, secret.as_deref(), base_url)
     }
 
     /// The same behind the Chat Completions of the server at `base_url`, by https unless it is on this machine, with a key that the program has from

@@ -102,6 +102,17 @@ impl Runs {
         Ok(())
     }
 
+    /// Refuses to change what was opened to be looked at, before anything is read for it.
+    fn may_be_changed(&self) -> Result<(), Error> {
+        if self.is_read_only {
+            return Err(Error::Refused(
+                "these runs were opened to be looked at (`Runs::open_read_only`); with `Runs::open` they can be changed"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Learns the keys that a step is given, and refuses one that says any of them itself: it would be stored, and sent to the model.
     fn refuse_secrets(&self, step: &Step, id: &str) -> Result<(), Error> {
         if let Some(model) = &step.model {
@@ -201,7 +212,7 @@ impl Runs {
         let mut config = PostgresConfig::from_url(url).map_err(Error::store("open the runs"))?;
         config.migrated_by = "`Runs::migrate_server`";
         let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());
-        config.place = Some(place.map_err(|source| Error::Folder { path: folder.clone(), source })?);
+        config.place = Some(place.map_err(|cause| Error::Folder { path: folder.clone(), cause })?);
         config.alone_beside = Some(folder.join("locks"));
         let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
         Ok(Self { kept: Kept::OnServer, ..Self::with(folder, Arc::new(store)) })
@@ -451,7 +462,7 @@ impl Runs {
         let (servers, asked) = {
             let asked = self.folder.join(format!(".asked_{fork}"));
             if step.servers.is_some() {
-                std::fs::create_dir_all(&asked).map_err(|source| Error::Folder { path: asked.clone(), source })?;
+                std::fs::create_dir_all(&asked).map_err(|cause| Error::Folder { path: asked.clone(), cause })?;
             }
             (crate::servers::transport(step, &self.folder, &asked, &fork, &self.env, &self.redactor)?, asked)
         };
@@ -555,6 +566,7 @@ impl Runs {
     /// # Errors
     /// [`Error::Id`], [`Error::Store`].
     pub async fn accept_forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
+        self.may_be_changed()?;
         let forgotten = self.forgotten(id).await?;
         let noted = ua_runner::accept_forgotten(&*self.store, &run_id(id)?, &forgotten, self.env.now()).await;
         noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
@@ -600,6 +612,7 @@ impl Runs {
     /// # }
     /// ```
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
+        self.may_be_changed()?;
         #[cfg(feature = "mcp")]
         let servers: Arc<dyn ToolTransport> =
             Arc::new(crate::servers::left_behind(&self.folder, &question.run_id, &self.env, &self.redactor)?);
@@ -644,6 +657,7 @@ impl Runs {
     /// # Errors
     /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`], [`Error::Files`]; [`Error::Refused`] for a run that has ended. Once it is asked for, the run ends when its step is run again at the latest.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
+        self.may_be_changed()?;
         // It is kept, also in the files of the run.
         let reason = self.redactor.text(reason);
         let asked = self.store.request_cancel(&run_id(id)?, &reason, self.env.now()).await;
@@ -659,6 +673,7 @@ impl Runs {
     /// # Errors
     /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, and for a run that has ended; [`Error::Store`].
     pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
+        self.may_be_changed()?;
         let (run, value) = (self.get(id).await?, value.into());
         let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
         let names = budget_names();
@@ -755,18 +770,18 @@ impl std::fmt::Debug for Runs {
 }
 
 fn run_id(id: &str) -> Result<RunId, Error> {
-    RunId::parse(id).map_err(|source| Error::Id { id: id.to_owned(), source })
+    RunId::parse(id).map_err(|cause| Error::Id { id: id.to_owned(), cause })
 }
 
 /// The folder, absolute, there.
 fn made(folder: &Path) -> Result<PathBuf, Error> {
     let path = absolute(folder)?;
-    std::fs::create_dir_all(&path).map_err(|source| Error::Folder { path: folder.to_path_buf(), source })?;
+    std::fs::create_dir_all(&path).map_err(|cause| Error::Folder { path: folder.to_path_buf(), cause })?;
     Ok(path)
 }
 
 fn absolute(folder: &Path) -> Result<PathBuf, Error> {
-    std::path::absolute(folder).map_err(|source| Error::Folder { path: folder.to_path_buf(), source })
+    std::path::absolute(folder).map_err(|cause| Error::Folder { path: folder.to_path_buf(), cause })
 }
 
 #[cfg(test)]

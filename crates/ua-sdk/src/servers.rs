@@ -265,8 +265,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 pub(crate) fn left_behind(folder: &Path, run: &RunId, env: &Env, redactor: &Redactor) -> Result<McpTransport, Error> {
     let none = ShimCommand { program: PathBuf::new(), args: Vec::new() };
     let locks = folder.join("locks");
-    let locks =
-        LockDir::new(&locks, run.clone(), env.clone()).map_err(|source| Error::Folder { path: locks, source })?;
+    let locks = LockDir::new(&locks, run.clone(), env.clone()).map_err(|cause| Error::Folder { path: locks, cause })?;
     let mut config = McpTransportConfig::new(none, locks, env.clone());
     config.redactor = redactor.clone();
     Ok(McpTransport::new(config))
@@ -296,8 +295,7 @@ pub(crate) fn transport(
         server.reach.start_in(workspace);
     }
     let locks = folder.join("locks");
-    let locks =
-        LockDir::new(&locks, run.clone(), env.clone()).map_err(|source| Error::Folder { path: locks, source })?;
+    let locks = LockDir::new(&locks, run.clone(), env.clone()).map_err(|cause| Error::Folder { path: locks, cause })?;
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.servers = servers;
     config.stderr_log = Some(workspace.join("logs"));

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition, ToolName, ToolSpec};
+use ua_core::{
+    Budgets, Constraints, Env, Escalation, PriceTable, Redactor, StopCondition, ToolName, ToolNamespace, ToolSpec,
+};
 use ua_dispatch::{LocalTools, ToolTransport};
 use ua_llm::ModelExtras;
 use ua_runner::{Agent, GranularStep, ResultCheck};
@@ -217,7 +219,8 @@ impl Step {
         self
     }
 
-    /// `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it.
+    /// `auto`, `any`, `none`, or the name of the tool that every reply calls, as the model sees it: `mcp__program__<name>` for one of the program's.
+    /// Another name of one of these is refused ([`Error::Step`]).
     pub fn tool_choice(mut self, choice: impl Into<String>) -> Self {
         self.extras.tool_choice = Some(choice.into());
         self
@@ -327,6 +330,7 @@ impl Step {
         }
         self.check_numbers()?;
         self.check_servers()?;
+        self.check_tool_choice()?;
         let (rules, own) = self.own_tools(env)?;
         // Whether it has tools or not: that is no matter of policy.
         let trusted = HashSet::from([SERVER.to_owned()]);
@@ -385,6 +389,29 @@ impl Step {
             if !seen.insert(name) {
                 return Err(Error::Servers(format!("two tool servers are called `{name}`; rename one")));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses a choice of one of the program's tools under a name that no request offers: it would count for nothing.
+    fn check_tool_choice(&self) -> Result<(), Error> {
+        let Some(choice) = &self.extras.tool_choice else { return Ok(()) };
+        let is_offered = self.tools.iter().any(|tool| tool.spec.name.raw == *choice);
+        if is_offered {
+            return Ok(());
+        }
+        if let Some(meant) = self.tools.iter().find(|tool| tool.spec.name.tool == *choice) {
+            return Err(Error::Step(format!(
+                "its `tool_choice` is `{choice}`, and the model sees that tool as `{}`; name it so",
+                meant.spec.name.raw
+            )));
+        }
+        if choice.starts_with(&ToolName::qualified(ToolNamespace::Local, SERVER, "").raw) {
+            let names: Vec<&str> = self.tools.iter().map(|tool| tool.spec.name.raw.as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(Error::Step(format!(
+                "its `tool_choice` is `{choice}`, and the program has no such tool; its tools are: {names}"
+            )));
         }
         Ok(())
     }

@@ -25,7 +25,9 @@ pub struct Call {
 
 impl Call {
     /// The idempotency key: the same for every attempt of this call, and of no call with another effect. Calls that come to the same effect
-    /// share it ([`Tool::external`] says which do); a later one is then not made.
+    /// share it ([`Tool::external`] says which do); a later one is then not made. What names an effect are the arguments as the model wrote them: a
+    /// field that is left out, one that is `null` and one that is its default are three effects, although the closure sees one value. Where that
+    /// may happen, [`Tool::named_by`] says which arguments count.
     pub fn key(&self) -> &str {
         self.inner.key()
     }
@@ -125,13 +127,15 @@ pub struct Tool {
     /// Another class that was said of it.
     other_class: Option<Class>,
     effect_kind: Option<String>,
+    named_by: Option<Vec<String>>,
     is_keyed: bool,
     needs_approval: bool,
     timeout: Option<Duration>,
 }
 
 /// A tool called `name`, which a model reads `description` about. The closure gets the call and its arguments, whose schema is that of
-/// their type; it may capture what can be cloned, and is cloned for each call. Its answer is a text or any other JSON value. An object that
+/// their type; it may capture what can be cloned, and is cloned for each call: what it
+/// changes of a captured value is lost after the call, so a counter or a set of what was sent is captured as an `Arc<Mutex<_>>`. Its answer is a text or any other JSON value. An object that
 /// says `"successful": false` counts as failed, as [`Failure::reported`] does.
 pub fn tool<A, O, E, F, R>(name: &str, description: &str, run: F) -> Tool
 where
@@ -182,6 +186,7 @@ where
         class: Class::Unsaid,
         other_class: None,
         effect_kind: None,
+        named_by: None,
         is_keyed: false,
         needs_approval: false,
         timeout: None,
@@ -259,6 +264,28 @@ impl Tool {
         self
     }
 
+    /// The arguments that name the effect, as `["order"]`: two calls that agree in these are about the same effect, whatever the others say. After
+    /// a creating verb ([`Tool::external`]) the second one is a question then, unless all of its arguments are those of the first: that one is not made.
+    /// One of the named arguments that is left out, `null` or empty counts as left out. Without this word all arguments name the effect, as the
+    /// model wrote them ([`Call::key`]). It is the `scope` of a [policy](crate::Step::policy), whose `volatile_fields` names arguments that do not count
+    /// at all: calls that differ in nothing else are one.
+    ///
+    /// ```
+    /// use ua_sdk::prelude::*;
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Parcel { order: String, note: Option<String> }
+    ///
+    /// let send = tool("send_parcel", "Sends a parcel.", async |_: Call, parcel: Parcel| Ok::<_, Failure>(parcel.note))
+    ///     .external("parcel.send")
+    ///     .named_by(["order"]);
+    /// # drop(send);
+    /// ```
+    pub fn named_by<N: Into<String>>(mut self, arguments: impl IntoIterator<Item = N>) -> Self {
+        self.named_by = Some(arguments.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// A person has to agree to each call.
     pub fn approved_by_a_person(mut self) -> Self {
         self.needs_approval = true;
@@ -315,6 +342,21 @@ impl Tool {
                 )));
             }
             let _infallible = writeln!(rule, "effect_kind = {}", quoted(kind));
+        }
+        if let Some(arguments) = &self.named_by {
+            if self.effect_kind.is_none() {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` says which arguments name its effect, and not which effect that is; say it with `Tool::external`"
+                )));
+            }
+            if arguments.is_empty() {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` says that no argument names its effect; name those that do, or leave `named_by` out"
+                )));
+            }
+            let named: Vec<String> =
+                arguments.iter().map(|argument| format!("{{ value = {} }}", quoted(argument))).collect();
+            let _infallible = writeln!(rule, "scope = [{}]", named.join(", "));
         }
         if self.class == Class::Local {
             rule.push_str("on_unknown = \"redo\"\n");

@@ -66,6 +66,8 @@ async fn runs_that_cannot_be_written_can_be_looked_at() {
     let step = invoices(&sending(), &Arc::new(AtomicUsize::new(0)));
     let missing = Runs::open_read_only(folder.path()).unwrap_err();
     assert!(matches!(missing, Error::Store { .. }), "{missing}");
+    // Its text has every cause, so what prints a chain of causes must find no other.
+    assert!(std::error::Error::source(&missing).is_none() && missing.to_string().contains(": "), "{missing}");
     let runs = Runs::open(folder.path()).unwrap();
     assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
     drop(runs);
@@ -87,8 +89,14 @@ async fn runs_that_cannot_be_written_can_be_looked_at() {
     ] {
         assert!(matches!(&refused, Error::Refused(why) if why.contains("`Runs::open`")), "{refused}");
     }
-    let refused = runs.cancel("november", "enough").await.unwrap_err();
-    assert_eq!((matches!(refused, Error::Store { .. }), refused.class()), (true, FailureClass::Operator), "{refused}");
+    for refused in [
+        runs.cancel("november", "enough").await.unwrap_err(),
+        runs.set_budget("november", "max_turns", 40).await.unwrap_err(),
+        runs.accept_forgotten("november").await.map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(&refused, Error::Refused(why) if why.contains("`Runs::open`")), "{refused}");
+        assert_eq!(refused.class(), FailureClass::Permanent, "{refused}");
+    }
     drop(runs);
     assert_eq!(files(), before, "nothing is made by looking");
 }

@@ -485,3 +485,67 @@ fn money_of_a_budget_is_read_from_a_text() {
     let Some(two) = Money::parse("2 USD") else { panic!("an amount and a currency") };
     assert_eq!(serde_json::to_value(two).unwrap(), Value::from("2.00 USD"));
 }
+
+#[derive(Deserialize, JsonSchema)]
+struct Parcel {
+    order: String,
+    note: Option<String>,
+}
+
+fn send_parcel(sent: &Arc<AtomicUsize>) -> Tool {
+    let sent = sent.clone();
+    tool("send_parcel", "Sends a parcel.", async move |_: Call, parcel: Parcel| {
+        sent.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(json!({"sent": parcel.order, "note": parcel.note}))
+    })
+    .external("parcel.send")
+    .keyed()
+}
+
+/// A field that is left out and one that is `null` are two calls of one effect where the program says what names it.
+#[tokio::test]
+async fn what_names_an_effect_is_said_of_the_tool() {
+    let ask = |input: Value| json!({"tools": [{"name": "mcp__program__send_parcel", "input": input}]});
+    let turns = json!([ask(json!({"order": "a"})), ask(json!({"order": "a", "note": null})), {"text": "Sent."}]);
+    for (named, times) in [(false, 2), (true, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let send = send_parcel(&sent);
+        let send = if named { send.named_by(["order"]) } else { send };
+        let step = Step::new("parcels").model(model(&turns)).tool(send).input("Send the parcel.");
+        let outcome = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap();
+        assert_eq!(matches!(outcome, Outcome::Waiting { .. }), named, "{outcome:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), times, "named: {named}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_name_an_effect_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let unsaid = tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("seen")).named_by(["order"]);
+    for (tool, why) in [
+        (unsaid, "`Tool::external`"),
+        (send_parcel(&sent).named_by(Vec::<String>::new()), "no argument names its effect"),
+        (send_parcel(&sent).named_by(["ordre"]), "ordre"),
+    ] {
+        let step = Step::new("parcels").model(model(&json!([{"text": "Sent."}]))).tool(tool).input("Send the parcel.");
+        let refused = runs.run(&step, "november").await.unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    assert!(runs.list(5).await.unwrap().is_empty(), "refused before anything is stored");
+}
+
+#[tokio::test]
+async fn a_choice_of_a_tool_that_no_request_offers_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    for choice in ["send_parcel", "mcp__program__send_parcle"] {
+        let step = Step::new("parcels").model(model(&json!([{"text": "Sent."}]))).tool(send_parcel(&sent));
+        let refused = runs.run(&step.tool_choice(choice).input("Send."), "november").await.unwrap_err();
+        let says = matches!(&refused, Error::Step(why) if why.contains("`mcp__program__send_parcel`") || why.ends_with("mcp__program__send_parcel"));
+        assert!(says, "{refused}");
+    }
+}
