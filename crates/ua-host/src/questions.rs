@@ -574,7 +574,11 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
     }
     // It asks at a prompt, which it is taken from now.
     if RunLock::is_held(&home.locks(), &top) {
-        return Ok(format!("answered; run {top} continues in the process that was asking this as well"));
+        // Whether it asks, or is another command that has it for a moment, its stamp does not say.
+        let how = crate::restart::how_to_resume(store, &top).await?;
+        return Ok(format!(
+            "answered; run {top} continues in the process that was asking this as well; if none was: {how}"
+        ));
     }
     let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
     Ok(if queue.iter().any(|entry| entry.run_id == top) {

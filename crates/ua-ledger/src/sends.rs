@@ -38,8 +38,8 @@ impl<'a> Sends<'a> {
                  look at each of them."
             );
         }
-        // What its tool server did with it, nobody here knows: it may have sent none of them on.
-        format!(" Its tool got it {count} times{key}, the last time at {at} (attempt {number}).")
+        // What its tool did with it, nobody here knows: it may have died before it began, or have sent none of them on.
+        format!(" Its tool may have got it {count} times{key}, the last time at {at} (attempt {number}).")
     }
 
     /// Which attempts went where, if not all went to one place. One of an earlier version, which does not say, counts for the place before it.
@@ -100,11 +100,11 @@ mod tests {
             Sends::of(attempts).in_words(&CallPolicy { key_channel, ..CallPolicy::unclassified() })
         };
         let attempts = [attempt(1, "lost"), attempt(2, "lost"), attempt(3, "lost"), attempt(4, "not_sent")];
-        let keyed = " Its tool got it 3 times, each time under the same idempotency key, the last time at ";
+        let keyed = " Its tool may have got it 3 times, each time under the same idempotency key, the last time at ";
         let third = samples::at(30);
         assert_eq!(words(&attempts, Some(KeyChannel::Meta)), format!("{keyed}{third} (attempt 3)."));
         let second = samples::at(20);
-        let twice = format!(" Its tool got it 2 times, the last time at {second} (attempt 2).");
+        let twice = format!(" Its tool may have got it 2 times, the last time at {second} (attempt 2).");
         assert_eq!(words(&attempts[..2], None), twice);
         let learnt = "effects.log knows of it, and the database did not: succeeded";
         let beside =
@@ -140,7 +140,7 @@ mod tests {
             assert!(said.contains(&format!("({which}), ")) && said.ends_with("look at each of them."), "{said}");
         }
         for one in [&[a, a][..], &[a, None], &[None, None], &[None, a]] {
-            assert!(words(one).contains("Its tool got it 2 times"), "{}", words(one));
+            assert!(words(one).contains("Its tool may have got it 2 times"), "{}", words(one));
         }
     }
 }

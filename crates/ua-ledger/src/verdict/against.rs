@@ -139,10 +139,9 @@ impl Case<'_> {
         let since = |planned| facts.since_planned == planned;
         let holds = |is_so: bool, words: &str| is_so.then(|| words.to_owned());
         match against {
-            Against::ToolGone => holds(
-                rules.is_gone(call),
-                "its tool server does not offer the tool any more, so it cannot be sent again",
-            ),
+            Against::ToolGone => {
+                holds(rules.is_gone(call), "the tool is not offered any more, so it cannot be sent again")
+            }
             Against::AnotherTool => {
                 holds(rules.is_for_another_tool(call), "the definition of its tool has changed since it was planned")
             }
