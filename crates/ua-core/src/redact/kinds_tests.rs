@@ -96,6 +96,16 @@ proptest! {
     }
 }
 
+/// As `printf %q` and `set -x` write it.
+#[test]
+fn a_secret_is_known_whose_blanks_a_shell_keeps_together() {
+    let redactor = super::Redactor::new([("K".to_owned(), "it's a horse & \"so\" on".to_owned())]);
+    for dressed in ["it\\'s\\ a\\ horse\\ \\&\\ \\\"so\\\"\\ on", "$'it\\'s a horse & \"so\" on'"] {
+        let clean = redactor.text(dressed).into_owned();
+        assert!(clean.contains("[secret K]") && !clean.contains("horse"), "{clean}");
+    }
+}
+
 /// Escapes and modes of a terminal, between any two letters.
 #[test]
 fn a_secret_is_known_between_whose_letters_a_terminal_changes_its_mode() {

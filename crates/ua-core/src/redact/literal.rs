@@ -116,8 +116,8 @@ mod tests {
             ("Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==", hex("Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ=="));
         for digits in [&digits, &digits.to_uppercase(), &spaced.join(" "), &spaced.join(":"), base64, &twice] {
             for sign in [
-                "\\x", "\\\\x", "\\X", "%", "&#", "&#x", "\\u", "\\U", "\\", "\\0", "\\1", "\\2", "\\3", "\\4", "C:\\",
-                "=", "0x", "x'", "%25", "&amp;#",
+                "\\x", "\\x ", "\\\\x", "\\X", "%", "&#", "&#x", "\\u", "\\U", "\\", "\\0", "\\1", "\\2", "\\3", "\\4",
+                "C:\\", "=", "0x", "x'", "%25", "&amp;#",
             ] {
                 for (before, after) in
                     [("", ""), (" id | secret\n 1 | ", "\n(1 row)\n"), ("('", "');"), ("[{\"secret\":\"", "\"}]")]

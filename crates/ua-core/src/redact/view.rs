@@ -486,6 +486,8 @@ fn escape(text: &[u8]) -> Option<(Meant, usize)> {
         b't' => (Meant::Byte(b'\t'), 2),
         b'\n' => (Meant::Text(""), 2),
         b'\r' if text.get(2) == Some(&b'\n') => (Meant::Text(""), 3),
+        // What a shell keeps together.
+        b' ' => (Meant::Byte(b' '), 2),
         // Every sign: Markdown keeps them so.
         byte if byte.is_ascii_punctuation() => (Meant::Byte(*byte), 2),
         _ => return None,
