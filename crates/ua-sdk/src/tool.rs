@@ -354,6 +354,17 @@ impl Tool {
                     "the tool `{name}` says that no argument names its effect; name those that do, or leave `named_by` out"
                 )));
             }
+            // Of an open map nobody knows the names.
+            if let Some(fields) = self.spec.input_schema.get("properties").and_then(Value::as_object) {
+                let first = |argument: &str| argument.split(['.', '/', '[']).next().unwrap_or_default().to_owned();
+                if let Some(unknown) = arguments.iter().find(|argument| !fields.contains_key(&first(argument))) {
+                    let nearest = ua_core::nearest(unknown, fields.keys().map(String::as_str));
+                    let nearest = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+                    return Err(Error::Step(format!(
+                        "the tool `{name}` has no argument `{unknown}` that could name its effect{nearest}"
+                    )));
+                }
+            }
             let named: Vec<String> =
                 arguments.iter().map(|argument| format!("{{ value = {} }}", quoted(argument))).collect();
             let _infallible = writeln!(rule, "scope = [{}]", named.join(", "));

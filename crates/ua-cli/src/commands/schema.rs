@@ -20,8 +20,17 @@ Examples:
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {
     /// A command, without `ua`, or `job-file`
-    #[arg(add = ArgValueCompleter::new(names), allow_hyphen_values = true)]
+    #[arg(add = ArgValueCompleter::new(names))]
     pub command: Vec<String>,
+    /// `job --check`
+    #[arg(long, hide = true)]
+    pub check: bool,
+    /// `db copy --undo`
+    #[arg(long, hide = true)]
+    pub undo: bool,
+    /// `gateway token --list`
+    #[arg(long, hide = true)]
+    pub list: bool,
 }
 
 fn names(current: &std::ffi::OsStr) -> Vec<CompletionCandidate> {
@@ -42,7 +51,10 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         }
         return Ok(OK);
     }
-    let name = args.command.join(" ");
+    // A flag that makes another command of one belongs to its name.
+    let flags = [("--check", args.check), ("--undo", args.undo), ("--list", args.list)];
+    let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+    let name = args.command.iter().map(String::as_str).chain(flags).collect::<Vec<_>>().join(" ");
     if name == JOB_FILE {
         print_json(&RunSpec::json_schema())?;
         return Ok(OK);
