@@ -10,10 +10,10 @@ use super::{Form, Look, MIN_BYTES};
 /// How far behind such a sign is read, in bytes.
 const REACH: usize = 8 * 1024;
 /// How much is read so, in lengths of the text, and a little for short ones.
-const GROWTH: usize = 2;
-const GROWTH_OF_SHORT: usize = 16 * 1024;
-/// How far digits that are set apart are counted.
-const FAR: usize = 8 * MIN_BYTES;
+const GROWTH: usize = 1;
+const GROWTH_OF_SHORT: usize = 4 * 1024;
+/// How much longer a secret may be in escapes than the longest of its forms, which is in two digits for each byte.
+const DRESSED: usize = 4;
 /// The shortest stretch of letters and digits that is no word.
 const MIN_LETTERS: usize = 24;
 
@@ -39,25 +39,28 @@ impl Beginnings {
 }
 
 /// What stands behind signs that may begin no escape; nothing where there is none.
+///
+/// Of digits and letters no more is read than there are in a row: there is no sign among them, so nothing of it is read so again. What a layer
+/// costs is taken from what is left for all others.
 pub(super) fn read(text: &View, beginnings: &Beginnings, longest: usize) -> Option<View> {
-    let mut places = Vec::new();
-    for at in memchr::memchr3_iter(b'%', b'&', b'\\', &text.bytes) {
-        let rest = &text.bytes[at..];
-        places
-            .extend(signs(rest).filter(|sign| is_meant(&rest[*sign..], *sign, rest, beginnings)).map(|sign| at + sign));
-    }
-    let most = GROWTH.saturating_mul(text.bytes.len()).saturating_add(GROWTH_OF_SHORT);
-    let reach = most.checked_div(places.len())?.min(REACH).max(2 * longest);
-    let mut view = View::with_capacity(most.min(places.len().saturating_mul(reach)));
-    for from in places {
-        if view.bytes.len() >= most {
-            break;
+    let bytes = &text.bytes;
+    let most = GROWTH.saturating_mul(bytes.len()).saturating_add(GROWTH_OF_SHORT);
+    let mut view = View::default();
+    for at in memchr::memchr3_iter(b'%', b'&', b'\\', bytes) {
+        let rest = &bytes[at..];
+        for (from, length) in signs(rest).filter_map(|sign| {
+            let behind = &rest[sign..];
+            meant(behind, sign, rest, beginnings, longest).map(|length| (at + sign, length))
+        }) {
+            if view.bytes.len() >= most {
+                return Some(view);
+            }
+            let to = bytes.len().min(from + length.min(REACH));
+            (from..to).for_each(|at| view.push(bytes[at], text.spans[at]));
+            view.push(APART, text.spans[to - 1]);
         }
-        let to = text.bytes.len().min(from.saturating_add(reach));
-        (from..to).for_each(|at| view.push(text.bytes[at], text.spans[at]));
-        view.push(APART, text.spans[to - 1]);
     }
-    Some(view)
+    (!view.bytes.is_empty()).then_some(view)
 }
 
 /// How long a sign may be that stands there: `%`, `\`, `\x`, `\u`, `\U`, `&#`, `&#x`.
@@ -72,28 +75,34 @@ fn signs(rest: &[u8]) -> impl Iterator<Item = usize> + use<> {
     is_followed.then_some(1).into_iter().chain(longer)
 }
 
-/// Whether what stands behind a sign may be meant without it.
-fn is_meant(behind: &[u8], sign: usize, rest: &[u8], beginnings: &Beginnings) -> bool {
+/// How much of what stands behind a sign may be meant without it.
+fn meant(behind: &[u8], sign: usize, rest: &[u8], beginnings: &Beginnings, longest: usize) -> Option<usize> {
     // Only what an escape takes with it is missed.
     let takes_digits = match rest {
         [b'%', ..] => behind.first().is_some_and(u8::is_ascii_hexdigit),
         [b'\\', b'0'..=b'7', ..] => true,
         _ => sign > 1 && behind.first().is_some_and(u8::is_ascii_hexdigit),
     };
-    beginnings.has(behind) || (takes_digits && (has_digits(behind) || has_letters(behind)))
+    if beginnings.has(behind) {
+        return Some(DRESSED * longest.max(MIN_BYTES));
+    }
+    takes_digits.then(|| digits(behind).or_else(|| letters(behind))).flatten()
 }
 
-/// Whether a text begins with as many hexadecimal digits as a secret has, maybe set apart.
-fn has_digits(text: &[u8]) -> bool {
+/// How long what a text begins with is, if it has as many hexadecimal digits as a secret has, maybe set apart.
+fn digits(text: &[u8]) -> Option<usize> {
     let is_between = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b':' | b'-' | b',' | b'_' | b'.');
-    let inside = text.iter().take(FAR).take_while(|byte| byte.is_ascii_hexdigit() || is_between(**byte));
-    inside.filter(|byte| byte.is_ascii_hexdigit()).count() >= 2 * MIN_BYTES
+    let length = text.iter().take(REACH).take_while(|byte| byte.is_ascii_hexdigit() || is_between(**byte)).count();
+    let all = text[..length].iter().filter(|byte| byte.is_ascii_hexdigit()).count();
+    (all >= 2 * MIN_BYTES).then_some(length)
 }
 
-/// Whether a text begins with what may be a line of base64.
-fn has_letters(text: &[u8]) -> bool {
-    let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(**byte, b'+' | b'/' | b'-' | b'_');
-    text.iter().take(MIN_LETTERS).take_while(is_letter).count() == MIN_LETTERS
+/// How long what a text begins with is, if it may be a line of base64.
+fn letters(text: &[u8]) -> Option<usize> {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    let line = text.iter().take(REACH).take_while(|byte| is_letter(**byte)).count();
+    let all = text.iter().take(REACH).take_while(|byte| is_letter(**byte) || byte.is_ascii_whitespace()).count();
+    (line >= MIN_LETTERS).then_some(all)
 }
 
 #[cfg(test)]
@@ -139,6 +148,15 @@ mod tests {
             let clean = redactor.text(dressed);
             assert!(clean.contains("[secret K]") && !clean.contains("1234"), "{dressed}: {clean}");
         }
+    }
+
+    /// Each line of a dump may end in the sign of an escape, and digits follow: what is read so takes nothing from what else is looked at.
+    #[test]
+    fn signs_in_front_of_the_lines_of_a_dump_cost_little() {
+        let text = "00000010: 78323426 23783263 26237832 32262378  &#x24&#x2\n".repeat(40);
+        let view = read(&View::of(&text), &Beginnings::default(), 64).unwrap();
+        assert!(view.bytes.len() < 2 * text.len(), "{}", view.bytes.len());
+        assert!(read(&view, &Beginnings::default(), 64).is_none());
     }
 
     #[test]
