@@ -132,7 +132,9 @@ fn each_number(value: &Value, look: &mut impl FnMut(&Value)) {
             if items.iter().all(Value::is_number) {
                 look(value);
             }
-            items.iter().for_each(|item| each_number(item, look));
+            for item in items {
+                each_number(item, look);
+            }
         }
         Value::Object(fields) => fields.values().for_each(|field| each_number(field, look)),
         Value::Null | Value::Bool(_) | Value::String(_) => {}

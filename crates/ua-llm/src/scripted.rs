@@ -50,8 +50,9 @@ impl LlmProvider for ScriptedProvider {
     }
 }
 
-/// What the script does not accept is an invalid request, as it would be at the real provider; and none that a shorter one could replace, which would
-/// have another turn of the script played.
+/// What the script does not accept is an invalid request, as it would be at the real provider. Where a turn of it cannot be played, that is none that a
+/// shorter request could replace, which would have another turn played.
 fn refused(error: &ScriptError) -> LlmError {
-    LlmError::InvalidRequest { status: 406, message: error.to_string() }
+    let status = if matches!(error, ScriptError::Expectation { .. }) { 406 } else { 400 };
+    LlmError::InvalidRequest { status, message: error.to_string() }
 }

@@ -177,7 +177,9 @@ impl Search<'_> {
         let tight = if View::has_escapes(&tight.bytes) {
             let longest = self.forms.first().map_or(0, |form| form.bytes.len());
             let literal = literal::read(&tight, &self.known.beginnings, longest).filter(|_| depth < MAX_LAYERS);
-            literal.into_iter().for_each(|view| self.layer(view, depth + 1));
+            if let Some(view) = literal {
+                self.layer(view, depth + 1);
+            }
             let resolved = tight.wholly_resolved(|_| {});
             self.look(&resolved, Look::View);
             resolved

@@ -66,9 +66,8 @@ pub(super) fn read(text: &View, beginnings: &Beginnings, longest: usize) -> Opti
 /// How long a sign may be that stands there: `%`, `\`, `\x`, `\u`, `\U`, `&#`, `&#x`.
 fn signs(rest: &[u8]) -> impl Iterator<Item = usize> + use<> {
     let longer = match rest {
-        [b'\\', b'x' | b'X' | b'u' | b'U', ..] => Some(2),
         [b'&', b'#', b'x' | b'X', ..] => Some(3),
-        [b'&', b'#', ..] => Some(2),
+        [b'\\', b'x' | b'X' | b'u' | b'U', ..] | [b'&', b'#', ..] => Some(2),
         _ => None,
     };
     let is_followed = rest.get(1).is_some_and(u8::is_ascii_alphanumeric);

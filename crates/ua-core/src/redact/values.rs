@@ -27,7 +27,9 @@ impl Redactor {
                 for (range, shown) in self.in_list(items).into_iter().rev() {
                     items.splice(range, [Value::String(shown)]);
                 }
-                items.iter_mut().for_each(|item| self.json(item));
+                for item in items {
+                    self.json(item);
+                }
             }
             Value::Object(fields) => {
                 let is_named = fields.keys().any(|name| self.found_in(name).is_some());
