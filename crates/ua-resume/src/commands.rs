@@ -7,6 +7,7 @@
 //! is what is sent.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// Commands below which a root means something.
@@ -148,14 +149,17 @@ pub fn shell_word(text: &str) -> String {
         return text.to_owned();
     }
     if text.chars().any(is_to_be_escaped) {
-        let escaped = text.chars().map(|c| {
+        let mut escaped = String::new();
+        for c in text.chars() {
             if is_to_be_escaped(c) || matches!(c, '\'' | '\\') {
-                c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    let _infallible = write!(escaped, "\\{byte:03o}");
+                }
             } else {
-                c.to_string()
+                escaped.push(c);
             }
-        });
-        return format!("$'{}'", escaped.collect::<String>());
+        }
+        return format!("$'{escaped}'");
     }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
