@@ -1,5 +1,7 @@
 //! A person puts a record right that says what is not so, before and after the end of a run, and a fork goes by what was said.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::path::PathBuf;
 
 use rustix::process::Signal;

@@ -401,7 +401,9 @@ fn a_gateway_whose_database_has_no_schema_ends_with_the_code_for_databases() {
 #[test]
 fn a_second_gateway_on_a_database_is_refused_with_what_to_do() {
     let Some((env, _)) = on_server("gateways", false) else { return };
-    [env.root(), env.path("other")].iter().for_each(|root| name_the_database(&env, root));
+    for root in [env.root(), env.path("other")] {
+        name_the_database(&env, &root);
+    }
     env.run(&["db", "migrate"]).code(0);
     env.run_by_bash(crate::gateway::CLIENT).code(0);
     let first = std::fs::read_to_string(env.root().join("locks/root_id")).unwrap();

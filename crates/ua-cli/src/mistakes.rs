@@ -81,9 +81,9 @@ fn at_odds(error: &clap::Error) -> Option<(String, String)> {
         let bare = argument.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).to_owned();
         format!("`{}`", if argument.starts_with('-') { argument } else { bare })
     };
-    let others: Vec<String> = match error.get(ContextKind::PriorArg)? {
-        ContextValue::String(other) => vec![written(other.clone())],
-        ContextValue::Strings(others) => others.iter().cloned().map(written).collect(),
+    let others: Vec<String> = match error.get(ContextKind::PriorArg) {
+        Some(ContextValue::String(other)) => vec![written(other.clone())],
+        Some(ContextValue::Strings(others)) => others.iter().cloned().map(written).collect(),
         _ => return None,
     };
     let one = written(text_of(error, ContextKind::InvalidArg)?);

@@ -330,7 +330,9 @@ pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Sta
                 }
                 Ok(Some(status)) => {
                     let error = ended_at_once(host, &root, begun, *from, status).await;
-                    claim.iter().for_each(|claim| claim.failed(error.message()));
+                    if let Some(claim) = &claim {
+                        claim.failed(error.message());
+                    }
                     return Err(error);
                 }
                 Ok(None) | Err(_) => {}
@@ -339,7 +341,9 @@ pub async fn start(host: &Host, named: Option<&Path>, by: Starter) -> Result<Sta
         host.env().clock.sleep(POLL).await;
     }
     let late = HostError::failed(format!("the gateway's broker did not start within {} seconds", START.as_secs()));
-    claim.iter().for_each(|claim| claim.failed(late.message()));
+    if let Some(claim) = &claim {
+        claim.failed(late.message());
+    }
     let log = root.join(LOG);
     Err(late.hint(format!("{} has all that it said", log.display())))
 }
