@@ -376,6 +376,14 @@ pub(crate) fn catch_up(path: &Path, own: &Writes, db: &Db<'_>) -> Result<(), DbE
             None => false,
         };
         let lacks_word = logged.is_none_or(|logged| logged.correction.as_ref().map(|word| word.at) < word);
+        // What a person said of another attempt, as the log itself told it, is no send that it lacks.
+        let is_word = || -> Result<bool, DbError> {
+            let newest = started(db, &id)?.into_iter().max_by_key(|attempt| attempt.attempt);
+            Ok(newest.as_ref().is_some_and(rules::is_word_of_another))
+        };
+        if logged.is_none() && !has_ended && word.is_none() && is_word()? {
+            continue;
+        }
         if call.policy.is_kept_outside() && (lacks_end || lacks_word) {
             let line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at)?;
             text.push_str(&line.text(own));

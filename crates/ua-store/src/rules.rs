@@ -46,8 +46,8 @@ pub use question::{
     said_to_have_happened, skipped_by, told_of,
 };
 pub use recall::{
-    RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, learnt_of_another, made_by, said_beside,
-    times_sent, was_answered_beside,
+    RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, is_word_of_another, learnt_of_another,
+    made_by, said_beside, times_sent, was_answered_beside,
 };
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,

@@ -194,6 +194,12 @@ pub fn said_beside(attempt: &AttemptRecord) -> Option<String> {
     })
 }
 
+/// Whether an attempt is no more than what a person said of another one, of which the database has the send.
+pub fn is_word_of_another(attempt: &AttemptRecord) -> bool {
+    let is_word = noted_of(attempt).is_some_and(|said| [BY_A_WORD, LEFT_BY_A_WORD].contains(&said));
+    is_word && is_learnt_of_another(attempt)
+}
+
 /// Whether the other side answered, by what was noted.
 fn is_answer(said: &str) -> bool {
     [CallStatus::Succeeded, CallStatus::FailedReported].iter().any(|status| status.as_str() == said)
