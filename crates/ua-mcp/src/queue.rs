@@ -134,7 +134,7 @@ mod tests {
         }
         assert!(!to.has_room());
         let mut kept = 0;
-        while from.from.len() > 0 {
+        while !from.from.is_empty() {
             assert_eq!(from.next().await.as_ref(), Some(&one));
             kept += 1;
         }
