@@ -46,6 +46,18 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     env.run(&["runs", "export", "last", "--html"]).refused(2, &["has no folder of its own"]);
 }
 
+/// The broker is everybody's: what is in the environment of the client that has it started holds for no call.
+#[test]
+fn s20_no_client_lifts_a_rule_by_its_environment() {
+    let env = env().with_env("UA_READ_ONLY_ALLOWLIST", "*");
+    let said = env.run_by_bash(CLIENT).code(0).stdout;
+    assert!(said.contains("\"notice\":\"duplicate\""), "{said}");
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2, "one for each subject");
+    // Who starts one by hand reads what does not reach it, and where it belongs.
+    env.run(&["gateway", "start"]).code(0).says(&["does not get UA_READ_ONLY_ALLOWLIST", "[env]", "gateway.toml"]);
+    env.run(&["gateway", "stop"]).code(0);
+}
+
 /// A client that forgets the handshake is told so, while a broker is only being started for it too: nothing was sent, and nothing may have happened.
 #[test]
 fn a_call_before_the_handshake_is_not_said_to_have_happened() {

@@ -80,9 +80,7 @@ impl Due {
         }
         Ok(())
     }
-}
 
-impl Due {
     /// Nothing was written.
     pub fn withdraw(self) {
         if let Some(marks) = &self.marks {

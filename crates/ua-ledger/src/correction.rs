@@ -132,22 +132,25 @@ fn news(call: &CallRecord) -> Option<(String, &'static str)> {
 fn line(call: &CallRecord, all: &[&CallRecord]) -> Option<String> {
     let (sentence, then) = news(call)?;
     let (id, tool, turn) = (&call.call_id, &call.name.raw, call.position.turn);
-    let then = match all.iter().find(|other| stands_for(other, call)) {
+    let then = match all.iter().find(|other| made_up_for(other, call)) {
         Some(other) if then == NOT_DONE => {
             let (id, turn) = (&other.call_id, other.position.turn);
             let has = if other.status == CallStatus::Succeeded { "has done it" } else { "may have done it" };
-            format!("But call {id} (turn {turn}) {has}: do not make it again.")
+            format!("But call {id} (turn {turn}) {has} since: do not make it again.")
         }
         Some(_) | None => then.to_owned(),
     };
     Some(format!("- call {id} (`{tool}`, turn {turn}): {sentence} {then}"))
 }
 
-/// Whether another call may have had the effect of `call`, which did not have it: whoever reads of the one must not make up for it.
-fn stands_for(other: &CallRecord, call: &CallRecord) -> bool {
+/// Whether another call may have had the effect of `call` since it is known that this one did not: whoever reads of it must not make up for it once
+/// more. What was done before is an effect of its own, which the job may have wanted as well.
+fn made_up_for(other: &CallRecord, call: &CallRecord) -> bool {
+    let since = call.correction.as_ref().map_or(call.updated_at, |correction| correction.at);
     let in_its_words = other.name.raw == call.name.raw && other.args_hash == call.args_hash;
     let has_its_effect = in_its_words || (call.scope.is_some() && other.scope == call.scope);
-    other.call_id != call.call_id && has_its_effect && other.attempt > 0 && rules::may_have_happened(other)
+    let is_since = other.call_id != call.call_id && other.updated_at >= since;
+    is_since && has_its_effect && other.attempt > 0 && rules::may_have_happened(other)
 }
 
 /// Whether these messages of a history that a call is part of say of it what is recorded by now.
@@ -251,8 +254,7 @@ mod tests {
         own.commit(1).await;
         let other = Scene::begin(&store, "run_2").await.call_that_is("call_2", CallStatus::Succeeded).await;
         let correction = samples::correct(&other, CorrectedTo::NotHappened, 90).correction;
-        let args_hash = ua_core::sha256("of another one");
-        let corrected = CallRecord { correction: Some(correction), args_hash, scope: None, ..other };
+        let corrected = CallRecord { correction: Some(correction), ..other };
         let others = std::slice::from_ref(&corrected);
         let refusal = "Refused: call call_2 of this job (succeeded) may already have had this effect; call_1 did not.";
         for is_result in [false, true] {
@@ -268,16 +270,19 @@ mod tests {
         }
     }
 
-    /// What did not happen and was done since by another call is not asked for once more; whatever else happened, it is.
+    /// What did not happen and was done since by another call is not asked for once more; whatever else happened, it is. One that was done before is
+    /// another effect, also in the same words.
     #[tokio::test]
     async fn what_another_call_did_since_is_not_asked_for_again() {
-        for (status, attempt, same_words, same_scope, says) in [
-            (CallStatus::Succeeded, 1, true, false, "has done it: do not make it again"),
-            (CallStatus::Succeeded, 1, false, true, "has done it: do not make it again"),
-            (CallStatus::Unknown, 1, true, false, "may have done it: do not make it again"),
-            (CallStatus::Succeeded, 1, false, false, "make it again if the job still needs it"),
-            (CallStatus::Prepared, 0, true, true, "make it again if the job still needs it"),
-            (CallStatus::FailedDefinite, 1, true, true, "make it again if the job still needs it"),
+        const ONCE_MORE: &str = "make it again if the job still needs it";
+        for (status, attempt, same_words, same_scope, at, says) in [
+            (CallStatus::Succeeded, 1, true, false, 91, "has done it since: do not make it again"),
+            (CallStatus::Succeeded, 1, false, true, 91, "has done it since: do not make it again"),
+            (CallStatus::Unknown, 1, true, false, 91, "may have done it since: do not make it again"),
+            (CallStatus::Succeeded, 1, true, true, 89, ONCE_MORE),
+            (CallStatus::Succeeded, 1, false, false, 91, ONCE_MORE),
+            (CallStatus::Prepared, 0, true, true, 91, ONCE_MORE),
+            (CallStatus::FailedDefinite, 1, true, true, 91, ONCE_MORE),
         ] {
             let store = MemStore::new();
             let scene = Scene::begin(&store, "run_1").await;
@@ -292,9 +297,10 @@ mod tests {
             records.calls[0].correction = Some(correction);
             records.calls[0].status = CallStatus::FailedDefinite;
             records.calls[0].scope = Some(ua_core::Scope::new("x", "one"));
-            records.calls.push(CallRecord { args_hash, scope, ..other });
+            let updated_at = samples::at(at);
+            records.calls.push(CallRecord { args_hash, scope, updated_at, ..other });
             let note = correction_note(&records, &[]).unwrap();
-            assert!(note.contains(says), "{status} {same_words} {same_scope}: {note}");
+            assert!(note.contains(says), "{status} {same_words} {same_scope} {at}: {note}");
         }
     }
 
