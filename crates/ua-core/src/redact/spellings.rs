@@ -3,13 +3,10 @@
 //!
 //! Each of these is a text that the secret is looked for as, so it costs a text nothing but the look.
 
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+
 use super::layers::tight_of;
 use super::{Look, MIN_BYTES, STANDARD, URL_SAFE, inside_base64};
-
-/// Letters of Latin-1 that are one character or two: the letter, and the mark above or below it.
-const COMPOSED: &str = "ÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝàáâãäåçèéêëìíîïñòóôõöùúûüýÿ";
-const BASES: &str = "AAAAAACEEEEIIIINOOOOOUUUUYaaaaaaceeeeiiiinooooouuuuyy";
-const MARKS: &str = "`'^~:o,`'^:`'^:~`'^~:`'^:'`'^~:o,`'^:`'^:~`'^~:`'^:':";
 
 /// The forms in which a value is looked for, each once.
 pub(super) fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
@@ -67,35 +64,14 @@ pub(super) fn is_quoting(byte: u8) -> bool {
     matches!(byte, b'\'' | b'"')
 }
 
-fn mark(sign: char) -> char {
-    match sign {
-        '`' => '\u{300}',
-        '\'' => '\u{301}',
-        '^' => '\u{302}',
-        '~' => '\u{303}',
-        ':' => '\u{308}',
-        'o' => '\u{30a}',
-        _ => '\u{327}',
-    }
-}
-
-fn pairs() -> impl Iterator<Item = (char, String)> {
-    let parts = BASES.chars().zip(MARKS.chars().map(mark)).map(|(base, mark)| String::from_iter([base, mark]));
-    COMPOSED.chars().zip(parts)
-}
-
-/// With each letter of Latin-1 as two characters, as the names of files on some systems have them.
+/// With each letter apart from its marks (NFD), as the names of files on some systems have them.
 pub(super) fn decomposed(text: &str) -> String {
-    replaced(text, |text, (one, two)| text.replace(one, &two))
+    DecomposingNormalizerBorrowed::new_nfd().normalize(text).into_owned()
 }
 
-/// With each of these as one character.
+/// With each letter and its marks as one character, where there is one (NFC).
 fn composed(text: &str) -> String {
-    replaced(text, |text, (one, two)| text.replace(&two, one.encode_utf8(&mut [0; 4])))
-}
-
-fn replaced(text: &str, replace: impl Fn(String, (char, String)) -> String) -> String {
-    if text.is_ascii() { text.to_owned() } else { pairs().fold(text.to_owned(), replace) }
+    ComposingNormalizerBorrowed::new_nfc().normalize(text).into_owned()
 }
 
 /// A secret that is a number, with so many digits that it is told from others by its value.
@@ -133,10 +109,11 @@ mod tests {
 
     #[test]
     fn letters_are_taken_apart_and_put_together() {
-        assert_eq!(COMPOSED.chars().count(), BASES.len());
-        assert_eq!(COMPOSED.chars().count(), MARKS.len());
         assert_eq!(decomposed("pässwört-ÿÇ"), "pa\u{308}sswo\u{308}rt-y\u{308}C\u{327}");
-        assert_eq!(composed(&decomposed(COMPOSED)), COMPOSED);
+        assert_eq!(decomposed("Việt"), "Vie\u{323}\u{302}t");
+        for text in ["plain", "pässwört-ÿÇ", "Việt", "\u{3b1}\u{301}"] {
+            assert_eq!(composed(&decomposed(text)), composed(text), "{text}");
+        }
         assert_eq!(latin_1("gr\u{fc}n"), Some(b"gr\xfcn".to_vec()));
         assert_eq!((latin_1("plain"), latin_1("\u{4e2d}")), (None, None));
     }
