@@ -171,6 +171,32 @@ fn the_model_of_a_run_that_goes_on_is_told_what_was_put_right_about_an_earlier_t
     assert!(history.contains("It counts as not done"), "{history}");
 }
 
+/// Nobody has to resume a run that is driven.
+#[test]
+fn a_correction_beside_a_living_process_says_that_this_one_tells_its_model() {
+    let env = env().with_forum();
+    let gate = env.path("gate");
+    let second = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "more", "until": gate}}]});
+    let job = env.job(&json!({}), &json!([comment(), second, {"text": "Done."}]));
+    let process = env.start(&["job", &job, "--run-id", "r"]);
+    until("the second comment to be under way", || {
+        env.try_rows("SELECT status FROM tool_calls WHERE turn = 2") == ["running"]
+    });
+    let id = env.value("SELECT tool_call_id FROM tool_calls WHERE turn = 1");
+    let said = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "I looked at the forum", "--yes"];
+    let told = env.run(&said).code(0).says(&["the process that drives run r tells its model with the next request"]);
+    assert!(!told.stderr.contains("once it is resumed"), "{}", told.stderr);
+    std::fs::write(&gate, "").unwrap();
+    process.wait();
+    assert_eq!(history(&env).matches("I looked at the forum").count(), 1, "the model read it once: {}", history(&env));
+    // Where nobody drives it, somebody has to.
+    let env = self::env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:store.commit_turn#1", &["job", &job, "--run-id", "r"]);
+    let said = ["calls", "resolve", &call(&env), "--as", "not_happened", "--reason", "gone", "--yes"];
+    env.run(&said).code(0).says(&["once it is resumed, its model is told", "ua resume r"]);
+}
+
 /// Also of a fork that is made behind the correction: it begins with the old result in its history.
 #[test]
 fn the_model_of_a_fork_is_told_what_was_put_right_before_it_was_made() {

@@ -207,6 +207,60 @@ fn check_what_people_see(env: &TestEnv) {
     assert!(!fs::exists(workspace).unwrap());
 }
 
+/// What a task came to, by the file that says so to the run whose task it was.
+fn output(env: &TestEnv, child: &str) -> Value {
+    let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'");
+    let call = child.replace("run_task_", "call_");
+    let file = format!("{workspace}/subagent_outputs/{call}/subagent_output.json");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// Corrects the record of the only call of `tool` that was sent.
+fn put_right(env: &TestEnv, tool: &str, what: &str) {
+    let sent = "SELECT tool_call_id FROM tool_calls WHERE deduplicated_from IS NULL AND tool_name =";
+    let call = env.value(&format!("{sent} '{tool}'"));
+    let said = ["calls", "resolve", &call, "--as", what, "--reason", "I looked there", "--yes"];
+    env.run(&said).code(0).says(&["is recorded as", what]);
+}
+
+/// The file that a task's result names, and what is told about the run above, say what a person put right.
+#[test]
+fn what_a_sub_agent_did_is_told_as_it_was_put_right() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(0);
+    let forum = child(&env, "Tell the forum");
+    let status = || output(&env, &forum)["effects"][0]["status"].clone();
+    let page = || {
+        let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'");
+        fs::read_to_string(format!("{workspace}/job_completion_r.md")).unwrap()
+    };
+    assert_eq!(status(), "succeeded");
+    put_right(&env, "post_comment", "not_happened");
+    assert_eq!(status(), "failed_definite");
+    let effect = &output(&env, &forum)["effects"][0];
+    assert!(effect["correction"].to_string().contains("it did not happen. Reason: I looked there"), "{effect}");
+    for words in ["did not happen", "I looked there"] {
+        assert!(page().contains(words), "{words}: {}", page());
+    }
+    let shown = env.run(&["runs", "show", "r"]).code(0);
+    assert!(shown.stdout.contains("post_comment"), "it is no effect that never was: {}", shown.stdout);
+    put_right(&env, "post_comment", "happened");
+    assert_eq!(status(), "succeeded");
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+/// Also while the run above is open: a sub-agent that has ended is written about by nobody else.
+#[test]
+fn what_a_sub_agent_of_an_open_run_did_is_put_right_in_its_file() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    waits(&env);
+    let boss = child(&env, "Tell the boss");
+    put_right(&env, "send_email", "not_happened");
+    assert_eq!(output(&env, &boss)["effects"][0]["status"], "failed_definite");
+}
+
 /// One sub-agent asks a person, the other one has sent its mail meanwhile.
 fn waits(env: &TestEnv) {
     let output =

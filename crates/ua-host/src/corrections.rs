@@ -206,7 +206,13 @@ async fn recorded(
     let then = if is_open && ua_store::is_gateway(&run) {
         "; the same call, made again by its client, returns that".to_owned()
     } else if is_open {
-        format!("; once it is resumed, its model is told: {}", crate::restart::how_to_resume(store, &top).await?)
+        let how = crate::restart::how_to_resume(store, &top).await?;
+        // Whether whoever has its lock drives it, or is another command that has it for a moment, the lock's stamp does not say.
+        if lock.is_some() {
+            format!("; once it is resumed, its model is told: {how}")
+        } else {
+            format!("; the process that drives run {top} tells its model with the next request; if none does: {how}")
+        }
     } else {
         String::new()
     };

@@ -180,6 +180,7 @@ async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option
             continue;
         }
         let mut records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
+        is_written &= write_tasks(home, store, &records).await?;
         // A run that somebody drives writes its own.
         let mut lock = None;
         if !run.status.is_terminal() && held != Some(&run.run_id) {
@@ -200,6 +201,24 @@ async fn write_lineage(home: &Home, store: &Database, root: &RunId, held: Option
             is_written = false;
         }
         drop(lock);
+    }
+    Ok(is_written)
+}
+
+/// Writes what the sub-agents of a run came to that have ended, and whether all could be written. That stands in the folder of the run whose tasks
+/// they were, whether or not that has ended or is driven: whoever drives it wrote it when a sub-agent ended, and does so no more.
+async fn write_tasks(home: &Home, store: &Database, above: &RunRecords) -> Result<bool, HostError> {
+    let own = above.lineage.sub_agents.iter().filter(|child| child.parent_run_id == above.run.run_id);
+    let ended: Vec<_> = own.filter(|child| child.status.is_terminal()).collect();
+    let workspace = if ended.is_empty() { None } else { home.open_workspace(&above.run).ok() };
+    let Some(workspace) = workspace else { return Ok(true) };
+    let mut is_written = true;
+    for child in ended {
+        let records = store.load(&child.run_id).await.map_err(|e| HostError::store("load a sub-agent's run", &e))?;
+        if let Err(error) = ua_runner::write_task_output(&workspace, &child.call_id, &records) {
+            tracing::warn!(%error, run = %child.run_id, "what a sub-agent came to was not written again");
+            is_written = false;
+        }
     }
     Ok(is_written)
 }

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use ua_core::{CallId, CallStatus, EvidenceLevel, RunId, RunStatus, SideEffectClass};
+use ua_store::rules::may_have_happened;
 use ua_store::{CallRecord, ReceiptRecord, RunRecords, SubAgentRecord};
 
 use ua_evidence::artifact::Artifact;
@@ -49,6 +50,12 @@ pub struct SubAgentEffect {
     pub evidence: Option<EvidenceLevel>,
     /// The other side's id of it.
     pub external_id: Option<String>,
+    /// What a person put right about its record, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction: Option<String>,
+    /// Whether it may have happened, which a person may have said that it did not.
+    #[serde(skip)]
+    pub may_have_happened: bool,
 }
 
 impl SubAgentEffect {
@@ -59,18 +66,22 @@ impl SubAgentEffect {
             status: call.status,
             evidence: own_success(receipts, call).map(|receipt| receipt.evidence),
             external_id: external_id(receipts, call),
+            correction: call.correction.as_ref().map(ua_store::Correction::sentence),
+            may_have_happened: may_have_happened(call),
         }
     }
 
     pub(crate) fn in_words(&self) -> String {
         let id = self.external_id.as_deref().map_or_else(String::new, |id| format!(", id {}", code(id, 200)));
-        format!("{} ({}): {}{id}", code(&self.tool, 120), self.call_id, self.happened())
+        let corrected = self.correction.as_deref().map_or_else(String::new, |said| format!(" ({})", line(said, 600)));
+        format!("{} ({}): {}{id}{corrected}", code(&self.tool, 120), self.call_id, self.happened())
     }
 
     /// Whether it happened, as far as is known.
     pub(crate) fn happened(&self) -> &'static str {
         match self.status {
             CallStatus::Succeeded => "done",
+            _ if !self.may_have_happened => "did not happen",
             CallStatus::Prepared
             | CallStatus::Running
             | CallStatus::Unknown
@@ -92,7 +103,9 @@ impl SubAgentOutput {
     pub fn new(call_id: &CallId, records: &RunRecords, artifacts: Vec<Artifact>) -> Self {
         let run = &records.run;
         let sent = |call: &&CallRecord| call.attempt > 0 && call.answered_by().is_none() && reaches_out(call);
-        let own = records.calls.iter().filter(sent).filter(|call| ua_store::rules::may_have_happened(call));
+        // What was put right is told as what it is: whoever reads that it is done would read nothing else.
+        let is_told = |call: &&CallRecord| may_have_happened(call) || call.correction.is_some();
+        let own = records.calls.iter().filter(sent).filter(is_told);
         let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects).filter(|call| reaches_out(call));
         let receipts: Vec<ReceiptRecord> = records.receipts.iter().chain(&records.lineage.receipts).cloned().collect();
         Self {
@@ -132,9 +145,16 @@ impl SubAgentOutput {
                 text.push_str(&format!("- {} ({} bytes, sha256 {})\n", file.path, file.bytes, file.sha256.to_hex()));
             }
         }
-        if !self.effects.is_empty() {
-            text.push_str("\nWhat it did outside; do not repeat it:\n");
-            for effect in &self.effects {
+        let (done, undone): (Vec<_>, Vec<_>) = self.effects.iter().partition(|effect| effect.may_have_happened);
+        for (heading, effects) in [
+            ("What it did outside; do not repeat it:", done),
+            ("What it asked for outside, and a person says that it did not happen; it counts as not done:", undone),
+        ] {
+            if effects.is_empty() {
+                continue;
+            }
+            text.push_str(&format!("\n{heading}\n"));
+            for effect in effects {
                 text.push_str(&format!("- {}\n", effect.in_words()));
             }
         }
@@ -194,5 +214,47 @@ impl SubAgentLine {
             self.call_id,
             turns = ua_core::counted(turns, "turn")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{CorrectedTo, Timestamp};
+    use ua_evidence::testing::{Story, mail_policy};
+    use ua_store::Correction;
+
+    use super::*;
+
+    /// What a person put right is told to the model above as what it is, and not among what must not be repeated.
+    #[test]
+    fn what_was_put_right_is_told_and_stands_in_nobodys_way() {
+        let mut story = Story::new(r#"{"objective": "Mail it."}"#);
+        let mail = json!({"to": ["ana@example.test"]});
+        let sent =
+            story.asks("Sending.", &[("send_email", mail.clone(), mail_policy()), ("send_email", mail, mail_policy())]);
+        for call in &sent {
+            story.starts(call);
+            story.succeeds(call, "sent", Some("<m-1@example.test>"));
+        }
+        let corrected = story.call(&sent[0]);
+        corrected.status = CallStatus::FailedDefinite;
+        corrected.correction = Some(Correction {
+            outcome: CorrectedTo::NotHappened,
+            was: CallStatus::Succeeded,
+            reason: "no mail there".to_owned(),
+            proof: None,
+            by: "ada".to_owned(),
+            at: Timestamp::from_millis(0),
+            of: None,
+            was_answered: false,
+        });
+        let output = SubAgentOutput::new(&sent[0], &story.records, Vec::new());
+        let effects: Vec<_> = output.effects.iter().map(|effect| (&effect.call_id, effect.happened())).collect();
+        assert_eq!(effects, [(&sent[0], "did not happen"), (&sent[1], "done")]);
+        let text = output.text_for_model();
+        let (done, undone) = text.split_once("it counts as not done:").unwrap();
+        assert!(done.contains("do not repeat it") && done.contains(sent[1].as_str()), "{text}");
+        assert!(!done.contains(sent[0].as_str()) && undone.contains("no mail there"), "{text}");
     }
 }

@@ -92,7 +92,7 @@ pub use road::RoadError;
 pub use seams::{Open, Seams};
 pub use spans::run_span;
 pub use take_over::TakingOver;
-pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
+pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree, write_task_output};
 pub use ua_evidence::Artifact;
 pub use ua_report::{CallSide, FileDiff, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide};
 pub use ua_resume::{IterationLine, JobChange, ModelUsage, UsageSummary, iterations, job_changes, raise_flags};

@@ -45,6 +45,18 @@ pub fn task_output(
     Ok((format!("{folder}/{OUTPUT_FILE}"), SubAgentOutput::new(call, child, artifacts)))
 }
 
+/// Writes again what the task `call` came to, as [`task_output`] tells it, where its folder is there.
+///
+/// # Errors
+/// [`WorkspaceError`] when a file cannot be read or written.
+pub fn write_task_output(workspace: &Workspace, call: &CallId, child: &RunRecords) -> Result<(), WorkspaceError> {
+    if workspace.task(call)?.is_none() {
+        return Ok(());
+    }
+    let (file, output) = task_output(workspace, call, child)?;
+    workspace.replace(&file, crate::files::pretty(&output))
+}
+
 /// Whoever gives a child run its ports.
 #[async_trait]
 pub trait ChildDriver: Send + Sync {

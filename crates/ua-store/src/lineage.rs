@@ -64,7 +64,7 @@ pub struct SubAgentRecord {
     pub turns: u32,
     /// How many tool calls it asked for.
     pub tool_calls: u32,
-    /// Its calls with an effect that were sent and may have happened, by position.
+    /// Its calls with an effect that were sent and may have happened, or of which a person said that they did not, by position.
     pub effects: Vec<CallRecord>,
     /// Its requests to models.
     pub requests: Vec<RequestRecord>,

@@ -59,8 +59,14 @@ pub fn sub_agent(
         status_detail: run.status_detail.clone(),
         turns: run.turn_index,
         tool_calls: u32::try_from(calls.len()).unwrap_or(u32::MAX),
-        effects: calls.into_iter().filter(|call| is_effect_elsewhere(call) && !call.name.is_task()).collect(),
+        effects: calls.into_iter().filter(|call| is_told_above(call) && !call.name.is_task()).collect(),
         requests,
         charges,
     })
+}
+
+/// Whether a call of a sub-agent is told to those above it: what may have happened, and what was put right to have not.
+fn is_told_above(call: &CallRecord) -> bool {
+    let is_put_right = call.attempt > 0 && call.policy.class.has_effect() && call.correction.is_some();
+    is_effect_elsewhere(call) || (is_put_right && call.answered_by().is_none())
 }
