@@ -257,6 +257,45 @@ fn what_only_a_tools_name_says_that_it_makes_is_asked_about_in_the_family() {
     assert_eq!((declared.comments().len(), status(&declared, "r").as_str()), (1, "succeeded"));
 }
 
+/// A server's name is given in a configuration, and makes no other call of what its tool does.
+#[test]
+fn the_same_call_is_asked_about_where_its_server_was_renamed() {
+    let as_other = json!({"FORUM_ACCOUNT": "other"});
+    for (is_forum_there, variables, asked) in [
+        (false, json!({}), true),
+        (false, as_other.clone(), true),
+        (true, json!({}), true),
+        // Two servers that are there and go to two places are two.
+        (true, as_other, false),
+    ] {
+        let env = undeclared(env().with_forum());
+        let job = env.job(&json!({}), &json!([comment("hello"), {"text": "Done."}]));
+        env.run(&["job", &job, "--run-id", "r"]).code(0);
+        let mut club = env.forum_entry(&[]);
+        club["env"] = variables.clone();
+        let mut servers = json!({"club": club});
+        if is_forum_there {
+            servers["forum"] = env.forum_entry(&[]);
+        }
+        env.mcp_config("work/.mcp.json", &servers);
+        let renamed = tool("mcp__club__post_comment", &json!({"text": "hello"}));
+        env.job(&json!({}), &json!([renamed, {"text": "Done."}]));
+        let output = env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]);
+        let what = format!("{is_forum_there} {variables}: {}", output.shown());
+        assert_eq!(env.comments().len(), if asked { 1 } else { 2 }, "{what}");
+        if asked {
+            output.code(75).shows(&["May `post_comment` run?", "`mcp__forum__post_comment`", "the same arguments"]);
+            // Whoever knows that it is the same says so.
+            env.run(&["answer", &question(&env), "happened"]).code(0);
+            env.run(&["resume", "f"]).code(0);
+            assert_eq!((env.comments().len(), status(&env, "f").as_str()), (1, "succeeded"), "{what}");
+        } else {
+            output.code(0);
+        }
+        env.run(&["db", "check", "--invariants"]).code(0);
+    }
+}
+
 #[test]
 fn a_killed_fork_leaves_nothing_or_a_whole_one() {
     let env = env();

@@ -13,6 +13,7 @@ use std::sync::PoisonError;
 use ua_core::{ArgsHash, CallId};
 use ua_store::{CallRecord, LedgerStore as _, Related, is_declared_otherwise, rules};
 
+use crate::admission::Facts;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 
@@ -55,7 +56,11 @@ impl Ledger {
 
     /// The calls of the run in the same words that its model has forgotten, or whose tool was declared as something else, and that may have
     /// happened: the newest, and how many they are. Those that no key tells come first.
-    pub(crate) async fn forgotten_like(&self, call: &CallRecord) -> Result<Option<Related>, LedgerError> {
+    pub(crate) async fn forgotten_like(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+    ) -> Result<Option<Related>, LedgerError> {
         let failed = || LedgerError::at("look for what was asked for before", &call.call_id);
         let known = {
             let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +78,7 @@ impl Ledger {
             let upto = forgotten.first_turn.max(forgotten.declared_from);
             let mut calls: HashMap<_, Vec<CallId>> = HashMap::new();
             for call in all.into_iter().filter(|call| call.position.turn < upto && call.attempt > 0) {
-                calls.entry((call.name.raw, call.args_hash)).or_default().push(call.call_id);
+                calls.entry((call.name.tool, call.args_hash)).or_default().push(call.call_id);
             }
             like(forgotten.calls.insert(calls), call)
         };
@@ -84,7 +89,7 @@ impl Ledger {
         let (mut found, mut declared_otherwise): (Option<Related>, Option<Related>) = (None, None);
         for id in ids.into_iter().filter(|id| *id != call.call_id) {
             let earlier = self.store.call(&id).await.map_err(failed())?;
-            if !rules::is_effect_elsewhere(&earlier) {
+            if !rules::is_effect_elsewhere(&earlier) || !self.is_of_tool(call, &earlier, facts).await? {
                 continue;
             }
             let list = if is_declared_otherwise(call, &earlier) {
@@ -107,7 +112,7 @@ impl Forgotten {
     }
 }
 
-/// Those in the words of a call, oldest first.
+/// Those in the words of a call, of its tool or of one of the same own name, oldest first.
 fn like(calls: &HashMap<(String, ArgsHash), Vec<CallId>>, call: &CallRecord) -> Vec<CallId> {
-    calls.get(&(call.name.raw.clone(), call.args_hash)).cloned().unwrap_or_default()
+    calls.get(&(call.name.tool.clone(), call.args_hash)).cloned().unwrap_or_default()
 }

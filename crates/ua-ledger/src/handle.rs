@@ -101,7 +101,7 @@ impl Ledger {
             view.questions = self.questions_about(call).await?;
             view.relations = self.relations(call, &facts).await?;
             view.settled = self.settled_since(call, &facts, None).await?;
-            self.look_outside(&mut view).await?;
+            self.look_outside(&mut view, &facts).await?;
             let rules = self.rules();
             let (decided, closes) = handing_over(&view, &facts, &rules);
             // Before it is stored that the answer leaves: of a call in doubt the word would mean that it did not happen.
@@ -220,6 +220,7 @@ impl Ledger {
             let Some(asked) = asked else {
                 let relations = self.done_since(call).await?;
                 let facts = scope_of(call);
+                let renamed = self.renamed(call, &relations, &facts).await?;
                 let settled = self.settled_since(call, &facts, None).await?;
                 let sent = self.last_attempt(call).await?.map(|attempt| attempt.started_at);
                 let config = &self.config;
@@ -227,6 +228,7 @@ impl Ledger {
                     call,
                     facts: &facts,
                     relations: &relations,
+                    renamed: &renamed,
                     config,
                     forgotten: None,
                     settled: settled.as_ref(),

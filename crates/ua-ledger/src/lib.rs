@@ -68,6 +68,7 @@ mod recipient;
 mod recomputed;
 mod recovery;
 mod related;
+mod renamed;
 mod rules;
 mod sends;
 mod sent_files;

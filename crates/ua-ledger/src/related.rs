@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 
 use ua_core::{CallStatus, OnScopeConflict, OnUnknown, Timestamp};
-use ua_store::{CallRecord, Kin, Related, Relations, is_declared_otherwise, reaches_others};
+use ua_store::{CallRecord, Kin, Related, Relations, is_declared_otherwise, reaches_others, rules};
 
 use crate::admission::Facts;
 use crate::ledger::LedgerConfig;
@@ -21,6 +21,8 @@ pub(crate) struct RelatedCalls<'a> {
     pub(crate) call: &'a CallRecord,
     pub(crate) facts: &'a Facts,
     pub(crate) relations: &'a Relations,
+    /// The same call under another name of its server, as far as it may be that ([`renamed`](crate::renamed)).
+    pub(crate) renamed: &'a [Related],
     pub(crate) config: &'a LedgerConfig,
     /// The same call of a context that its model does not have any more, or of a time when its tool was declared as something else.
     pub(crate) forgotten: Option<&'a Related>,
@@ -50,7 +52,7 @@ impl<'a> RelatedCalls<'a> {
         let has_effect = self.call.policy.class.has_effect();
         let mut found: Vec<Other<'a>> = Vec::new();
         let beside = self.rivals().chain(self.open_doubts()).chain(self.settled()).filter(|_| has_effect);
-        for other in beside.chain(self.kin()) {
+        for other in beside.chain(self.kin()).chain(self.renamed()) {
             if !found.iter().any(|known| known.call.call_id == other.newest.call_id) {
                 found.push(other.into());
             }
@@ -126,6 +128,15 @@ impl<'a> RelatedCalls<'a> {
         of_its_kind.chain(earlier).chain(declared_otherwise)
     }
 
+    /// The same call under another name of its server, made by whoever this one's model knows nothing of, or in doubt; the newest first. In words that
+    /// are the same a server's name is all that tells two calls apart, and that is given in a configuration.
+    fn renamed(self) -> impl Iterator<Item = &'a Related> {
+        let once = self.config.no_duplicate_external_actions;
+        let may_repeat = self.call.policy.on_unknown == OnUnknown::Redo;
+        let stands = move |other: &&Related| once && !(may_repeat && rules::is_doubt(&other.newest));
+        self.renamed.iter().rev().filter(stands)
+    }
+
     /// Calls that were decided after this one was, or were sent or ended after it was sent, and may have had its effect: of another tree, or
     /// with its scope. A call in doubt is then not sent again by itself. The newest first.
     ///
@@ -136,7 +147,7 @@ impl<'a> RelatedCalls<'a> {
             return Vec::new();
         }
         let Relations { rivals, since, kin, .. } = self.relations;
-        let moved = rivals.iter().chain(&kin.same).chain(&kin.declared_otherwise);
+        let moved = rivals.iter().chain(&kin.same).chain(&kin.declared_otherwise).chain(self.renamed);
         let moved = moved.filter(|other| self.moved_since(&other.newest));
         let mut found: Vec<&Related> = Vec::new();
         for other in since.iter().chain(moved) {
@@ -201,6 +212,7 @@ mod tests {
                             call: &call,
                             facts: &facts,
                             relations: &relations,
+                            renamed: &[],
                             config: &config,
                             forgotten: None,
                             settled: None,

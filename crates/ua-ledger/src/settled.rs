@@ -15,7 +15,7 @@ use std::time::Duration;
 use ua_core::{CallId, CallStatus, OnUnknown, Resolution, Timestamp};
 use ua_store::{
     CallRecord, CallsOf, LedgerStore as _, MessageRecord, Related, Relations, RunRecord, RunStore as _, Store as _,
-    is_named, rules,
+    is_named, is_under_another_server, rules,
 };
 
 use crate::admission::Facts;
@@ -64,7 +64,9 @@ impl Ledger {
         let mut found = Vec::new();
         let mut history = History::default();
         for other in changed.into_iter().filter(|other| has_happened(other) && would_hold(call, facts, other)) {
-            if self.became_known_behind(call, &other, &mut history).await? {
+            let is_server_of_its_own =
+                is_under_another_server(call, &other) && !self.is_of_tool(call, &other, facts).await?;
+            if !is_server_of_its_own && self.became_known_behind(call, &other, &mut history).await? {
                 found.push(other);
             }
         }
@@ -134,10 +136,11 @@ fn has_happened(other: &CallRecord) -> bool {
 /// scope says what the effect of that one was.
 fn would_hold(call: &CallRecord, facts: &Facts, other: &CallRecord) -> bool {
     let is_of_tool = other.name.raw == call.name.raw;
+    let is_in_its_words = (is_of_tool && other.args_hash == call.args_hash) || is_under_another_server(call, other);
     let goes_on = |call: &CallRecord| call.policy.on_unknown == OnUnknown::Continue;
     let shares_scope = facts.scope.is_some() && other.scope == facts.scope;
     let is_left_open = goes_on(call) && goes_on(other) && !is_named(other);
     other.root_run_id == call.root_run_id
         && other.call_id != call.call_id
-        && (shares_scope || (is_of_tool && (other.args_hash == call.args_hash || is_left_open)))
+        && (shares_scope || is_in_its_words || (is_of_tool && is_left_open))
 }

@@ -272,6 +272,7 @@ impl<'v> Case<'v> {
             call: self.call,
             facts: self.facts,
             relations: &self.view.relations,
+            renamed: &self.view.renamed,
             config: self.rules.config,
             forgotten: self.view.forgotten.as_ref(),
             settled: self.view.settled.as_ref(),

@@ -41,6 +41,8 @@ pub(crate) struct View {
     pub(crate) late: Vec<LateReply>,
     /// What it might repeat; of calls that are about to be sent.
     pub(crate) relations: Relations,
+    /// Those of [`Relations::renamed`] that may be the same call: their server may be the call's under an earlier name.
+    pub(crate) renamed: Vec<Related>,
     /// The same call, made before by this run, which its model has forgotten or which was declared as something else; of calls that are about to be
     /// sent for the first time.
     pub(crate) forgotten: Option<Related>,
@@ -93,6 +95,7 @@ impl View {
             questions: Vec::new(),
             late: Vec::new(),
             relations: Relations::default(),
+            renamed: Vec::new(),
             forgotten: None,
             settled: None,
             corrected_at: None,
@@ -200,7 +203,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations.clone()).await?;
-                view.forgotten = self.forgotten_like(&view.call).await?;
+                view.forgotten = self.forgotten_like(&view.call, facts).await?;
                 if self.may_have_settled_since(&view, &around.run, &around.relations) {
                     view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
                 }
@@ -210,12 +213,13 @@ impl Ledger {
         if !view.questions.is_empty() {
             self.has_asked.store(true, Ordering::Relaxed);
         }
-        self.look_outside(&mut view).await?;
+        self.look_outside(&mut view, facts).await?;
         Ok(view)
     }
 
-    /// How long what stands in the way of a call may still have its effect.
-    pub(crate) async fn look_outside(&self, view: &mut View) -> Result<(), LedgerError> {
+    /// Which servers are others, and how long what stands in the way of a call may still have its effect.
+    pub(crate) async fn look_outside(&self, view: &mut View, facts: &Facts) -> Result<(), LedgerError> {
+        view.renamed = self.renamed(&view.call, &view.relations, facts).await?;
         let related =
             view.relations.all().into_iter().chain(&view.forgotten).chain(&view.settled).map(|related| &related.newest);
         let others = related.chain(view.twin.as_ref().map(|twin| &twin.call));
@@ -364,6 +368,7 @@ impl Ledger {
                 call,
                 facts,
                 relations: &relations,
+                renamed: &[],
                 config: &self.config,
                 forgotten: None,
                 settled: None,

@@ -19,23 +19,23 @@ use crate::value::{ToValue as _, Value, params};
 type DbResult<T> = Result<T, DbError>;
 
 /// The newest of each group of the calls that a condition finds, with the size of the group. $1 is what the condition looks in, then come the
-/// call, its run, tool, words and scope, when it was decided, its position and its kind of effect.
+/// call, its run, tool, words and scope, when it was decided, its position, its kind of effect and the own name of its tool.
 macro_rules! newest_of {
     ($found:expr) => {
         concat!(
-            "SELECT c.*, related.count FROM (SELECT DISTINCT ON (standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, \
-             is_at_once, is_behind, has_kind, side_effect_class) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, has_words, has_scope, \
+            "SELECT c.*, related.count FROM (SELECT DISTINCT ON (standing, is_left_open, is_of_tool, of_name, has_words, has_scope, is_of_whole_call, is_after, \
+             is_at_once, is_behind, has_kind, side_effect_class) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, of_name, has_words, has_scope, \
              is_of_whole_call, is_after, is_at_once, is_behind, has_kind, side_effect_class) AS count FROM (SELECT tool_call_id, updated_at, turn, ordinal, run_id = $3 AS is_own, \
              CASE WHEN status = 'unknown' OR doubt IS NOT NULL THEN 'in doubt' ELSE status END AS standing, \
              status = 'unknown' AND resolution IS NOT DISTINCT FROM 'skipped' AND replay_policy = 'continue' AS is_left_open, \
-             raw_tool_name = $4 AS is_of_tool, normalized_args_hash = $5 AS has_words, side_effect_scope IS NOT DISTINCT FROM $6 AS has_scope, \
+             raw_tool_name = $4 AS is_of_tool, CASE WHEN tool_name = $11 THEN raw_tool_name END AS of_name, normalized_args_hash = $5 AS has_words, side_effect_scope IS NOT DISTINCT FROM $6 AS has_scope, \
              side_effect_scope IS NULL OR strpos(side_effect_scope, ' {\"arguments\":') > 0 AS is_of_whole_call, \
              created_at > $7 AS is_after, created_at = $7 AS is_at_once, run_id = $3 AND (turn, ordinal) > ($8, $9) AS is_behind, \
              effect_kind IS NOT DISTINCT FROM $10 AS has_kind, side_effect_class \
              FROM tool_calls WHERE ",
             $found,
             " AND attempt > 0 AND tool_call_id <> $2) found \
-             ORDER BY standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, is_at_once, is_behind, has_kind, \
+             ORDER BY standing, is_left_open, is_of_tool, of_name, has_words, has_scope, is_of_whole_call, is_after, is_at_once, is_behind, has_kind, \
              side_effect_class, \
              updated_at DESC, is_own DESC, turn DESC, ordinal DESC, tool_call_id DESC) related \
              JOIN tool_calls c USING (tool_call_id) ORDER BY c.updated_at, c.tool_call_id"
@@ -51,10 +51,12 @@ macro_rules! rivals {
          OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
     };
 }
-/// Calls of the family and of the same tool, with another scope or none, of which an attempt is in doubt.
+/// Calls of the family and of the same tool, or in the same words for a tool of the same own name, with another scope or none, of which an attempt is
+/// in doubt.
 macro_rules! doubts {
     () => {
-        "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = $1 AND raw_tool_name = $4 \
+        "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = $1 \
+         AND (raw_tool_name = $4 OR (tool_name = $11 AND normalized_args_hash = $5)) \
          AND ($6 IS NULL OR side_effect_scope IS DISTINCT FROM $6)"
     };
 }
@@ -69,9 +71,11 @@ const IS_ALONE: &str = concat!(
     " AND attempt > 0 AND tool_call_id <> $2) OR EXISTS (SELECT FROM runs WHERE root_run_id = $1 AND run_id <> $3) \
      OR EXISTS (SELECT FROM gateway_sessions WHERE run_id = $3) THEN 0 ELSE 1 END)"
 );
-/// Calls of a run of another tree, from behind a turn on, of the same tool or with the same scope, that may have happened.
+/// Calls of a run of another tree, from behind a turn on, of the same tool, in the same words for a tool of the same own name, or with the same
+/// scope, that may have happened.
 const KIN: &str = newest_of!(
-    "run_id = $1 AND turn > $11 AND side_effect_class <> 'read_only' AND (raw_tool_name = $4 OR side_effect_scope = $6) \
+    "run_id = $1 AND turn > $12 AND side_effect_class <> 'read_only' \
+     AND (raw_tool_name = $4 OR (tool_name = $11 AND normalized_args_hash = $5) OR side_effect_scope = $6) \
      AND deduplicated_from IS NULL AND (doubt IS NOT NULL OR status IN ('running', 'unknown', 'succeeded') \
      OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
 );
@@ -153,6 +157,7 @@ fn about(call: &CallRecord, scope: Option<&Scope>, of: &str) -> Vec<Value> {
         call.position.turn,
         call.position.ordinal,
         call.policy.effect_kind.as_ref().map(EffectKind::as_str),
+        call.name.tool,
     ]
     .to_vec()
 }

@@ -29,7 +29,7 @@ macro_rules! newest_of {
             " AND attempt > 0 AND tool_call_id <> :call GROUP BY \
              CASE WHEN status = 'unknown' OR doubt IS NOT NULL THEN 'in doubt' ELSE status END, \
              status = 'unknown' AND resolution IS 'skipped' AND replay_policy = 'continue', \
-             raw_tool_name = :tool, normalized_args_hash = :words, side_effect_scope IS :scope, \
+             raw_tool_name = :tool, CASE WHEN tool_name = :name THEN raw_tool_name END, normalized_args_hash = :words, side_effect_scope IS :scope, \
              side_effect_scope IS NULL OR instr(side_effect_scope, ' {\"arguments\":') > 0, \
              effect_kind IS :kind, side_effect_class, \
              created_at > :at, created_at = :at, run_id = :run AND (turn, ordinal) > (:turn, :ordinal)) related \
@@ -43,21 +43,25 @@ macro_rules! newest_of {
 const ANY_WITH_SCOPE: &str =
     "SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND tool_call_id <> ?3 LIMIT 1";
 const ANY_IN_DOUBT: &str = "SELECT 1 FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = ?1 \
-     AND raw_tool_name = ?2 AND tool_call_id <> ?3 LIMIT 1";
+     AND (raw_tool_name = ?2 OR (tool_name = ?4 AND normalized_args_hash = ?5)) AND tool_call_id <> ?3 LIMIT 1";
 
 /// Calls of the family with the same scope that may have happened.
 const RIVALS: &str = newest_of!(
     "root_run_id = :of AND side_effect_scope = :scope AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
      OR status IN ('running', 'unknown', 'succeeded') OR (failure_kind = 'reported' AND possible_effect IS NOT 'none'))"
 );
-/// Calls of the family and of the same tool, with another scope or none, of which an attempt is in doubt.
+/// Calls of the family and of the same tool, or in the same words for a tool of the same own name, with another scope or none, of which an attempt is
+/// in doubt.
 const DOUBTS: &str = newest_of!(
-    "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = :of AND raw_tool_name = :tool \
+    "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = :of \
+     AND (raw_tool_name = :tool OR (tool_name = :name AND normalized_args_hash = :words)) \
      AND (:scope IS NULL OR side_effect_scope IS NOT :scope)"
 );
-/// Calls of a run of another tree, from behind a turn on, of the same tool or with the same scope, that may have happened.
+/// Calls of a run of another tree, from behind a turn on, of the same tool, in the same words for a tool of the same own name, or with the same
+/// scope, that may have happened.
 const KIN: &str = newest_of!(
-    "run_id = :of AND turn > :behind AND side_effect_class <> 'read_only' AND (raw_tool_name = :tool OR side_effect_scope = :scope) \
+    "run_id = :of AND turn > :behind AND side_effect_class <> 'read_only' \
+     AND (raw_tool_name = :tool OR (tool_name = :name AND normalized_args_hash = :words) OR side_effect_scope = :scope) \
      AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
      OR status IN ('running', 'unknown', 'succeeded') OR (failure_kind = 'reported' AND possible_effect IS NOT 'none'))"
 );
@@ -67,17 +71,17 @@ impl Db<'_> {
     pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
         let mut relations = Relations::default();
         let root = call.root_run_id.as_str();
-        let is_any = |sql: &str, of: &str| -> DbResult<bool> {
-            Ok(self.connection.prepare_cached(sql)?.exists([root, of, call.call_id.as_str()])?)
-        };
+        let id = call.call_id.as_str();
         if let Some(of) = scope
-            && is_any(ANY_WITH_SCOPE, of.as_str())?
+            && self.connection.prepare_cached(ANY_WITH_SCOPE)?.exists([root, of.as_str(), id])?
         {
             for other in self.related(RIVALS, call, scope, root, None)? {
                 relations.add(call, scope, &other);
             }
         }
-        if is_any(ANY_IN_DOUBT, &call.name.raw)? {
+        let words = call.args_hash.to_hex();
+        let of_tool = [root, call.name.raw.as_str(), id, call.name.tool.as_str(), words.as_str()];
+        if self.connection.prepare_cached(ANY_IN_DOUBT)?.exists(of_tool)? {
             for other in self.related(DOUBTS, call, scope, root, None)? {
                 relations.add(call, scope, &other);
             }
@@ -114,6 +118,7 @@ impl Db<'_> {
             (":call", &id),
             (":run", &run),
             (":tool", &call.name.raw),
+            (":name", &call.name.tool),
             (":words", &words),
             (":scope", &scope),
             (":kind", &kind),

@@ -160,6 +160,7 @@ macro_rules! conformance_tests {
             related::of_those_that_stand_alike_the_newest_is_named_and_the_number,
             related::a_start_is_refused_by_one_more_of_those_it_knows_of,
             related::what_other_trees_did_is_as_bounded,
+            related::the_same_call_under_another_server_is_told,
             related::what_was_decided_later_is_told_apart,
             corrections::a_record_is_put_right_whatever_it_says,
             corrections::a_correction_can_be_corrected,

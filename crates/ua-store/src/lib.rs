@@ -83,7 +83,8 @@ pub use record::{
     RunRecords, StepRecord, TurnRecord, answer_finding, answer_link, error_in_words, lost_because,
 };
 pub use relations::{
-    Around, Kin, Related, Relations, Seen, is_declared_otherwise, is_left_open, is_named, reaches_others,
+    Around, Kin, Related, Relations, Seen, is_declared_otherwise, is_left_open, is_named, is_under_another_server,
+    reaches_others,
 };
 pub use run_store::RunStore;
 pub use standing::{

@@ -43,6 +43,9 @@ pub struct Relations {
     pub since: Vec<Related>,
     /// Calls of other trees of the family, outside the history that is shared with them.
     pub kin: Kin,
+    /// The same words for a tool of the same own name under the name of another server, which may be the same server under an earlier name
+    /// ([`is_under_another_server`]): what another tree did, and what is in doubt in the family. An entry for each such tool and way to stand.
+    pub renamed: Vec<Related>,
 }
 
 /// What another tree of the family did was decided by another model. An entry for each way to stand, as in [`Relations`].
@@ -125,6 +128,17 @@ pub fn is_declared_otherwise(call: &CallRecord, other: &CallRecord) -> bool {
     call.policy.effect_kind != other.policy.effect_kind || call.policy.class != other.policy.class
 }
 
+/// Whether two calls say the same to tools of one name under the names of two servers, and reach beyond the workspace. Names of servers are given in
+/// a configuration, so one server may have had both; those that come with this program keep theirs.
+pub fn is_under_another_server(call: &CallRecord, other: &CallRecord) -> bool {
+    let (name, of) = (&call.name, &other.name);
+    name.tool == of.tool
+        && name.raw != of.raw
+        && call.args_hash == other.args_hash
+        && !(name.is_built_in() || of.is_built_in())
+        && (reaches_others(call) || reaches_others(other))
+}
+
 /// Whether another tree could have had the effect of a call at all: files of the workspace are each run's own.
 pub fn reaches_others(call: &CallRecord) -> bool {
     matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory)
@@ -159,7 +173,13 @@ fn age<'a>(call: &'a CallRecord, run: &RunId) -> impl Ord + use<'a> {
 
 /// Adds a call to those that have the same to do with one of `run`.
 fn put(list: &mut Vec<Related>, other: &Related, run: &RunId) {
-    let known = list.iter_mut().find(|known| standing(&known.newest) == standing(&other.newest));
+    put_by(list, other, run, |_| ());
+}
+
+/// The same, where those that stand alike have to agree in `part` as well.
+fn put_by<P: PartialEq>(list: &mut Vec<Related>, other: &Related, run: &RunId, part: impl Fn(&CallRecord) -> P) {
+    let agree = |known: &CallRecord| standing(known) == standing(&other.newest) && part(known) == part(&other.newest);
+    let known = list.iter_mut().find(|known| agree(&known.newest));
     match known {
         Some(known) => {
             known.count += other.count;
@@ -195,6 +215,11 @@ impl Relations {
         if is_left_open(newest) && (shares_scope || is_of_tool) {
             put(&mut self.left_open, other, &call.run_id);
         }
+        // The servers of another family are not this one's, and a read of its own tree repeats nothing.
+        let is_of_family = newest.root_run_id == call.root_run_id && call.policy.class.has_effect();
+        if rules::is_doubt(newest) && is_of_family {
+            self.add_renamed(call, scope, other);
+        }
     }
 
     /// Adds a call of another tree of the family, which is not part of the history that is shared with it.
@@ -221,6 +246,20 @@ impl Relations {
         if may_be_same && matches!(standing(newest), Standing::UnderWay | Standing::InDoubt) {
             put(&mut self.kin.open, other, &call.run_id);
         }
+        // Beside an effect, what is in doubt is among those of the family.
+        if !(rules::is_doubt(newest) && call.policy.class.has_effect()) {
+            self.add_renamed(call, scope, other);
+        }
+    }
+
+    fn add_renamed(&mut self, call: &CallRecord, scope: Option<&Scope>, other: &Related) {
+        let newest = &other.newest;
+        // Of two that are declared as one effect the scopes say whether they are: the files that the same words name may hold something else.
+        let kind = &call.policy.effect_kind;
+        let is_known_otherwise = kind.is_some() && newest.policy.effect_kind == *kind && newest.scope.as_ref() != scope;
+        if is_under_another_server(call, newest) && !is_known_otherwise {
+            put_by(&mut self.renamed, other, &call.run_id, |call| call.name.raw.clone());
+        }
     }
 
     /// Adds a call that another family of the project has open: there only doubt reaches beyond the family.
@@ -231,7 +270,8 @@ impl Relations {
     /// All of them, each once.
     pub fn all(&self) -> Vec<&Related> {
         let Kin { same, declared_otherwise, open } = &self.kin;
-        let lists = [&self.rivals, &self.doubts, &self.left_open, &self.since, same, declared_otherwise, open];
+        let lists =
+            [&self.rivals, &self.doubts, &self.left_open, &self.since, same, declared_otherwise, open, &self.renamed];
         let mut all: Vec<&Related> = Vec::new();
         for related in lists.into_iter().flatten() {
             match all.iter_mut().find(|known| known.newest.call_id == related.newest.call_id) {

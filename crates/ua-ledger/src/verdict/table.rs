@@ -810,6 +810,7 @@ impl Case {
             questions: self.question(&call, facts, rules).into_iter().collect(),
             late: Vec::new(),
             relations,
+            renamed: Vec::new(),
             forgotten: None,
             settled: None,
             corrected_at: None,

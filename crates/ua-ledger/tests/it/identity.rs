@@ -13,6 +13,7 @@ mod lineage;
 mod lost;
 mod member;
 mod people;
+mod renamed;
 mod repetition;
 mod same_effect;
 mod twins;

@@ -1,6 +1,6 @@
 //! What a call might repeat: the newest of those that stand alike, and how many they are.
 
-use ua_core::{CallStatus, EffectKind, PlannedCall, Scope, SideEffectClass, sha256};
+use ua_core::{CallStatus, EffectKind, PlannedCall, Scope, SideEffectClass, ToolName, ToolNamespace, sha256};
 
 use super::Scene;
 use super::samples::{self, at, call_id};
@@ -118,6 +118,72 @@ pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
         assert_eq!(named(&kin.declared_otherwise), expected(&same), "{call}: it is the same call of the same tool");
         assert_eq!(named(&kin.same), expected(&[]), "{call}");
     }
+}
+
+/// A call of a tool of the same own name under another server's name is told where it has the same words: what another tree did, and what is in doubt in
+/// the family.
+pub async fn the_same_call_under_another_server_is_told(store: &dyn Store) {
+    let order = |id: &str, ordinal: u32, server: &str, words: &str| {
+        let mut call = samples::planned_call(id, 1, ordinal);
+        let namespace = if server == "ua" { ToolNamespace::Local } else { ToolNamespace::Mcp };
+        call.name = ToolName::qualified(namespace, server, "order");
+        call.args_hash = sha256(words);
+        (call.policy.class, call.policy.effect_kind) = (SideEffectClass::External, None);
+        call
+    };
+    let scene = Scene::begin(store, "run_1").await;
+    let mut planned = vec![
+        order("call_1", 1, "shop", "a book"),
+        order("call_2", 2, "shop", "a book"),
+        order("call_3", 3, "shop", "a pen"),
+        order("call_4", 4, "market", "a book"),
+        order("call_5", 5, "shop", "a book"),
+        order("call_6", 6, "store", "a book"),
+        order("call_7", 7, "ua", "a book"),
+    ];
+    let mut other_tool = order("call_8", 8, "shop", "a book");
+    other_tool.name = ToolName::qualified(ToolNamespace::Mcp, "shop", "buy");
+    planned.push(other_tool);
+    scene.turn(planned).await;
+    for (number, seconds) in (1..=8).zip(11..) {
+        if number == 6 {
+            continue;
+        }
+        let id = format!("call_{number}");
+        let start = StartAttempt { at: at(seconds), ..samples::start(&id, 1, &id) };
+        store.start_attempt(&scene.lease, start).await.unwrap();
+        let end = if number == 5 { samples::lost(&id, 1) } else { samples::settle(&id, 1, CallStatus::Succeeded) };
+        store.settle_attempt(&scene.lease, SettleAttempt { at: at(seconds + 20), ..end }).await.unwrap();
+    }
+    let own = store.relations(&call_id("call_6"), None).await.unwrap();
+    assert_eq!(named(&own.renamed), expected(&[("call_5", 1)]), "its model knows what was done");
+    assert_eq!(named(&own.doubts), expected(&[]));
+
+    store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
+    let fork = Scene::take(store, "run_2").await;
+    let read = |id: &str, ordinal, words: &str| {
+        let mut call = order(id, ordinal, "store", words);
+        call.policy.class = SideEffectClass::ReadOnly;
+        call
+    };
+    let planned = vec![
+        order("call_a", 1, "store", "a book"),
+        order("call_b", 2, "shop", "a book"),
+        read("call_c", 3, "a book"),
+        order("call_d", 4, "store", "ink"),
+    ];
+    fork.turn(planned).await;
+    let renamed = async |id: &str| named(&store.around(&call_id(id), None, None).await.unwrap().relations.renamed);
+    // An entry for each server and way to stand.
+    let all = expected(&[("call_2", 2), ("call_4", 1), ("call_5", 1)]);
+    assert_eq!(renamed("call_a").await, all);
+    assert_eq!(renamed("call_c").await, all, "a fork may have another opinion of what the tool does");
+    assert_eq!(renamed("call_b").await, expected(&[("call_4", 1)]));
+    assert_eq!(renamed("call_d").await, expected(&[]));
+    // Whoever starts has to know of it.
+    let start = StartAttempt { seen: Some(Vec::new()), ..samples::start("call_a", 1, "call_a") };
+    let refused = store.start_attempt(&fork.lease, start).await;
+    assert!(matches!(refused, Err(StoreError::ScopeTouched { .. })), "{refused:?}");
 }
 
 /// A call in doubt is overtaken by what was decided behind it, in its own run or another one, not by what was there before.
