@@ -174,6 +174,7 @@ macro_rules! conformance_tests {
             recalled::a_call_that_was_sent_is_in_doubt,
             recalled::an_answered_attempt_stays_answered,
             recalled::an_attempt_that_has_begun_is_not_ended_for_another_call,
+            recalled::a_persons_word_is_told_and_is_no_send,
             recalled::a_settled_call_is_not_recalled,
             recalled::what_is_known_of_an_attempt_is_not_sent,
             recalled::a_recalled_call_is_asked_about_anew,

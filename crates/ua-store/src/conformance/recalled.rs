@@ -1,11 +1,12 @@
 //! What is known beside the database of calls that it has: they were sent, and nobody has what came back.
 
-use ua_core::{CallStatus, CorrectedTo};
+use ua_core::{CallStatus, CorrectedTo, Resolution};
 
 use super::Scene;
 use super::samples::{self, at, key};
 use crate::commit::{CorrectCall, MadeBy, RecallCall, RecalledAttempt};
 use crate::error::StoreError;
+use crate::forgotten::{Forgotten, recall_of};
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
 use crate::rules::{self, may_have_happened};
 use crate::{LedgerStore, RunStore, Store};
@@ -95,6 +96,46 @@ pub async fn what_is_known_of_an_attempt_is_not_sent(store: &dyn Store) {
         assert_eq!(learnt, rows);
         let other = CallRecord { call_id: samples::call_id("call_other"), ..recalled };
         assert_eq!(rules::times_sent(&other, &attempts), 3, "they are not its own");
+    }
+}
+
+/// What a person said of a call, as only `effects.log` has it, is told to whoever is asked about the call as what it is: no answer of the other side, and
+/// no further send.
+pub async fn a_persons_word_is_told_and_is_no_send(store: &dyn Store) {
+    use CallStatus::{Prepared, Running, Succeeded, Unknown};
+    let happened = (Succeeded, Resolution::Happened, "a person said that it happened");
+    let left = (Unknown, Resolution::Skipped, "a person left it without knowing what came of it");
+    for (from, (status, word, told)) in
+        [(Prepared, happened), (Running, happened), (Unknown, happened), (Prepared, left), (Unknown, left)]
+    {
+        let what = format!("{from}, {word:?}");
+        let scene = Scene::begin(store, &format!("run_{from}_{status}")).await;
+        let call = scene.call_that_is(&format!("call_{from}_{status}"), from).await;
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        let sent_at = attempts.first().map_or(at(60), |own| own.started_at);
+        let line = Forgotten {
+            at: at(90).to_string(),
+            first_at: Some(sent_at.to_string()),
+            is_from_its_start: true,
+            run_id: scene.run_id().to_string(),
+            tool_call_id: Some(call.call_id.to_string()),
+            attempt: 1,
+            tool: call.name.raw.clone(),
+            idempotency_key: Some(line(&call, 1, false).key.to_string()),
+            status: status.to_string(),
+            resolution: Some(word.to_string()),
+            ..Forgotten::default()
+        };
+        let known = recall_of(&call, &attempts, std::slice::from_ref(&line)).unwrap_or_else(|| panic!("{what}"));
+        let recalled = store.recall_call(known.clone()).await.unwrap();
+        assert_eq!(recalled.status, Unknown, "{what}");
+        let attempts = store.attempts(&call.call_id).await.unwrap();
+        assert_eq!(rules::times_sent(&recalled, &attempts), 1, "{what}: {attempts:?}");
+        let last = attempts.last().unwrap();
+        assert!(!rules::was_answered_beside(last), "{what}");
+        assert_eq!(rules::said_beside(last).as_deref(), Some(told), "{what}");
+        assert_eq!(scene.records().await.call(&call.call_id), Some(&recalled), "{what}");
+        assert_eq!(store.recall_call(known).await.unwrap(), recalled, "{what}: it is learnt once");
     }
 }
 
