@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{Audience, QuestionId, RunId, span_in_words};
+use ua_core::{Audience, CallId, QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
@@ -15,8 +15,8 @@ pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
 use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::rules::UNPAID;
 use ua_store::{
-    Answer, AnswerRecord, Choice, FleetStore as _, LedgerStore as _, QuestionKind, QuestionRecord, QuestionStatus,
-    RunRecord, RunStore, Store, Turns,
+    Answer, AnswerRecord, Choice, FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QuestionKind,
+    QuestionRecord, QuestionStatus, RunRecord, RunStore, Store, Turns,
 };
 
 use crate::corrections;
@@ -90,7 +90,11 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late, reach);
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     known.extend(what_helps(&run, question));
-    let resume = restart::how_to_resume(store, &tree::top(store, &question.run_id).await?).await?;
+    let top = tree::top(store, &question.run_id).await?;
+    if let Some(fact) = of_an_older_copy(question, &top, &unaccepted(home, store, &top).await) {
+        known.insert(0, fact);
+    }
+    let resume = restart::how_to_resume(store, &top).await?;
     Ok(Beside { known, reach, resume, drives: false })
 }
 
@@ -125,6 +129,38 @@ pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFac
     let text = format!("{correct}, {again}: a process keeps the key that it was started with");
     Some(KnownFact { name: WHAT_HELPS, text })
 }
+
+/// What `effects.log` knows of a tree that nobody drives and this copy of the database does not, as long as nobody accepted it: its runs are not
+/// resumed. A living process has what it sent in its next write.
+async fn unaccepted(home: &Home, store: &Database, top: &RunId) -> Vec<Forgotten> {
+    if RunLock::is_held(&home.locks(), top) {
+        return Vec::new();
+    }
+    store.forgotten(top).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "whether the database is an older copy cannot be told");
+        Vec::new()
+    })
+}
+
+/// That a question is as it was when a copy of the database was made, with what came of its call since.
+fn of_an_older_copy(question: &QuestionRecord, top: &RunId, unaccepted: &[Forgotten]) -> Option<KnownFact> {
+    let last = unaccepted.last()?;
+    let (call, id) = (question.call_id.as_ref().map(CallId::as_str), question.question_id.as_str());
+    let is_about = |known: &&Forgotten| match &known.word {
+        Some(_) => known.question_id.as_deref() == Some(id),
+        None => known.tool_call_id.as_deref() == call,
+    };
+    let about = unaccepted.iter().rfind(is_about);
+    let which = about.unwrap_or(last).what();
+    let text = format!(
+        "the database is an older copy that is not accepted yet. Look what became of what effects.log knows and it does not (`ua db check` \
+         lists all), then run `ua db accept {top}`: no answer is acted on before, and one may be asked for again then. It knows: {which}"
+    );
+    Some(KnownFact { name: OLDER_COPY, text: crate::text::line(&text, 400) })
+}
+
+/// The name of the fact that says that the database is an older copy.
+const OLDER_COPY: &str = "older copy";
 
 /// The name of the fact that says what helps.
 pub const WHAT_HELPS: &str = "what helps";
@@ -568,6 +604,12 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
     let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
     if ua_store::is_gateway(&run) {
         return Ok(after_gateway_answer(run.end_mark().is_some()));
+    }
+    if !unaccepted(home, store, &top).await.is_empty() {
+        return Ok(format!(
+            "answered; the database is an older copy that is not accepted yet, so run {top} is not resumed until you have looked what \
+             became of what effects.log knows (`ua db check`) and run `ua db accept {top}`; the answer may be asked for again then"
+        ));
     }
     if ua_runner::may_be_driven(&run) {
         return Ok(format!("answered; the process that drives run {top} takes it"));

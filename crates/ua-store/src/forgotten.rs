@@ -97,6 +97,22 @@ impl Forgotten {
         }
     }
 
+    /// The same in words for people, without when and of which run.
+    pub fn what(&self) -> String {
+        let Self { tool_call_id, attempt, tool, status, correction, word, question_id, .. } = self;
+        let call = tool_call_id.as_deref().unwrap_or_default();
+        match (word, question_id, correction) {
+            (Some(word), Some(question), _) => format!("question {question} was answered `{word}`"),
+            (Some(word), None, _) if word == DELETED => "a person deleted it".to_owned(),
+            (Some(_), None, _) => "a person cancelled it".to_owned(),
+            (None, _, Some(word)) => format!("`{tool}` (call {call}): {}", word.sentence()),
+            (None, _, None) if self.is_by_a_word() => {
+                format!("`{tool}` (call {call}, attempt {attempt}): a person said that it happened")
+            }
+            (None, _, None) => format!("`{tool}` was sent (call {call}, attempt {attempt}): {status}"),
+        }
+    }
+
     /// Whether the other side answered it, in whatever way: it says so, a line before it did, or a person put right what said so.
     pub fn was_answered(&self) -> bool {
         let is_answer = |status: CallStatus| matches!(status, CallStatus::Succeeded | CallStatus::FailedReported);
@@ -388,23 +404,7 @@ fn recalled(known: &Forgotten) -> Option<RecalledAttempt> {
 impl fmt::Display for Forgotten {
     /// On one line, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, run_id, tool_call_id, attempt, tool, status, correction, word, question_id, .. } = self;
-        let call = tool_call_id.as_deref().unwrap_or_default();
-        match (word, question_id, correction) {
-            (Some(word), Some(question), _) => {
-                write!(f, "{at}  run {run_id}: question {question} was answered `{word}`")
-            }
-            (Some(word), None, _) if word == DELETED => write!(f, "{at}  run {run_id}: a person deleted it"),
-            (Some(_), None, _) => write!(f, "{at}  run {run_id}: a person cancelled it"),
-            (None, _, Some(word)) => write!(f, "{at}  run {run_id}: `{tool}` (call {call}): {}", word.sentence()),
-            (None, _, None) if self.is_by_a_word() => {
-                let said = "a person said that it happened";
-                write!(f, "{at}  run {run_id}: `{tool}` (call {call}, attempt {attempt}): {said}")
-            }
-            (None, _, None) => {
-                write!(f, "{at}  run {run_id}: `{tool}` was sent (call {call}, attempt {attempt}): {status}")
-            }
-        }
+        write!(f, "{}  run {}: {}", self.at, self.run_id, self.what())
     }
 }
 
