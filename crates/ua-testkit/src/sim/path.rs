@@ -69,6 +69,8 @@ pub enum Scene {
     /// Of two sub-agents that are to do the same, one is turned away and the other one lost; a person says that the lost one happened before the
     /// first one tries again.
     RetryBehindDoubt,
+    /// A person has a call in doubt sent again, and before it is, a fork makes the same call and loses what came back.
+    RetryBesideDoubt,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -101,7 +103,7 @@ enum What {
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -124,6 +126,7 @@ impl Scene {
         Self::RepeatInDoubt,
         Self::RepeatBehindCorrection,
         Self::RetryBehindDoubt,
+        Self::RetryBesideDoubt,
     ];
 
     /// Its name on a command line.
@@ -151,6 +154,7 @@ impl Scene {
             Self::RepeatInDoubt => "repeat-in-doubt",
             Self::RepeatBehindCorrection => "repeat-behind-correction",
             Self::RetryBehindDoubt => "retry-behind-doubt",
+            Self::RetryBesideDoubt => "retry-beside-doubt",
         }
     }
 
@@ -177,7 +181,9 @@ impl Scene {
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
             Self::RepeatInDoubt | Self::RepeatBehindCorrection => Intents::listed(&[&["say"]], &[]),
             Self::RetryBehindDoubt => Intents::of_all(2, "post_comment"),
-            Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
+            Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved | Self::RetryBesideDoubt => {
+                Intents::listed(&[&["order"]], &[])
+            }
         }
     }
 
@@ -252,6 +258,16 @@ impl Scene {
                 Given { what: What::Dies, at: Some(("store.raise_question", Side::After)) },
                 anywhere(What::Answered),
             ],
+            Self::RetryBesideDoubt => vec![
+                Given { what: What::Dies, at: Some(("tool.invoke", Side::Before)) },
+                // Nothing is there, so it is to be sent again.
+                anywhere(What::Answered),
+                anywhere(What::Forked),
+                anywhere(What::ForkStarts),
+                // It asks, and is told to.
+                anywhere(What::ForkStarts),
+                anywhere(What::Lost),
+            ],
             Self::ForkBesideForm | Self::ForkBesideFormByContent => vec![
                 anywhere(What::AsksFirst),
                 Given { what: What::Forked, at: Some(("store.raise_question", Side::After)) },
@@ -271,6 +287,7 @@ impl Scene {
             Self::RestoreOfRefused,
             Self::ForkBesideForm,
             Self::ForkBesideFormByContent,
+            Self::RetryBesideDoubt,
         ];
         at_the_start.contains(&self).then_some(0)
     }
