@@ -99,8 +99,8 @@ pub async fn what_is_known_of_an_attempt_is_not_sent(store: &dyn Store) {
     }
 }
 
-/// What a person said of a call, as only `effects.log` has it, is told to whoever is asked about the call as what it is: no answer of the other side, and
-/// no further send.
+/// What a person said of a call, as only `effects.log` has it, is told to whoever is asked about the call as what it is: no answer of the other
+/// side, and no further send.
 pub async fn a_persons_word_is_told_and_is_no_send(store: &dyn Store) {
     use CallStatus::{Prepared, Running, Succeeded, Unknown};
     let happened = (Succeeded, Resolution::Happened, "a person said that it happened");

@@ -120,8 +120,8 @@ pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
     }
 }
 
-/// A call of a tool of the same own name under another server's name is told where it has the same words: what another tree did, and what is in doubt in
-/// the family.
+/// A call of a tool of the same own name under another server's name is told where it has the same words: what another tree did, and what is in
+/// doubt in the family.
 pub async fn the_same_call_under_another_server_is_told(store: &dyn Store) {
     let order = |id: &str, ordinal: u32, server: &str, words: &str| {
         let mut call = samples::planned_call(id, 1, ordinal);
