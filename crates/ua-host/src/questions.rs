@@ -146,11 +146,11 @@ async fn unaccepted(home: &Home, store: &Database, top: &RunId) -> Vec<Forgotten
 fn of_an_older_copy(question: &QuestionRecord, top: &RunId, unaccepted: &[Forgotten]) -> Option<KnownFact> {
     let last = unaccepted.last()?;
     let (call, id) = (question.call_id.as_ref().map(CallId::as_str), question.question_id.as_str());
-    let is_about = |known: &&Forgotten| match &known.word {
-        Some(_) => known.question_id.as_deref() == Some(id),
-        None => known.tool_call_id.as_deref() == call,
-    };
-    let about = unaccepted.iter().rfind(is_about);
+    // What came of the call says more than that somebody answered.
+    let is_of_call =
+        |known: &&Forgotten| known.word.is_none() && call.is_some() && known.tool_call_id.as_deref() == call;
+    let is_word = |known: &&Forgotten| known.question_id.as_deref() == Some(id);
+    let about = unaccepted.iter().rfind(is_of_call).or_else(|| unaccepted.iter().rfind(is_word));
     let which = about.unwrap_or(last).what();
     let text = format!(
         "the database is an older copy that is not accepted yet. Look what became of what effects.log knows and it does not (`ua db check` \
