@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::line::{object, quoted};
+use crate::options::Options;
 
 /// The version of what bridge and broker say to each other.
 pub const WIRE: u32 = 1;
@@ -56,8 +57,7 @@ pub struct Args {
 fn is_the_gateway(command: &[OsString]) -> bool {
     let [program, first, rest @ ..] = command else { return false };
     let is_ua = Path::new(program).file_name().is_some_and(|name| name == "ua");
-    let own = || rest.iter().take_while(|word| *word != "--");
-    is_ua && first == "gateway" && !own().any(|word| word == "--root")
+    is_ua && first == "gateway" && !Options::of(rest).has("--root")
 }
 
 impl Args {
@@ -66,30 +66,24 @@ impl Args {
     /// # Errors
     /// A sentence about the first that does not fit.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
-        let mut args = args.into_iter();
+        let args: Vec<OsString> = args.into_iter().collect();
+        let Options { options, command } = Options::of(&args);
         let mut read = Self::default();
-        let text = |option: &str, value: Option<OsString>| -> Result<String, String> {
+        let text = |option: &str, value: Option<&OsString>| -> Result<String, String> {
             let value = value.ok_or_else(|| format!("`{option}` needs a value"))?;
-            value.into_string().map_err(|_| format!("the value of `{option}` is not UTF-8"))
+            value.clone().into_string().map_err(|_| format!("the value of `{option}` is not UTF-8"))
         };
-        loop {
-            let Some(option) = args.next() else {
-                if read.url.is_some() || read.all {
-                    break;
-                }
-                return Err("`--` and the tool server's command are missing".to_owned());
-            };
+        for (option, value) in options {
             match option.to_str() {
-                Some("--") => break,
-                Some("--socket") => read.socket = args.next().map(PathBuf::from).unwrap_or_default(),
-                Some("--start") => read.start.extend(args.next()),
-                Some("--name") => read.name = text("--name", args.next())?,
-                Some("--env") => read.env.push(text("--env", args.next())?),
+                Some("--socket") => read.socket = value.map(PathBuf::from).unwrap_or_default(),
+                Some("--start") => read.start.extend(value.cloned()),
+                Some("--name") => read.name = text("--name", value)?,
+                Some("--env") => read.env.push(text("--env", value)?),
                 Some("--all") => read.all = true,
-                Some("--url") => read.url = Some(text("--url", args.next())?),
-                Some("--header") => read.headers.push(text("--header", args.next())?),
+                Some("--url") => read.url = Some(text("--url", value)?),
+                Some("--header") => read.headers.push(text("--header", value)?),
                 Some("--header-from") => {
-                    let value = text("--header-from", args.next())?;
+                    let value = text("--header-from", value)?;
                     let (header, variable) = value
                         .split_once('=')
                         .filter(|(header, variable)| !header.is_empty() && !variable.is_empty())
@@ -97,11 +91,14 @@ impl Args {
                     read.headers.push(format!("{header}: ${{{variable}}}"));
                     read.env.push(variable.to_owned());
                 }
-                Some("--project") => read.project = Some(text("--project", args.next())?),
+                Some("--project") => read.project = Some(text("--project", value)?),
                 Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
             }
         }
-        read.command = args.collect();
+        if command.is_none() && read.url.is_none() && !read.all {
+            return Err("`--` and the tool server's command are missing".to_owned());
+        }
+        read.command = command.unwrap_or_default().to_vec();
         if is_the_gateway(&read.command) {
             return Err("the command after `--` is this gateway itself, so that each call with an effect would wait for itself; \
                         write the entry without the gateway in front"
@@ -258,6 +255,7 @@ mod tests {
             ("--socket /s --all -- mail", "takes no other"),
             ("--socket /s --name a --header-from A --url http://x/mcp", "HEADER=VARIABLE"),
             ("--socket /s --name all -- /opt/bin/ua gateway --all", "this gateway itself"),
+            ("--socket /s --name a -- ua gateway --env --root -- mail", "this gateway itself"),
             ("--socket /s --name a -- ua gateway --name a -- mail", "this gateway itself"),
         ] {
             let refused = parse(words).unwrap_err();

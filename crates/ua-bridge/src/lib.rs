@@ -29,6 +29,7 @@ mod carry;
 mod claim;
 mod line;
 mod name;
+mod options;
 mod scan;
 
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
 
 pub use args::{Args, WIRE};
 pub use claim::{Claim, Claims, last_failure};
+pub use options::Options;
 pub use scan::{Parts, parts};
 
 /// The arguments are not understood; the code that `ua` has for it.

@@ -22,7 +22,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_bridge::{Claim, Claims};
+use ua_bridge::{Claim, Claims, Options};
 use ua_broker::{
     Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
 };
@@ -131,21 +131,17 @@ pub fn root(settings: &Settings, named: Option<&Path>) -> Result<PathBuf, HostEr
 /// # Errors
 /// Nobody says where the user's state is, or an option has no value.
 pub fn entry(settings: &Settings, args: impl IntoIterator<Item = OsString>) -> Result<Entry, HostError> {
-    let mut args = args.into_iter();
+    let args: Vec<OsString> = args.into_iter().collect();
+    let Options { options, command } = Options::of(&args);
     let (mut named, mut passed) = (None, Vec::new());
-    while let Some(word) = args.next() {
-        if word == "--" {
-            passed.push(word);
-            break;
-        }
-        if word == "--root" {
-            let folder = args.next().ok_or_else(|| HostError::usage("`--root` needs a value"))?;
-            named = Some(PathBuf::from(folder));
+    for (option, value) in options {
+        if option == "--root" {
+            named = Some(PathBuf::from(value.ok_or_else(|| HostError::usage("`--root` needs a value"))?));
         } else {
-            passed.push(word);
+            passed.extend(std::iter::once(option).chain(value).cloned());
         }
     }
-    passed.extend(args);
+    passed.extend(command.iter().flat_map(|command| std::iter::once("--".into()).chain(command.iter().cloned())));
     let root = root(settings, named.as_deref())?;
     let program = settings.program()?;
     let beside = program.with_file_name(BRIDGE);
@@ -730,6 +726,11 @@ mod tests {
         assert_eq!(args[..2], ["--socket", "/r/gateway.sock"]);
         assert!(args.ends_with(&["--name", "mail", "--", "npx", "--root", "/kept"].map(str::to_owned)), "{args:?}");
         assert_eq!(made.program, None);
+        // The name of a variable is a project's to choose, and no flag.
+        let words = ["--root", "/r", "--name", "m", "--env", "--root", "--env", "A=B", "--", "x"];
+        let made = entry(&settings, words.map(OsString::from)).unwrap();
+        assert_eq!(made.args[1], "/r/gateway.sock");
+        assert!(made.args.ends_with(&words[2..].iter().map(OsString::from).collect::<Vec<_>>()), "{:?}", made.args);
         std::fs::write(folder.path().join("ua-bridge"), "").unwrap();
         let made = entry(&settings, ["--", "x"].map(OsString::from)).unwrap();
         assert_eq!(made.args[1], "/home/ada/.local/state/ua/gateway/gateway.sock");

@@ -92,7 +92,8 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// An environment variable to pass to the tool server; may be repeated
-    #[arg(long, value_name = "NAME")]
+    // Names are a project's to choose, and one that is written as a flag is none.
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub env: Vec<String>,
     /// The project that the client works in [default: what the client says, else its folder]
     #[arg(long, value_name = "DIR")]
@@ -101,10 +102,10 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "URL", requires = "name", conflicts_with = "old")]
     pub url: Option<String>,
     /// A header of every request there, as `Name: value`; ${NAME} stands for a variable of --env; may be repeated
-    #[arg(long, value_name = "HEADER", requires = "url")]
+    #[arg(long, value_name = "HEADER", requires = "url", allow_hyphen_values = true)]
     pub header: Vec<String>,
     /// A header whose value is that of a variable, which no argument shows; may be repeated
-    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url")]
+    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url", allow_hyphen_values = true)]
     pub header_from: Vec<String>,
     /// All tool servers of servers.json in the gateway's folder as one, their tools named SERVER__TOOL: for a client with room for few
     #[arg(long, conflicts_with_all = ["url", "old"])]
@@ -202,7 +203,7 @@ Examples:
 pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.skip(1).collect();
     let (first, rest) = args.split_first()?;
-    if first != "gateway" || !rest.iter().any(|word| word == "--" || word == "--url" || word == "--all") {
+    if first != "gateway" || !ua_bridge::Options::of(rest).name_a_server() {
         return None;
     }
     Some(become_bridge(rest))
@@ -406,8 +407,8 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
                 "skipped: it goes through the gateway of another folder; take that away first (`ua gateway uninstall`)"
             }
             What::NotRead => {
-                "skipped: it cannot be read in full: `args` that are no list of strings, a name that it has twice, or a file of variables (`envFile`) \
-                 that is not found"
+                "skipped: it cannot be read in full: `args` that are no list of strings, a name that it has twice, a variable whose name no variable can \
+                 have, or a file of variables (`envFile`) that is not found"
             }
             What::Shared => {
                 "skipped: it shares a value with other parts of the file (`&`, `*` or `<<`), which would be changed as well; write it out"

@@ -588,6 +588,27 @@ mod tests {
         assert!(made.text.contains(r#""--env","TOKEN","--env","SMTP_PASSWORD","--","x"]"#), "{}", made.text);
     }
 
+    /// What an entry's file calls a variable, a header or an address is never read as a flag of the gateway, in front of it or when it is restored.
+    #[test]
+    fn no_name_that_an_entry_has_becomes_a_flag() {
+        for name in ["--root", "--root=/x", "--all", "--url", "--", "--name", "-h"] {
+            let config =
+                format!(r#"{{"mcpServers": {{"m": {{"command": "x", "args": ["y"], "env": {{"{name}": "1"}}}}}}}}"#);
+            let made = Format::Json.wrapped(here(), &config, &ua(), &[]).unwrap();
+            assert_eq!(made.changes[0].what, What::Wrapped, "{name}");
+            assert!(made.text.contains(&format!(r#""--env","{name}","--","x","y"]"#)), "{}", made.text);
+            let again = Format::Json.wrapped(here(), &made.text, &ua(), &[]).unwrap();
+            assert_eq!(again.changes[0].what, What::Already, "{name}: it goes through the user's own gateway");
+            let back = Format::Json.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap();
+            assert_eq!((back.changes[0].what, back.text), (What::Unwrapped, config), "{name}");
+        }
+        for name in ["A=B", ""] {
+            let config = format!(r#"{{"mcpServers": {{"m": {{"command": "x", "env": {{"{name}": "1"}}}}}}}}"#);
+            let made = Format::Json.wrapped(here(), &config, &ua(), &[]).unwrap();
+            assert_eq!((made.changes[0].what, made.text), (What::NotRead, config), "no process has such a variable");
+        }
+    }
+
     #[test]
     fn those_of_projects_go_through_it_too() {
         let config = r#"{"projects": {"/a/b": {"allowedTools": [], "mcpServers": {"p1": {"command": "p", "args": ["--", "--name"]}}},

@@ -1,5 +1,7 @@
 //! An entry of a client's configuration, whatever its format, and what it becomes.
 
+use ua_bridge::Options;
+
 /// What an entry that goes through the gateway begins with.
 const WORD: &str = "gateway";
 /// The name of a header whose whole value is that of a variable, in arguments.
@@ -292,23 +294,26 @@ impl Entry {
         None
     }
 
-    /// The folder of the gateway that its arguments name.
+    /// What its arguments say to the gateway, once it is one.
+    fn options(&self) -> Option<Options<'_, String>> {
+        self.gateway_at().map(|at| Options::of(&self.args[at + 1..]))
+    }
+
+    /// The folder of the gateway that its arguments name, in front of its word or behind it.
     fn root(&self) -> Option<&str> {
-        let own: Vec<&str> = self.args.iter().map(String::as_str).take_while(|word| *word != "--").collect();
-        let said = own.windows(2).find(|pair| pair[0] == "--root").map(|pair| pair[1]);
-        said.or_else(|| own.iter().find_map(|word| word.strip_prefix("--root=")))
+        let own = Options::of(&self.args).options;
+        let said = own.iter().find(|(word, _)| *word == "--root").and_then(|(_, root)| root.map(String::as_str));
+        said.or_else(|| own.iter().find_map(|(word, _)| word.strip_prefix("--root=")))
     }
 
     /// Whether it goes through a gateway.
     pub(super) fn is_wrapped(&self) -> bool {
-        let Some(at) = self.gateway_at() else { return false };
-        self.args[at + 1..].iter().any(|arg| arg == "--" || arg == "--url") || self.is_all()
+        self.options().is_some_and(|options| options.name_a_server())
     }
 
     /// Whether it is the gateway for all of its tool servers.
     fn is_all(&self) -> bool {
-        let own = self.gateway_at().map(|at| self.args[at + 1..].iter().take_while(|word| *word != "--"));
-        own.is_some_and(|mut own| own.any(|word| word == "--all"))
+        self.options().is_some_and(|options| options.has("--all"))
     }
 
     /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `program`: what it starts.
@@ -352,6 +357,10 @@ impl Entry {
         let mut args = vec![WORD.to_owned()];
         args.extend(front.root.iter().flat_map(|root| ["--root".to_owned(), root.clone()]));
         args.extend(["--name".to_owned(), plain_name(server)]);
+        // No process has such a variable, so its value would be lost.
+        if self.env.iter().chain(&of_file).any(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return (What::NotRead, None);
+        }
         if let Some(command) = &self.command {
             let more = of_file.iter().filter(|name| !self.env.contains(name));
             args.extend(self.env.iter().chain(more).flat_map(|name| ["--env".to_owned(), name.clone()]));
@@ -421,21 +430,21 @@ impl Entry {
 
     fn before(&self, once: Once) -> Option<Becomes> {
         let (mut url, mut lines, mut env) = (None, Vec::new(), Vec::new());
-        let mut args = self.args.iter().enumerate().skip(self.gateway_at()? + 1);
-        while let Some((at, word)) = args.next() {
-            match word.as_str() {
-                "--" => return self.args.get(at + 1).map(|_| Becomes::Itself { words: at + 2, once }),
-                "--url" => url = args.next().map(|(_, url)| url.clone()),
-                FROM => {
-                    let (name, variable) = args.next()?.1.split_once('=')?;
+        let Options { options, command } = self.options()?;
+        if let Some(command) = command {
+            return (!command.is_empty()).then(|| Becomes::Itself { words: self.args.len() - command.len() + 1, once });
+        }
+        for (option, value) in options {
+            match (option.as_str(), value) {
+                ("--url", value) => url = value.cloned(),
+                (FROM, value) => {
+                    let (name, variable) = value?.split_once('=')?;
                     env.push(variable);
                     lines.push(format!("{name}: ${{{variable}}}"));
                 }
-                "--env" => env.push(args.next()?.1.as_str()),
-                "--header" => lines.push(args.next()?.1.clone()),
-                "--name" | "--project" | "--root" => {
-                    args.next()?;
-                }
+                ("--env", value) => env.push(value?.as_str()),
+                ("--header", value) => lines.push(value?.clone()),
+                ("--name" | "--project" | "--root", None) => return None,
                 _ => {}
             }
         }
