@@ -76,7 +76,7 @@
 //! area
 //! confine   place   regular   seal   secrets   trace   web
 //! answer   closed   digest   error   media   schema
-//! meta
+//! meta   names
 //! ```
 
 mod alert;
@@ -91,6 +91,7 @@ mod events;
 mod http;
 mod media;
 mod meta;
+mod names;
 mod place;
 mod record;
 mod regular;

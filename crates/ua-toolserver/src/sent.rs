@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::answer::{ChangedFile, Failure};
 use crate::digest::{copy_hashing, sha256_hex};
+use crate::names;
 use crate::regular;
 use crate::workspace::Workspace;
 
@@ -88,10 +89,16 @@ impl Leaving {
     /// Its own name.
     ///
     /// # Errors
-    /// It is a directory, or its name is no text.
+    /// It is a directory, its name is no text, or is another one for who gets it.
     pub(crate) fn name(&self) -> Result<String, Failure> {
         match self.path.file_name().and_then(|name| name.to_str()) {
-            Some(name) if self.is_file => Ok(name.to_owned()),
+            Some(name) if self.is_file => match names::misread(name) {
+                None => Ok(name.to_owned()),
+                Some(why) => Err(Failure::refused(
+                    format!("the name of {:?} {why}", self.given),
+                    "copy the file to another name",
+                )),
+            },
             Some(_) | None => {
                 Err(Failure::refused(format!("{:?} is not a file", self.given), "name a file with a UTF-8 name"))
             }

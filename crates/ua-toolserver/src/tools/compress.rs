@@ -18,6 +18,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::area::STAGED;
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::copy_hashing;
+use crate::names;
 use crate::regular;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::{PRIVATE, Workspace};
@@ -169,9 +170,13 @@ impl<'a> Found<'a> {
             self.skipped.push(path.display().to_string());
             return Ok(());
         };
-        if path.to_str().is_none() {
+        let Some(name) = path.to_str() else {
             let problem = format!("the name {:?} is not UTF-8, which a zip archive needs", path.display());
             return Err(Failure::refused(problem, "rename it, or leave it out"));
+        };
+        // A program that unpacks it elsewhere may read another place in it.
+        if let Some(why) = name.split('/').find_map(names::misread) {
+            return Err(Failure::refused(format!("the name {name:?} {why}"), "rename it, or leave it out"));
         }
         if self.entries.insert(path, kind).is_none() && kind == Kind::File {
             self.bytes += metadata.len();

@@ -11,6 +11,7 @@ use super::{Arguments, message_id};
 use crate::answer::Failure;
 use crate::error::ToolServerError;
 use crate::media;
+use crate::names::has_encoded_word;
 use crate::sent::Said;
 use crate::workspace::Workspace;
 
@@ -131,17 +132,12 @@ impl OutgoingMail {
     }
 }
 
-/// Whether a mail program would show something else than stands there (RFC 2047): who approved the words, and what compares them with those of
-/// earlier messages, saw what is written.
-fn has_encoded_word(text: &str) -> bool {
-    text.split_once("=?").is_some_and(|(_, rest)| rest.contains("?="))
-}
-
 fn attach(workspace: &Workspace, said: &Said, paths: &[String]) -> Result<Vec<Attached>, Failure> {
     let mut left = MAX_ATTACHED_BYTES;
     let mut files = Vec::with_capacity(paths.len());
     for (index, given) in paths.iter().enumerate() {
         let file = said.open("attach", &format!("attachments[{index}]"), workspace, given)?;
+        let name = file.name()?;
         let path = file.path().to_path_buf();
         let content = file.read(left, || {
             Failure::refused(
@@ -150,13 +146,6 @@ fn attach(workspace: &Workspace, said: &Said, paths: &[String]) -> Result<Vec<At
             )
         })?;
         left = left.saturating_sub(content.len() as u64);
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.contains(['\r', '\n']) {
-            return Err(Failure::refused(
-                format!("the name of {given:?} has a line break in it"),
-                "copy the file to another name",
-            ));
-        }
         let media = media::type_of(&path);
         let media = ContentType::parse(media)
             .map_err(|error| Failure::refused(format!("{media} cannot be attached: {error}"), "rename the file"))?;

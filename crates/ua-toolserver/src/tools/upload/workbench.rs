@@ -11,6 +11,7 @@ use std::path::{Component, Path};
 use serde::Serialize;
 
 use crate::answer::Failure;
+use crate::names;
 
 const FOLDER: &str = "workbench";
 const MAX_NAME_BYTES: usize = 512;
@@ -30,8 +31,8 @@ fn object(remote_path: &str) -> Result<String, Failure> {
     let path = Path::new(remote_path);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     let is_clean = remote_path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    let is_shown = !remote_path.chars().any(|letter| letter.is_control() || letter == '\\');
-    if is_plain && is_clean && is_shown && (1..=MAX_NAME_BYTES).contains(&remote_path.len()) {
+    let is_read_as_it_is = remote_path.split('/').all(|part| names::misread(part).is_none());
+    if is_plain && is_clean && is_read_as_it_is && (1..=MAX_NAME_BYTES).contains(&remote_path.len()) {
         return Ok(format!("{FOLDER}/{remote_path}"));
     }
     Err(Failure::refused(
@@ -47,7 +48,7 @@ mod tests {
     #[test]
     fn names_stay_on_the_workbench() {
         assert_eq!(object("a/b.txt").unwrap(), "workbench/a/b.txt");
-        for outside in ["", "/a", "a/", "../a", "a/../b", "a//b", "./a", "a\\b", "a\nb", &"x".repeat(513)] {
+        for outside in ["", "/a", "a/", "../a", "a/../b", "a//b", "./a", "a\\b", "a\nb", "a/C:b", &"x".repeat(513)] {
             assert!(object(outside).is_err(), "{outside:?}");
         }
     }

@@ -85,6 +85,15 @@ async fn what_can_not_be_packed_is_named_and_leaves_nothing_behind() {
     pack(json!([".ua"]), "b.zip").await.refused("private");
     pack(json!([]), "b.zip").await.refused("nothing to pack");
     pack(json!(["a.zip"]), "empty").await.refused("could not write \"empty\"");
+    for (name, why) in
+        [("..\\evil.bat", "separates folders"), ("C:evil.txt", "a drive"), ("r\u{202e}txt.exe", "direction")]
+    {
+        std::fs::create_dir(world.workspace().join("odd")).unwrap();
+        world.put(&format!("odd/{name}"), "x");
+        pack(json!(["odd"]), "b.zip").await.refused(why);
+        pack(json!([format!("odd/{name}")]), "b.zip").await.refused(why);
+        std::fs::remove_dir_all(world.workspace().join("odd")).unwrap();
+    }
     assert_eq!(world.text("a.zip"), "not touched");
     for index in 0..10_001 {
         std::fs::write(world.workspace().join("empty").join(index.to_string()), "").unwrap();

@@ -94,8 +94,12 @@ async fn a_message_half_written_by_a_dead_server_is_written_anew() {
 #[tokio::test]
 async fn bad_input_leaves_nothing() {
     let world = TestServer::new().await;
-    world.put("a.txt", "x");
+    for name in ["a.txt", "=?utf-8?q?a=2Eexe?=.txt", "a\r\nBcc: x"] {
+        world.put(name, "x");
+    }
     let cases = [
+        (json!({ "attachments": ["=?utf-8?q?a=2Eexe?=.txt"] }), "encoded word"),
+        (json!({ "attachments": ["a\r\nBcc: x"] }), "line break"),
         (json!({ "to": [] }), "no recipients"),
         (json!({ "to": ["nobody"] }), "\"nobody\" is not an e-mail address"),
         (json!({ "to": ["a@example.org\r\nBcc: x@example.org"] }), "line break"),

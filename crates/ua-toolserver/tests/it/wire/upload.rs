@@ -65,3 +65,15 @@ async fn destinations_are_inside_the_store() {
     world.call("upload", json!({ "path": "gone" })).await.refused("could not open");
     world.call("upload", json!({ "path": "." })).await.refused("");
 }
+
+/// What a store keeps under a name is fetched by others, who may take it for another one.
+#[tokio::test]
+async fn a_name_that_is_another_one_elsewhere_names_no_object() {
+    let world = TestServer::new().await;
+    for (name, why) in [("a\\b.txt", "separates folders"), ("r\u{202e}txt.exe", "direction"), ("a\nb", "line break")] {
+        world.put(name, "x");
+        world.call("upload", json!({ "path": name })).await.refused(why);
+    }
+    let kept = std::fs::read_dir(world.workspace().join("objects")).map_or(0, Iterator::count);
+    assert!(kept <= 1, "the lock at most");
+}
