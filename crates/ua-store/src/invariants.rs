@@ -5,12 +5,14 @@
 //! are asked of the whole, so that a bug in a rule, a damaged row or a foreign hand shows up. Statements about the outside
 //! world (an effect happened once) need an observer and are not among them.
 //!
-//! [`check`] is about one run, [`check_family`] about what its forks and sub-agents know of each other. Statements that today's core
+//! [`check`] is about one run, [`check_family`] about what its forks and sub-agents know of each other; [`check_agreement`] compares what two rows
+//! say of one thing. Statements that today's core
 //! itself breaks have names of their own ([`KNOWN`]); whoever checks expects those, and fails on every other one.
 //!
 //! Durable Jobs v1 spec §8.3 and §9.2; Granular Execution PRD §5.1. Proved by: this file's tests, which break each statement
 //! on purpose, and the crash lanes, which find none broken.
 
+mod agreement;
 mod answers;
 mod doubt;
 mod iterations;
@@ -32,6 +34,7 @@ use crate::record::{
     RunRecords,
 };
 
+pub use agreement::{check_agreement, check_agreement_of_family};
 pub use kin::check_family;
 pub use known::{KNOWN, Known};
 

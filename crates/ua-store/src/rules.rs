@@ -49,6 +49,7 @@ pub use recall::{
     RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, is_word_of_another, learnt_of_another,
     made_by, said_beside, times_sent, was_answered_beside,
 };
+pub(crate) use run::mark_of_run;
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
     response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted,

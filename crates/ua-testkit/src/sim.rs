@@ -38,6 +38,7 @@ mod task;
 mod verdict;
 mod wrong;
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ua_core::Sha256;
@@ -65,13 +66,16 @@ pub struct SimOptions {
     pub without: Vec<u64>,
     /// Which intents of the job are left out, by their number.
     pub without_intents: Vec<usize>,
+    /// Where a copy of the database is put at the end, of a simulation that has one in a file.
+    pub keep: Option<PathBuf>,
 }
 
 impl SimOptions {
     /// What a seed draws, in memory, with no rule broken.
     pub fn of_seed(seed: u64) -> Self {
         let (without, without_intents) = (Vec::new(), Vec::new());
-        Self { seed, store: SimStore::Memory, broken: None, deaths: None, path: None, without, without_intents }
+        let (store, broken, deaths, path, keep) = (SimStore::Memory, None, None, None, None);
+        Self { seed, store, broken, deaths, path, without, without_intents, keep }
     }
 }
 

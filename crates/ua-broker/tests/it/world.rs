@@ -316,7 +316,8 @@ impl GatewayWorld {
                         events.extend(ua_store::LedgerStore::events(&store, &call.call_id).await.unwrap());
                     }
                     if store.load(&run.run_id).await.unwrap() == records {
-                        let violations = ua_store::invariants::check(&records, &events);
+                        let mut violations = ua_store::invariants::check(&records, &events);
+                        violations.extend(ua_store::invariants::check_agreement(&records, &events));
                         assert!(violations.is_empty(), "{violations:?}");
                         break;
                     }

@@ -245,7 +245,8 @@ async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> 
             for call in &records.calls {
                 events.extend(store.events(&call.call_id).await.map_err(|e| fail(&e))?);
             }
-            let violations = invariants::check(&records, &events).into_iter();
+            let agreement = invariants::check_agreement(&records, &events);
+            let violations = invariants::check(&records, &events).into_iter().chain(agreement);
             found.extend(violations.map(|violation| OfRun { run: run.run_id.clone(), violation }));
             family.push(records);
         }
@@ -255,6 +256,7 @@ async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> 
             OfRun { run: call.map_or_else(|| root.clone(), |call| call.run_id.clone()), violation }
         };
         let of_family = invariants::check_family(&family).into_iter();
+        let of_family = of_family.chain(invariants::check_agreement_of_family(&family));
         found.extend(of_family.chain(ua_ledger::check_recomputed(&id, &family)).map(of_call));
     }
     Ok((runs.len(), found))

@@ -40,7 +40,10 @@ pub fn check_owner(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> 
 
 /// A new run and its opening message. `parent` is the run it names as its parent.
 pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, MessageRecord) {
-    let lineage_mark = parent.map_or_else(|| Some(mark_of(&run)), |parent| parent.lineage_mark.clone());
+    let lineage_mark = parent.map_or_else(
+        || Some(mark_of(&run.run_id, run.created_at, &run.workspace_dir)),
+        |parent| parent.lineage_mark.clone(),
+    );
     let prompt = run.opening.text();
     let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
@@ -99,9 +102,14 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
 const MARK_DIGITS: usize = 32;
 
 /// What no other first run of a lineage has, were it of the same name: no two are submitted for one folder at one moment.
-fn mark_of(run: &NewRun) -> String {
-    let words = format!("{} {} {}", run.run_id, run.created_at.as_millis(), run.workspace_dir);
+fn mark_of(run: &RunId, created_at: Timestamp, workspace_dir: &str) -> String {
+    let words = format!("{run} {} {workspace_dir}", created_at.as_millis());
     ua_core::sha256(words).to_hex()[..MARK_DIGITS].to_owned()
+}
+
+/// The mark that a lineage has whose first run this is.
+pub(crate) fn mark_of_run(run: &RunRecord) -> String {
+    mark_of(&run.run_id, run.created_at, &run.workspace_dir)
 }
 
 /// The run with a cancel request. The first request is kept; a terminal run refuses.

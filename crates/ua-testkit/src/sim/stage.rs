@@ -167,6 +167,9 @@ impl Stage {
             stage.settle()?;
         }
         verdict::judge(&mut stage)?;
+        if let Some(path) = &options.keep {
+            stage.store.keep(path)?;
+        }
         stage.counts.effects = u64::try_from(stage.servers.effects().len()).unwrap_or(u64::MAX);
         stage.counts.cut_requests = stage.model.cut();
         let digest = sha256(stage.trace.join("\n"));

@@ -132,6 +132,14 @@ impl StageStore {
         }
     }
 
+    /// Puts a copy of the database where nothing is yet.
+    pub(super) fn keep(&self, to: &Path) -> Result<(), BoxError> {
+        match &self.behind {
+            Behind::Memory { .. } => Err("the model in memory is in no file".into()),
+            Behind::Sqlite { database, .. } => Ok(ua_store_sqlite::backup(database, to).map(drop)?),
+        }
+    }
+
     /// Reads need the runtime's thread.
     pub(super) fn enter(&self) -> Option<tokio::runtime::EnterGuard<'_>> {
         match &self.behind {

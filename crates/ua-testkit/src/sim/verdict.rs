@@ -42,8 +42,10 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
             events.extend(block_on(port.events(&call.call_id))?);
         }
         found.extend(invariants::check(records, &events).iter().map(of_records));
+        found.extend(invariants::check_agreement(records, &events).iter().map(of_records));
     }
     found.extend(invariants::check_family(&family).iter().map(of_records));
+    found.extend(invariants::check_agreement_of_family(&family).iter().map(of_records));
     let of_rows = stage.store.findings()?.into_iter();
     found.extend(of_rows.map(|words| Violation::new(Wrong::Records, format!("`ua db check`: {words}"))));
     drop(runtime);

@@ -2,6 +2,7 @@
 
 mod day;
 mod docs;
+mod forged;
 mod model_server;
 mod one_binary;
 mod sim;

@@ -269,6 +269,7 @@ impl Family {
                 events.extend(self.store.events(&call.call_id).await.unwrap());
             }
             assert_eq!(invariants::check(&records, &events), [], "{run} {at}");
+            assert_eq!(invariants::check_agreement(&records, &events), [], "{run} {at}");
             let committed = records.messages.into_iter().filter(|m| m.turn <= records.run.turn_index);
             let history: Vec<Message> = committed.map(|m| m.message).collect();
             assert_eq!(check_history(&history), Ok(()), "{run} {at}");

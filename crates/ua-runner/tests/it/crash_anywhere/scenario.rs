@@ -427,6 +427,7 @@ impl Scenario {
             events.extend(self.store.events(&call.call_id).await.unwrap());
         }
         let mut broken = invariants::check(&records, &events);
+        broken.extend(invariants::check_agreement(&records, &events));
         let mut family = Vec::new();
         for run in self.store.runs(u32::MAX).await.unwrap() {
             family.push(self.store.load(&run.run_id).await.unwrap());
