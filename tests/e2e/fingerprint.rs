@@ -40,6 +40,19 @@ fn ends_well(env: &TestEnv, args: &[&str]) {
     assert_eq!((env.notifications().len(), env.comments().len()), (1, 1));
 }
 
+/// Whoever accepts tools has read which ones are offered from then on.
+#[test]
+fn a_new_tool_is_named_before_it_is_offered() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    let (changed, more) = (env.forum_entry(&["--describe", "Posts a comment to everybody."]), env.forum_entry(&[]));
+    env.mcp_config("work/.mcp.json", &json!({"forum": changed, "more": more}));
+    let named = "new, not offered unless the tools are accepted: mcp__more__";
+    stops(&env, &["resume", "r"], named);
+    env.run(&["resume", "r", "--accept", "tools"]).code(0).shows(&["new, and offered: mcp__more__"]);
+    env.run(&["runs", "show", "r", "--verbose"]).code(0).shows(&["new, and offered: mcp__more__"]);
+}
+
 #[test]
 fn a_changed_tool_description_stops_the_run_until_it_is_accepted() {
     let env = env().with_forum();

@@ -468,7 +468,10 @@ impl Fingerprint {
                 differences.push(Difference::new(Component::Policy, Some(name), before, after));
             }
         }
-        FingerprintDiff(differences)
+        let is_new = |name: &&String| !self.tools.contains_key(*name);
+        let offered =
+            now.tools.keys().filter(is_new).map(|name| format!("{name} ({})", now.tools[name].class)).collect();
+        FingerprintDiff { differences, offered }
     }
 
     fn tool_differences(&self, now: &Self, differences: &mut Vec<Difference>) {
@@ -624,34 +627,46 @@ impl fmt::Display for Difference {
 
 /// Everything that is not what it was pinned to. Empty when the step may go on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FingerprintDiff(Vec<Difference>);
+#[serde(transparent)]
+pub struct FingerprintDiff {
+    differences: Vec<Difference>,
+    #[serde(skip)]
+    offered: Vec<String>,
+}
 
 impl FingerprintDiff {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.differences.is_empty()
     }
 
     /// The differences, component by component.
     pub fn iter(&self) -> impl Iterator<Item = &Difference> {
-        self.0.iter()
+        self.differences.iter()
+    }
+
+    /// The tools that were not there, each with its class: no difference, for they are not offered. Who accepts the tools has them offered.
+    pub fn new_tools(&self) -> &[String] {
+        &self.offered
     }
 
     /// The components that changed.
     pub fn components(&self) -> BTreeSet<Component> {
-        self.0.iter().map(|difference| difference.component).collect()
+        self.differences.iter().map(|difference| difference.component).collect()
     }
 
     /// The differences of one component.
     #[must_use]
     pub fn of(&self, component: Component) -> Self {
-        Self(self.0.iter().filter(|difference| difference.component == component).cloned().collect())
+        let differences = self.differences.iter().filter(|difference| difference.component == component);
+        let offered = if component == Component::Tools { self.offered.clone() } else { Vec::new() };
+        Self { differences: differences.cloned().collect(), offered }
     }
 }
 
 impl fmt::Display for FingerprintDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(Difference::to_string).collect();
+        let lines: Vec<String> = self.differences.iter().map(Difference::to_string).collect();
         f.write_str(&lines.join("\n"))
     }
 }

@@ -137,7 +137,8 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
         missing,
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
-        undeclared: None,
+        undeclared: Vec::new(),
+        perhaps: 0,
         in_doubt: Vec::new(),
         lacks: 0,
     }

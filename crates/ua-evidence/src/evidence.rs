@@ -66,9 +66,12 @@ pub struct ConditionResult {
     /// Whether what is missing is for a person to say, and no work for the model.
     #[serde(skip)]
     pub for_a_person: bool,
-    /// A call that succeeded, or may have, and may have been it, which nobody declared.
+    /// Calls that succeeded, or may have, and may have been it, which nobody declared: those of which a person may say so, no more than are missing.
     #[serde(skip)]
-    pub undeclared: Option<Undeclared>,
+    pub undeclared: Vec<Undeclared>,
+    /// How many calls there are that may have been it and that nobody declared.
+    #[serde(skip)]
+    pub perhaps: usize,
     /// Calls that may have happened, and of which no receipt says so.
     #[serde(skip)]
     pub in_doubt: Vec<InDoubt>,
@@ -135,6 +138,12 @@ pub struct Undeclared {
 }
 
 impl ConditionResult {
+    /// The calls that succeeded, of which a person may say that they were it.
+    fn settled(&self) -> impl Iterator<Item = &Undeclared> {
+        let is_settled = |call: &&Undeclared| !self.in_doubt.iter().any(|one| one.call_id == call.call_id);
+        self.undeclared.iter().filter(is_settled)
+    }
+
     /// What is asked for, and what is wrong with it.
     fn shortcoming(&self) -> String {
         format!("{}: {}", line(&self.needed, 300), self.missing.as_deref().unwrap_or("not met"))
@@ -265,7 +274,8 @@ impl<'a> Evidence<'a> {
                 missing: Some("this condition is not known, so it cannot be met".to_owned()),
                 to_do: Some("end your reply and say so".to_owned()),
                 for_a_person: false,
-                undeclared: None,
+                undeclared: Vec::new(),
+                perhaps: 0,
                 in_doubt: Vec::new(),
                 lacks: 0,
             },
@@ -300,7 +310,7 @@ impl EvidenceReport {
     /// The calls of which a person may say that they were what is missing.
     pub fn undeclared(&self) -> Vec<Undeclared> {
         let unmet = self.conditions.iter().filter(|condition| !condition.met);
-        let named = unmet.filter_map(|condition| Some((condition, condition.undeclared.clone()?)));
+        let named = unmet.flat_map(|condition| condition.undeclared.iter().cloned().map(move |call| (condition, call)));
         // Of one in doubt nobody can say so here where they could not say it of all that are.
         let in_doubt = self.in_doubt();
         let is_known = |(condition, call): &(&ConditionResult, Undeclared)| {
@@ -314,7 +324,7 @@ impl EvidenceReport {
     pub fn in_doubt(&self) -> Vec<CallId> {
         let missing = || self.conditions.iter().filter(|condition| !condition.met);
         let is_clear = |condition: &ConditionResult| {
-            condition.in_doubt.len() <= condition.lacks as usize
+            condition.in_doubt.len() + condition.settled().count() <= condition.lacks as usize
                 && !condition.in_doubt.iter().any(|call| call.is_open_there)
         };
         if !missing().all(is_clear) {
@@ -347,7 +357,13 @@ impl EvidenceReport {
         let missing = self.conditions.iter().filter(|condition| !condition.met);
         let lines = missing.flat_map(|condition| {
             let calls = condition.in_doubt.iter().map(|call| call.for_person(audience));
-            std::iter::once(format!("- {}", condition.shortcoming())).chain(calls)
+            // Whoever answers has to know of which calls that is.
+            let said = self.in_doubt();
+            let open = condition.in_doubt.iter().map(|call| &call.call_id).filter(|call| said.contains(call));
+            let of: Vec<&str> = condition.settled().map(|call| &call.call_id).chain(open).map(CallId::as_str).collect();
+            let others = (!of.is_empty() && condition.perhaps > of.len())
+                .then(|| format!("  `happened` says it of {}, and nothing of the others.", of.join(" and ")));
+            std::iter::once(format!("- {}", condition.shortcoming())).chain(calls).chain(others)
         });
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -436,20 +452,26 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     let may_be = |call: &&CallRecord| {
         Verdict::of(call).forbids_repeat() && call.policy.makes(&call.name.tool, &wanted.effect) == Makes::Perhaps
     };
-    let perhaps = by.calls.iter().find(may_be);
+    let perhaps: Vec<&CallRecord> = by.calls.iter().filter(may_be).collect();
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
+    let lacks = wanted.count.saturating_sub(found);
     let is_in_doubt = |call: &&CallRecord| may_count(by.calls, call);
-    let in_doubt: Vec<InDoubt> = match perhaps {
-        _ if met || too_many => Vec::new(),
-        Some(call) => Some(call).filter(is_in_doubt).map(InDoubt::of).into_iter().collect(),
-        None => of_kind.iter().copied().filter(is_in_doubt).map(InDoubt::of).collect(),
-    };
+    let is_open = !met && !too_many;
+    let declared = of_kind.iter().copied().filter(|call| !perhaps.iter().any(|one| one.call_id == call.call_id));
+    let in_doubt: Vec<&CallRecord> =
+        declared.chain(perhaps.iter().copied()).filter(|call| is_open && is_in_doubt(call)).collect();
+    // What succeeded is known, and may have been it by itself. Of what may have happened no call can be told from the others.
+    let is_done = |call: &&CallRecord| own_success(by.receipts, call).is_some();
+    let mut said: Vec<&CallRecord> = perhaps.iter().copied().filter(is_done).take(lacks as usize).collect();
+    if said.is_empty() {
+        said = perhaps.iter().copied().filter(is_in_doubt).collect();
+    }
     let (missing, to_do) = (!met)
-        .then(|| match perhaps {
+        .then(|| match perhaps.as_slice() {
             _ if too_many => overrun(&wanted.effect, found),
-            Some(call) => undeclared(wanted, found, call),
-            None => shortfall(wanted, found, &of_kind, by.calls),
+            [] => shortfall(wanted, found, &of_kind, by.calls),
+            calls => undeclared(wanted, found, calls),
         })
         .unzip();
     ConditionResult {
@@ -459,12 +481,15 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         needed: condition.expanded().describe(),
         found,
         evidence,
-        for_a_person: !met && !too_many && perhaps.is_some(),
-        undeclared: perhaps
-            .filter(|call| !met && !too_many && (own_success(by.receipts, call).is_some() || is_in_doubt(call)))
-            .map(|call| Undeclared { call_id: call.call_id.clone(), effect: wanted.effect.clone() }),
-        in_doubt,
-        lacks: wanted.count.saturating_sub(found),
+        for_a_person: is_open && !perhaps.is_empty(),
+        undeclared: said
+            .into_iter()
+            .filter(|_| is_open)
+            .map(|call| Undeclared { call_id: call.call_id.clone(), effect: wanted.effect.clone() })
+            .collect(),
+        perhaps: if is_open { perhaps.len() } else { 0 },
+        in_doubt: in_doubt.into_iter().map(InDoubt::of).collect(),
+        lacks,
         missing,
         to_do,
     }
@@ -491,14 +516,24 @@ fn overrun(effect: &str, found: u32) -> Shortcoming {
     )
 }
 
-/// What is to be said when a call that nobody declared may have been the effect.
-fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> Shortcoming {
+/// As many calls are named where it is said what may have been an effect.
+const MOST_NAMED: usize = 8;
+
+/// What is to be said when calls that nobody declared may have been the effect.
+fn undeclared(wanted: &DeclaredEffect, found: u32, calls: &[&CallRecord]) -> Shortcoming {
+    let named = calls.iter().take(MOST_NAMED).map(|call| {
+        let succeeded = call.status == ua_core::CallStatus::Succeeded;
+        let what = if succeeded { "succeeded" } else { "may have happened" };
+        format!("call {} of {} {what}", call.call_id, code(&call.name.raw, 100))
+    });
+    let mut named: Vec<String> = named.collect();
+    let further = calls.len().saturating_sub(MOST_NAMED);
+    named.extend((further > 0).then(|| format!("{} may have been it too", ua_core::counted(further, "further call"))));
     let what = format!(
-        "{found} of {} confirmed by a receipt. Call {} of {} {}, and whether that is {} is not declared (a policy rule with `effect_kind` declares it for later runs)",
+        "{found} of {} confirmed by a receipt; {}, and whether {} {} is not declared (a policy rule with `effect_kind` declares it for later runs)",
         wanted.count,
-        call.call_id,
-        code(&call.name.raw, 100),
-        if call.status == ua_core::CallStatus::Succeeded { "succeeded" } else { "may have happened" },
+        named.join(", "),
+        if calls.len() == 1 { "that is" } else { "one of them is" },
         wanted.effect
     );
     (what, "do not repeat it; a person has to say what is still to be done".to_owned())
@@ -560,7 +595,8 @@ fn file_result(
         missing,
         to_do: to_do.map(str::to_owned),
         for_a_person: false,
-        undeclared: None,
+        undeclared: Vec::new(),
+        perhaps: 0,
         in_doubt: Vec::new(),
         lacks: 0,
     }
@@ -672,7 +708,8 @@ mod tests {
                 missing: None,
                 to_do: None,
                 for_a_person: false,
-                undeclared: None,
+                undeclared: Vec::new(),
+                perhaps: 0,
                 in_doubt: Vec::new(),
                 lacks: 0,
             }]
@@ -770,6 +807,36 @@ mod tests {
                 !judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("To do: call the tool")
             );
         }
+    }
+
+    /// Of several nobody may say with one word that they were it: all are named, and the word is about as many as are missing.
+    #[test]
+    fn of_several_undeclared_calls_no_more_are_said_to_be_it_than_are_missing() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.not_sent(&id, "connection refused");
+        let policy = CallPolicy { class_source: ClassSource::Name, may_make: true, ..CallPolicy::unclassified() };
+        let calls: Vec<CallId> = (1..=3)
+            .map(|n| story.asks("", &[("mcp__post__deliver", json!({"to": n}), policy.clone())])[0].clone())
+            .collect();
+        for call in &calls {
+            story.starts(call);
+            story.loses(call);
+        }
+        let report = judge(&story);
+        let asked = report.missing_for_person(Audience::default());
+        assert!(calls.iter().all(|call| asked.matches(call.as_str()).count() > 1), "{asked}");
+        assert!(report.undeclared().is_empty() && report.in_doubt().is_empty() && !asked.contains("`happened` says"));
+        assert_eq!(report.told_of().len(), 3);
+
+        story.succeeds(&calls[1], "delivered", None);
+        let report = judge(&story);
+        let asked = report.missing_for_person(Audience::default());
+        let said = [Undeclared { call_id: calls[1].clone(), effect: "email.send".to_owned() }];
+        assert_eq!(report.undeclared(), said);
+        assert!(report.in_doubt().is_empty(), "the word would say it of two");
+        assert!(asked.contains(&format!("`happened` says it of {}, and nothing of the others.", calls[1])), "{asked}");
+        assert!(calls.iter().all(|call| asked.contains(call.as_str())), "{asked}");
     }
 
     #[test]

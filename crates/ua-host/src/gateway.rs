@@ -61,6 +61,24 @@ const HTTP_SESSIONS: &str = "http_sessions";
 const SOCKET: &str = "gateway.sock";
 /// Where a broker that a client started says what it does, in that folder.
 const LOG: &str = "gateway.log";
+/// What the gateway keeps in its folder, which may be the root of jobs as well.
+pub(crate) const FILES: [&str; 13] = [
+    ACCOUNT_KEY,
+    HTTP_SESSIONS,
+    SOCKET,
+    LOG,
+    CALL_LOGS,
+    CONFIG_FILE,
+    config::SERVERS,
+    config::TOKENS,
+    environment::NOTE,
+    fault::FILE,
+    install::RECORDS,
+    "gateway.starting",
+    "installed.lock",
+];
+/// The folder with what tool servers said.
+const CALL_LOGS: &str = "logs";
 /// How often it is looked whether a broker that was started listens.
 const POLL: Duration = Duration::from_millis(10);
 /// How long after one that found another before it the next one is started.
@@ -472,7 +490,7 @@ async fn serve_alone(
     let config = BrokerConfig {
         socket: root.join(SOCKET),
         locks: home.locks(),
-        logs: root.join("logs"),
+        logs: root.join(CALL_LOGS),
         late_replies: home.late_replies(),
         account_key: root.join(ACCOUNT_KEY),
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },

@@ -51,6 +51,8 @@ pub struct Home {
     found_where: Option<&'static str>,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
+    /// Every file and folder that a setting names, where it leads, with the key of the setting.
+    named: Vec<(&'static str, PathBuf)>,
 }
 
 /// The folder, beside the locks, with what the program behind the provider `claude-code` keeps of each run. No tool may write there.
@@ -133,6 +135,7 @@ impl Home {
             root_is_said_in,
             database_is_said_in: settings.var("UA_RUNTIME_DB_PATH").map(|_| settings.said_as("UA_RUNTIME_DB_PATH")),
             root_is_named,
+            named: settings.places().into_iter().map(|(key, place)| (key, resolved(&place))).collect(),
         })
     }
 

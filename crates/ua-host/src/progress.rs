@@ -85,11 +85,8 @@ impl Progress {
                 };
                 Some(format!("resuming {}, {in_flight}", ua_resume::after_turn(*turn_index)))
             }
-            RunEvent::Accepted { component, changes } if changes.is_empty() => {
-                Some(format!("accepted {component}: what is new is offered from now on"))
-            }
             RunEvent::Accepted { changes, .. } => {
-                let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                let texts: Vec<String> = ua_runner::changes_in_words(changes).collect();
                 Some(format!("accepted as it is now: {}", line(&texts.join("; "), 300)))
             }
             RunEvent::NothingToAccept { component } => {
@@ -397,7 +394,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight, "unsent": unsent})
         }
         RunEvent::Accepted { component, changes } => {
-            json!({"event": "accepted", "component": component, "changes": changes})
+            json!({"event": "accepted", "component": component, "changes": changes, "offered": changes.new_tools()})
         }
         RunEvent::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
         RunEvent::NotNoted { why } => json!({"event": "not_noted", "why": why}),

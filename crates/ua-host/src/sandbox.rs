@@ -59,6 +59,9 @@ pub fn has_network(settings: &Settings) -> bool {
     settings.is_on("UA_COMMAND_NETWORK")
 }
 
+/// The settings that name where our own tools write.
+const KEPT: [&str; 5] = ["tools.mail", "tools.outbox", "tools.objects", "tools.notifications", "tools.memory"];
+
 /// What programs and `file` addresses may not see, wherever it lies: the user's home and folders for programs, what `ua` keeps in them, and
 /// where runs are kept, these and others.
 fn private(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<PathBuf> {
@@ -72,7 +75,8 @@ fn private(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<PathBuf> {
     let config = config.or_else(|| Some(PathBuf::from(settings.var("HOME")?).join(".config")));
     private.extend(config.map(|config| config.join("ua")));
     private.push(root.to_path_buf());
-    private.extend(settings.var("UA_MEMORY").map(PathBuf::from));
+    // Where our tools put what they send and keep, of all runs.
+    private.extend(settings.places().into_iter().filter(|(key, _)| KEPT.contains(key)).map(|(_, place)| place));
     // The user's other roots below what is opened, however deep; the server looks for roots that nobody noted.
     let read = settings.var("UA_COMMAND_READ").unwrap_or_default();
     let opened =
@@ -90,13 +94,21 @@ mod tests {
     use crate::roots::{Roots, state_folder};
 
     #[test]
-    fn other_roots_and_the_memory_below_the_folder_of_a_job_are_private() {
+    fn other_roots_and_what_our_tools_keep_below_the_folder_of_a_job_are_private() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().canonicalize().unwrap();
         let (job, elsewhere) = (place.join("job"), place.join("elsewhere/runs"));
         let other = job.join("deep/a/b/c/d/e/f/g/runs");
-        let variables = [("HOME", place.join("home")), ("UA_MEMORY", job.join("memory.db"))];
-        let variables = variables.into_iter().map(|(name, path)| (name.to_owned(), path.display().to_string()));
+        let kept = [
+            ("UA_MEMORY", "", "memory.db"),
+            ("UA_MAIL", "maildir:", "mail"),
+            ("UA_OUTBOX", "", "outbox"),
+            ("UA_OBJECTS", "file://", "objects"),
+            ("UA_NOTIFICATIONS", "", "told"),
+        ];
+        let variables = kept.map(|(name, begins, file)| (name, format!("{begins}{}", job.join(file).display())));
+        let home = ("HOME", place.join("home").display().to_string());
+        let variables = variables.into_iter().chain([home]).map(|(name, value)| (name.to_owned(), value));
         let settings =
             Settings::read(Process { variables: variables.collect(), folder: Some(job.clone()), program: None });
         let roots = Roots::new(state_folder(&settings));
@@ -105,7 +117,9 @@ mod tests {
         let flags = private_flags(&settings, &place.join("own"), &job);
         let is_private = |path: &Path| flags.contains(&format!("--command-private={}", path.display()));
         assert!(
-            is_private(&other) && is_private(&job.join("memory.db")) && is_private(&place.join("own")),
+            is_private(&other)
+                && kept.iter().all(|(_, _, file)| is_private(&job.join(file)))
+                && is_private(&place.join("own")),
             "{flags:?}"
         );
         assert!(!is_private(&elsewhere), "nothing opens it: {flags:?}");

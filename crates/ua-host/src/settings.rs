@@ -321,6 +321,14 @@ impl Settings {
         self.var(name).is_some_and(|value| value == "1" || value == "true")
     }
 
+    /// Every file and folder that a setting names, with the key of the setting.
+    pub(crate) fn places(&self) -> Vec<(&'static str, PathBuf)> {
+        let named = SETTINGS.iter().filter_map(|setting| Some((setting, self.var(setting.variable)?)));
+        let places = named
+            .flat_map(|(setting, value)| setting.kind.paths_in(&value).into_iter().map(|path| (setting.key, path)));
+        places.filter_map(|(key, path)| Some((key, self.absolute(&path).ok()?))).collect()
+    }
+
     /// Every variable of the environment whose name begins with one of `prefixes`.
     pub fn beginning_with(&self, prefixes: &[&str]) -> BTreeMap<String, String> {
         let all = self.process.variables.iter();

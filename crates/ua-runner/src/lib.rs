@@ -85,7 +85,7 @@ pub use machine::{
 pub use past::{PastError, PastKnown, accept as accept_forgotten, made_by_another, recall_one, recalled};
 pub use patience::NoWaiting;
 pub use phase::PhaseState;
-pub use pin::{PinSettings, effective_pins};
+pub use pin::{PinSettings, changes_in_words, effective_pins};
 pub use ports::{ResultCheck, RunSettings, park_for_tool_server};
 pub use retry::{Refusal, RetryPolicy, ThinkFailure, Tries};
 pub use road::RoadError;

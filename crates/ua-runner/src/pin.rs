@@ -242,7 +242,7 @@ async fn accept(
         }
         let value = json!({
             "step_id": pinned.step_id,
-            "differences": changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "differences": changes_in_words(&changes).collect::<Vec<_>>(),
             "fingerprint": repinned.to_stored(),
         });
         rows.push(row(component, value));
@@ -260,6 +260,12 @@ async fn accept(
     Ok(PinnedStep { fingerprint, differs: OnceLock::new(), ..pinned })
 }
 
+/// What changed, a text each, with the tools that are offered besides.
+pub fn changes_in_words(changes: &FingerprintDiff) -> impl Iterator<Item = String> {
+    let offered = changes.new_tools().iter().map(|tool| format!("new, and offered: {tool}"));
+    changes.iter().map(ToString::to_string).chain(offered)
+}
+
 /// What a person is told when the setup is not the pinned one: what changed, and what can be done about it.
 pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let audience = Audience::of(&run.entrypoint);
@@ -269,6 +275,11 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let mut text = format!("{} changed since the run started, so nothing was sent", changed.join(", "));
     for difference in diff.iter() {
         text.push_str(&format!("\n  {difference}"));
+    }
+    // Whoever accepts has seen what that is.
+    if components.contains(&Component::Tools) && !diff.new_tools().is_empty() {
+        let tools = diff.new_tools().join(", ");
+        text.push_str(&format!("\n  new, not offered unless the tools are accepted: {tools}"));
     }
     let of_policy = || diff.iter().filter(|difference| difference.component == Component::Policy);
     if components.contains(&Component::Policy) && of_policy().all(|difference| difference.tool.is_none()) {

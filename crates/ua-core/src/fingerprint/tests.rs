@@ -123,6 +123,9 @@ fn a_new_tool_is_no_difference_and_a_tool_that_went_away_is_one() {
     let pinned = taken(&job(), |_| {});
     let more = taken(&job(), |input| input.tools = tools(&[("post", "Posts."), ("read", "Reads."), ("new", "New.")]));
     assert!(pinned.diff(&more).is_empty());
+    assert_eq!(pinned.diff(&more).new_tools().len(), 1);
+    assert!(pinned.diff(&more).of(Component::Tools).new_tools()[0].starts_with("mcp__forum__new ("));
+    assert_eq!(pinned.diff(&more).of(Component::Policy).new_tools(), [""; 0]);
     let accepted = pinned.clone().repinned(Component::Tools, &more);
     assert!(accepted.tool_names().contains("mcp__forum__new"), "accepting the tools offers the new ones");
 

@@ -23,7 +23,7 @@ use crate::trust::ConfigFile;
 /// The file's name.
 pub const FILE: &str = "gateway.toml";
 /// The tool servers of clients over HTTP and of `--all`, where `servers` names no other file.
-const SERVERS: &str = "servers.json";
+pub(super) const SERVERS: &str = "servers.json";
 /// Who may come in over HTTP.
 pub(crate) const TOKENS: &str = "tokens.json";
 

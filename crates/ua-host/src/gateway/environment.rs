@@ -56,7 +56,7 @@ const ROOT: &str = "UA_ROOT";
 /// What names a database.
 const DATABASES: [&str; 2] = ["UA_DATABASE_URL", "UA_RUNTIME_DB_PATH"];
 /// Where the places are noted, in the gateway's folder.
-const NOTE: &str = "places.json";
+pub(super) const NOTE: &str = "places.json";
 /// No note is longer.
 const MOST: u64 = 256 * 1024;
 

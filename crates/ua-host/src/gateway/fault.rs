@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::host::Host;
 
 /// Where a broker that ends by an error says so, in the gateway's folder.
-const FILE: &str = "last_error.json";
+pub(super) const FILE: &str = "last_error.json";
 /// So many of the newest sessions and calls are looked at for names that somebody has: a broker is started many times a day, and a client waits
 /// for it.
 const MOST_LOOKED_AT: u32 = 2_000;

@@ -57,6 +57,8 @@ pub struct Edited {
     pub changes: Vec<Change>,
 }
 
+/// The folder with what was there before an install.
+pub(super) const RECORDS: &str = "installed";
 /// What says in front of a text that it is one in UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
@@ -244,7 +246,7 @@ fn kept_at(root: &Path, path: &Path) -> PathBuf {
 
 /// Where it is kept of a file of this very name, as earlier versions did.
 fn kept_as(root: &Path, path: &Path) -> PathBuf {
-    root.join("installed").join(format!("{}.json", &sha256(path.display().to_string()).to_hex()[..32]))
+    root.join(RECORDS).join(format!("{}.json", &sha256(path.display().to_string()).to_hex()[..32]))
 }
 
 /// Puts `ua gateway` in front of tool servers of the file at `path`; with `dry_run` only says what would be done.

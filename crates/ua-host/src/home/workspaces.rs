@@ -83,6 +83,26 @@ impl Home {
         }
     }
 
+    /// Refuses a workspace that holds what a setting names a place for, or lies in it: whoever empties an outbox there, or starts a program, would
+    /// take what a run wrote for what it is looking for. Some file systems take `Mail` for `mail`.
+    fn refuse_named(&self, folder: &Path) -> Result<(), HostError> {
+        let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+        let (root, wanted) = (folded(&self.root), folded(folder));
+        let meets = |place: &Path| {
+            let place = folded(place);
+            // The root may lie in a folder that a setting names, and so do all its workspaces.
+            place.starts_with(&wanted) || (wanted.starts_with(&place) && !root.starts_with(&place))
+        };
+        let Some((key, place)) = self.named.iter().find(|(_, place)| meets(place)) else { return Ok(()) };
+        Err(HostError::usage(format!(
+            "the workspace {} cannot be there: the setting `{key}` names {}",
+            folder.display(),
+            place.display()
+        ))
+        .hint("name another folder in `artifacts.workspace_dir`, or leave the field out")
+        .not_begun())
+    }
+
     /// Refuses a workspace that a job named and that is another run's, lies in one, or has one in it: whatever is in a workspace, programs of
     /// its run write. Asked when a run is stored and again before its folder is made, so that of two that are stored at once one is seen.
     ///
@@ -90,6 +110,7 @@ impl Home {
     /// The refusal, with the other run's name; the database cannot be read.
     pub(crate) async fn refuse_shared(&self, store: &Database, run: &RunId, folder: &Path) -> Result<(), HostError> {
         let Some(below) = self.inside_root(folder) else { return Ok(()) };
+        self.refuse_named(folder)?;
         let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
         let all = store.find_runs(&query).await.map_err(|e| HostError::store("look for other workspaces", &e))?;
         for other in all.into_iter().filter(|other| other.run_id != *run) {
@@ -185,7 +206,7 @@ impl Home {
         let database = self.database.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let is_of = |own: &str| first == own || first.strip_prefix(own).is_some_and(|rest| rest.starts_with('-'));
         let is_own = first.starts_with('.')
-            || OWN.iter().any(|own| is_of(&own.to_lowercase()))
+            || OWN.iter().chain(&crate::gateway::FILES).any(|own| is_of(&own.to_lowercase()))
             || is_of(&database)
             || is_of("runtime_state.db");
         (is_own && first != "..").then_some(first)
@@ -224,7 +245,9 @@ impl Home {
             ))
             .hint(format!("name a folder below {}", self.root.display())));
         }
-        Ok(self.root.join(path))
+        let path = self.root.join(path);
+        self.refuse_named(&path)?;
+        Ok(path)
     }
 }
 
@@ -279,6 +302,10 @@ mod tests {
             "policy_audit",
             ".fork_x",
             ".ua-root",
+            "installed",
+            "Logs/x",
+            "gateway.toml",
+            "tokens.json",
             "a\u{1b}]52;c;ZXZpbA==\u{7}",
             "a\0b",
             "a\u{202e}b",
@@ -292,6 +319,50 @@ mod tests {
             assert_eq!(plain(&refused.to_string()), refused.to_string());
         }
         assert!(home.workspace_for(&run, Some("mine/locks"), now).is_ok());
+    }
+
+    /// Whatever a setting names, of every kind that names a place.
+    #[test]
+    fn no_workspace_is_where_a_setting_names_a_place() {
+        use crate::env::Process;
+        use crate::settings::{SETTINGS, Settings};
+
+        let folder = tempfile::tempdir().unwrap();
+        let (run, now) = (RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
+        let mut tried = 0;
+        for setting in SETTINGS.iter().filter(|setting| setting.variable != "UA_ROOT") {
+            for value in ["runs/pub/x", "maildir:runs/pub/x", "file://<here>/runs/pub/x", "a:runs/pub/x"] {
+                let value = value.replace("<here>", &folder.path().display().to_string());
+                let named = setting.kind.paths_in(&value).iter().any(|path| path.ends_with("runs/pub/x"));
+                if !named {
+                    continue;
+                }
+                tried += 1;
+                let variables = [(setting.variable.to_owned(), value)].into();
+                let process = Process { variables, folder: Some(folder.path().to_path_buf()), program: None };
+                let home = Home::new(&Settings::read(process), Some(Path::new("runs"))).unwrap();
+                for name in ["pub", "pub/x", "Pub/x/<id>", "pub/x/deeper"] {
+                    let refused = home.workspace_for(&run, Some(name), now).map(|_| setting.key).unwrap_err();
+                    assert!(refused.to_string().contains(setting.key), "{name}: {refused}");
+                }
+                assert!(home.workspace_for(&run, Some("public/x"), now).is_ok());
+                assert!(home.workspace_for(&run, None, now).is_ok());
+            }
+        }
+        assert!(tried > 15, "{tried}");
+    }
+
+    #[test]
+    fn a_folder_around_the_root_that_a_setting_names_is_no_hindrance() {
+        use crate::env::Process;
+        use crate::settings::Settings;
+
+        let folder = tempfile::tempdir().unwrap();
+        let variables = [("UA_COMMAND_READ".to_owned(), folder.path().display().to_string())].into();
+        let process = Process { variables, folder: Some(folder.path().to_path_buf()), program: None };
+        let home = Home::new(&Settings::read(process), Some(Path::new("runs"))).unwrap();
+        let run = RunId::parse("comments").unwrap();
+        assert!(home.workspace_for(&run, Some("mine"), Timestamp::from_millis(0)).is_ok());
     }
 
     #[test]

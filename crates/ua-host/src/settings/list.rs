@@ -1,5 +1,8 @@
 //! Every setting there is.
 
+use std::cell::RefCell;
+use std::path::PathBuf;
+
 use crate::providers::NAMES;
 
 /// What a setting takes.
@@ -45,6 +48,17 @@ impl ValueKind {
                 value.to_owned()
             }
         }
+    }
+
+    /// Every path in a value, also one that is written as a `file://` address.
+    pub(crate) fn paths_in(self, value: &str) -> Vec<PathBuf> {
+        let found = RefCell::new(Vec::new());
+        self.with_paths(value, |path| {
+            found.borrow_mut().push(PathBuf::from(path));
+            path.to_owned()
+        });
+        let address = url::Url::parse(value).ok().filter(|address| address.scheme() == "file");
+        found.into_inner().into_iter().chain(address.and_then(|address| address.to_file_path().ok())).collect()
     }
 }
 

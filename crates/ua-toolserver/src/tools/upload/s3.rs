@@ -21,7 +21,7 @@ use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::settings::Settings;
-use crate::web::{means_not_done, root_cause};
+use crate::web::{is_loopback, means_not_done, root_cause, shown};
 
 /// The largest file that is uploaded: it is put in one request, from memory.
 pub(super) const MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -75,8 +75,11 @@ impl Bucket {
             let url = Url::parse(endpoint).map_err(|error| setting("s3-endpoint", endpoint, error.to_string()))?;
             match url.scheme() {
                 "https" => {}
-                // Only where somebody wrote it down.
-                "http" => options = options.with_allow_http(true),
+                "http" if is_loopback(&url) => options = options.with_allow_http(true),
+                "http" => {
+                    let why = "files and a session's token would go there unencrypted; give an https:// address, http:// is for this machine";
+                    return Err(setting("s3-endpoint", &shown(endpoint), why.to_owned()));
+                }
                 other => {
                     let why = format!("{other}:// is not spoken; give an http:// or https:// address");
                     return Err(setting("s3-endpoint", endpoint, why));
@@ -306,4 +309,26 @@ fn status(error: &Error) -> Option<StatusCode> {
 fn causes<'a>(error: &'a Error) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     let first: &'a (dyn std::error::Error + 'static) = error;
     std::iter::successors(Some(first), |cause| cause.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_objects_go_over_tls_or_stay_on_this_machine() {
+        let bucket = |endpoint: &str| {
+            let mut settings = Settings { s3_endpoint: Some(endpoint.to_owned()), ..Settings::in_workspace("/") };
+            settings.secrets.s3_access_key_id = Some("AKIDUA".to_owned());
+            settings.secrets.s3_secret_access_key = Some("secret".into());
+            Bucket::new("s3://reports/2026", &settings).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for fine in ["https://s3.example", "http://127.0.0.1:9000", "http://[::1]:9000/", "http://localhost:9000"] {
+            bucket(fine).unwrap();
+        }
+        for wrong in ["http://s3.example", "http://10.0.0.1:9000", "http://0.0.0.0:9000", "http://localhost.example"] {
+            let why = bucket(wrong).unwrap_err();
+            assert!(why.contains("s3-endpoint") && why.contains("unencrypted"), "{wrong}: {why}");
+        }
+    }
 }
