@@ -28,7 +28,7 @@ use crate::text::plain;
 use covered::{Covered, covered};
 use kinds::{has_ending, is_cache, is_map, is_program_file, open};
 use launchers::{assignments, name_of, unpinned};
-use variables::LOADERS;
+use variables::is_loader;
 
 /// How much of a program or script is read; of a larger one counts besides which file it is, and when it was changed last.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
@@ -223,7 +223,7 @@ impl ServerReview {
         // A variable that a word of the command line sets is one of the environment.
         let of_words = assignments(args);
         let all = env.iter().chain(of_words.iter().map(|(name, value)| (name, value)));
-        for (name, value) in all.filter(|(name, _)| LOADERS.contains(&name.as_str())) {
+        for (name, value) in all.filter(|(name, _)| is_loader(name)) {
             warnings.push(format!("{name}={value} decides what code it loads"));
         }
         warnings.append(&mut not_covered);

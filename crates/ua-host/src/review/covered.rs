@@ -22,6 +22,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::deciding::deciding;
+use super::env_words::split_string;
 use super::fetchers::fetchers;
 use super::kinds::{
     DATA, begins_with, has_ending, is_code, is_data_of_project, is_map, is_program_file, is_script, open,
@@ -102,6 +103,9 @@ const PASSED_OVER: [&str; 8] =
     [".git", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".svn", ".venv", "__pycache__"];
 /// Folders of what was fetched or built. They are looked through last, so that they leave room for what they were made of.
 const BULKY: [&str; 7] = [".gradle", "build", "dist", "node_modules", "obj", "target", "vendor"];
+
+/// As much is read of a file of arguments.
+const MAX_ARGUMENTS: u64 = 64 * 1024;
 
 /// How many files of folders are looked at, and how deep.
 const MAX_FILES: usize = 2_000;
@@ -231,8 +235,9 @@ impl Covered {
     /// What the words of one command line name. Returns whether they say which code it runs, as far as that is in the checkout.
     fn invocation(&mut self, invocation: &Invocation) -> bool {
         let covered = self;
-        let Invocation { command, args, base, .. } = invocation;
+        let Invocation { command, base, .. } = invocation;
         let name = name_of(command);
+        let args = &covered.with_arguments_of_files(&invocation.args, base, &mut BTreeSet::new());
         if let Some(venv) = virtual_environment(command, base) {
             covered.virtual_environment(&venv);
         }
@@ -285,6 +290,10 @@ impl Covered {
             let module = if has_script { None } else { joined.or_else(|| follows.then_some(arg.as_str())) };
             if let Some(module) = module {
                 covered.module(base, module);
+                // Whatever the module is: the first place where its imports are looked for is the folder that Python works in.
+                if is_python && !args[..=index].iter().any(|arg| is_isolating(arg)) {
+                    covered.folder(base, 0, Counts::Code);
+                }
                 runs_another |= MODULE_RUNNERS.contains(&module.split('.').next().unwrap_or_default());
                 for packages in virtual_environment(command, base).iter().flat_map(|venv| site_packages(venv)) {
                     covered.installed(&packages, module);
@@ -346,6 +355,13 @@ fn module_option(arg: &str) -> Option<&str> {
     flags.chars().all(|flag| "bBdEiIOPqRsSuvx".contains(flag)).then_some(module)
 }
 
+/// Whether an option of Python has it look for modules elsewhere than in the folder that it works in.
+fn is_isolating(arg: &str) -> bool {
+    let letters = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+    let letters = letters.split(['c', 'm', 'W', 'X']).next().unwrap_or_default();
+    letters.contains(['I', 'P'])
+}
+
 /// The file that Node loads for a name that is none: it tries these endings.
 fn without_ending(path: &Path) -> Option<PathBuf> {
     if path.is_file() {
@@ -364,6 +380,24 @@ impl Covered {
         if !self.warnings.contains(&what) {
             self.warnings.push(what);
         }
+    }
+
+    /// The words with those of the files that some of them name behind `@`: many programs read their arguments from there. Such a file counts,
+    /// whatever its ending is.
+    fn with_arguments_of_files(&mut self, args: &[String], base: &Path, read: &mut BTreeSet<PathBuf>) -> Vec<String> {
+        let mut all = Vec::new();
+        for arg in args {
+            all.push(arg.clone());
+            let file = arg.strip_prefix('@').map(|file| base.join(file)).filter(|file| file.is_file());
+            // Each once: one may name itself.
+            let Some(file) = file.filter(|file| read.len() < MAX_DEPTH && read.insert(file.clone())) else { continue };
+            self.name(&file);
+            let mut text = Vec::new();
+            let opened = open(&file).and_then(|file| file.take(MAX_ARGUMENTS).read_to_end(&mut text));
+            let words = opened.map(|_| split_string(&String::from_utf8_lossy(&text))).unwrap_or_default();
+            all.extend(self.with_arguments_of_files(&words, base, read));
+        }
+        all
     }
 
     /// What stands within a word: `-Ilib`, `-javaagent:x.jar`, `@arguments`, `EXEC:./x`, `./p:/p`.

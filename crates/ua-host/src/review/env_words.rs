@@ -29,7 +29,7 @@ pub(super) fn without_split_strings(args: &[String]) -> Vec<String> {
 }
 
 /// The words of a text as `env` splits it: white space ends one, quotation marks and a backslash keep it.
-fn split_string(text: &str) -> Vec<String> {
+pub(super) fn split_string(text: &str) -> Vec<String> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut characters = text.chars();
     while let Some(c) = characters.next() {

@@ -22,6 +22,14 @@ pub(super) fn pieces(word: &str) -> Vec<&str> {
     all
 }
 
+/// The same of a word whose blanks belong to it: the word, what is behind `=`, and behind the letter of an option.
+pub(super) fn whole_pieces(word: &str) -> impl Iterator<Item = &str> {
+    let value = word.split_once('=').map(|(_, value)| value);
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let behind = letters.and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
+    [Some(word), value, behind].into_iter().flatten().filter(|piece| !piece.is_empty())
+}
+
 /// Where a piece leads that is there and belongs to the checkout: it is relative, or below the folder that the program works in. The system's
 /// own folders do not change by a checkout.
 pub(super) fn inside(base: &Path, piece: &str) -> Option<PathBuf> {

@@ -6,11 +6,12 @@
 use std::path::Path;
 
 use super::covered::Covered;
+use super::env_words::split_string;
 use super::kinds::has_ending;
-use super::named::{inside, pieces};
+use super::named::{inside, pieces, whole_pieces};
 
 /// Variables that decide what code a program loads.
-pub(super) const LOADERS: [&str; 61] = [
+const LOADERS: [&str; 61] = [
     "BASH_ENV",
     "BUNDLE_GEMFILE",
     "BUN_OPTIONS",
@@ -74,6 +75,54 @@ pub(super) const LOADERS: [&str; 61] = [
     "_JAVA_OPTIONS",
 ];
 
+/// Beginnings of the names of variables of programs that load, fetch or keep code: where it is, and what is loaded besides.
+const OF_LOADERS: [&str; 32] = [
+    "BUN_",
+    "BUNDLE_",
+    "CARGO_",
+    "COMPOSER_",
+    "CONDA_",
+    "DENO_",
+    "DOTNET_",
+    "DYLD_",
+    "GEM_",
+    "GRADLE_",
+    "JAVA_",
+    "JDK_",
+    "JULIA_",
+    "LD_",
+    "LUA_",
+    "MAVEN_",
+    "NODE_",
+    "NPM_",
+    "OPENSSL_",
+    "PERL",
+    "PIPX_",
+    "PIP_",
+    "PNPM_",
+    "POETRY_",
+    "PYENV_",
+    "PYTHON",
+    "RUBY",
+    "RUSTUP_",
+    "R_",
+    "UV_",
+    "XDG_",
+    "YARN_",
+];
+
+/// Ends of the names of variables that name a folder from which whatever program it is loads code.
+const NAMES_CODE: [&str; 8] =
+    ["_ENGINES", "_HOME", "_LOAD_PATH", "_MODULES", "_MODULE_PATH", "_PLUGINS", "_PLUGIN_PATH", "_PREFIX"];
+
+/// Whether a variable decides what code a program loads. Which variables there are nobody knows; those that are not known here name files.
+pub(super) fn is_loader(name: &str) -> bool {
+    let name = name.to_uppercase();
+    LOADERS.contains(&name.as_str())
+        || OF_LOADERS.iter().any(|begin| name.starts_with(begin))
+        || NAMES_CODE.iter().any(|end| name.ends_with(end))
+}
+
 /// Endings that an interpreter adds to a name that has none (`-r./x/hook`).
 const ADDED: [&str; 7] = ["js", "lua", "mjs", "pl", "pm", "py", "rb"];
 
@@ -93,9 +142,12 @@ impl Covered {
     /// What variables name in the checkout, for a program that works in `base`.
     pub(super) fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, base: &Path) {
         for (name, value) in all {
-            let loads = LOADERS.contains(&name.to_uppercase().as_str());
+            let loads = is_loader(name);
             let here = (loads && means_here(name, value)).then_some(".");
-            for piece in pieces(value).into_iter().chain(here) {
+            // Options of a program, whose words may have quotation marks and backslashes in them.
+            let words = if loads { split_string(value) } else { Vec::new() };
+            let of_words = words.iter().flat_map(|word| whole_pieces(word));
+            for piece in pieces(value).into_iter().chain(of_words).chain(here) {
                 if let Some(path) = inside(base, piece) {
                     if path.is_dir() && loads {
                         self.whole(&path);

@@ -318,6 +318,18 @@ fn s9_what_a_way_to_start_something_runs_counts_in_whatever_language() {
         ("java", &["-cp", "cls:lib/*", "Main"], &[], &["cls/Main.class"], "lib/a.jar"),
         ("java", &["-javaagent:x/ag.jar", "-jar", "a.jar"], &[], &["a.jar"], "x/ag.jar"),
         ("java", &["@x/args"], &[], &["a.jar"], "x/args"),
+        ("java", &["@args.txt"], &[], &["a.jar"], "args.txt"),
+        // An installed module looks for what it imports in the folder that it is started in.
+        ("python3", &["-m", "json.tool"], &[], &[], "json.py"),
+        ("python3", &["-mjson.tool"], &[], &["run.py"], "argparse.py"),
+        ("python3", &["-u", "-m", "mcp_server_fetch"], &[], &[], "typing_extensions/__init__.py"),
+        ("python3", &["sub/s.py"], &[("PYTHONPYCACHEPREFIX", "pc")], &["sub/s.py"], "pc/usr/lib/json.cpython-311.pyc"),
+        ("npx", &["-y", "pkg@1.0.0"], &[("npm_config_cache", "nc")], &[], "nc/_npx/1/node_modules/pkg/index.js"),
+        ("uvx", &["pkg==1"], &[("UV_CACHE_DIR", "uc")], &[], "uc/archive-v0/1/pkg/__init__.py"),
+        ("db-server", &[], &[("OPENSSL_MODULES", "om")], &[], "om/legacy.so"),
+        ("db-server", &[], &[("QT_PLUGIN_PATH", "qt")], &[], "qt/p.so"),
+        ("node", &["sub/s.js"], &[("NODE_OPTIONS", "-r \"./h d.cjs\"")], &["sub/s.js"], "h d.cjs"),
+        ("node", &["sub/s.js"], &[("NODE_OPTIONS", "--require=\"./h\\d.cjs\"")], &["sub/s.js"], "hd.cjs"),
         ("env", &["-S", "python3 x/run.py"], &[], &[], "x/run.py"),
         ("env", &["-iS", "A=b python3 x/run.py"], &[], &[], "x/run.py"),
         ("env", &["--split-string=nice -n 5 node x/run.js"], &[], &[], "x/run.js"),
@@ -372,6 +384,25 @@ fn s9_what_a_way_to_start_something_runs_counts_in_whatever_language() {
         let without = super::covered(command, None, &args, variables, base, &Roots::default(), None).files;
         assert_ne!(before, without, "{command} {args:?}");
     }
+}
+
+/// Options that keep Python from looking in the folder that it works in, and what a file of arguments names.
+#[test]
+fn s9_what_is_not_looked_at_does_not_count_and_what_a_file_of_arguments_names_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path();
+    for file in ["json.py", "Good.java", "more"] {
+        fs::write(base.join(file), "").unwrap();
+    }
+    for args in [&["-I", "-m", "json.tool"][..], &["-uP", "-m", "json.tool"], &["-Pmjson.tool"]] {
+        assert_eq!(names(base, "python3", args).0, [""; 0], "{args:?}");
+    }
+    fs::write(base.join("args.txt"), "--source 17 \"@more\"\nGood.java").unwrap();
+    let counted = names(base, "java", &["@args.txt"]).0;
+    assert!(["Good.java", "args.txt", "more"].iter().all(|file| counted.contains(&(*file).to_owned())), "{counted:?}");
+    // One that names itself is read to its end.
+    fs::write(base.join("args.txt"), "@args.txt").unwrap();
+    assert!(names(base, "java", &["@args.txt"]).0.contains(&"args.txt".to_owned()));
 }
 
 #[test]
