@@ -29,9 +29,10 @@ fn an_answer_from_another_terminal_takes_the_prompt_away() {
         let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
         terminal.asks("Which colour?");
         let question = env.value("SELECT question_id FROM questions");
-        env.run(&["answer", &question, "--text", "green"])
-            .code(0)
-            .says(&["continues in the process that was asking this as well"]);
+        // The process that asks may have taken it before its state is looked at.
+        let told = env.run(&["answer", &question, "--text", "green"]).code(0).stderr;
+        let ways = ["continues in the process that was asking this as well", "the process that drives run r takes it"];
+        assert!(ways.iter().any(|way| told.contains(way)), "{told}");
         terminal.types(typed);
         let text = terminal.code(0);
         assert!(text.contains("was answered elsewhere in the meantime") && text.contains("green"), "{typed:?} {text}");

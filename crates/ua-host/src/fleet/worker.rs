@@ -40,6 +40,8 @@ use crate::tree;
 pub(super) const POLL: Duration = Duration::from_millis(500);
 /// A look at the database that takes so long is told.
 const SILENT: Duration = Duration::from_secs(10);
+/// How long a worker that starts waits for a writer that stands still: a little longer than the server lets its session stay.
+const STANDS_STILL: Duration = Duration::from_secs(40);
 /// How often it says that it is alive.
 pub(super) const RENEWAL: Duration = Duration::from_secs(5);
 /// A run that was given back so often in a row for one reason is not waited for: it is for somebody else to do something about it.
@@ -158,7 +160,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         lacking: Arc::default(),
         onlooker: options.onlooker.clone(),
     };
-    worker.register().await.map_err(|error| {
+    worker.register_at_first().await.map_err(|error| {
         let is_held = matches!(error, StoreError::Conflict { .. });
         if is_held { name_is_held(&error) } else { HostError::store("register the worker", &error) }
     })?;
@@ -348,6 +350,25 @@ impl Worker {
     /// By the clock that counts for all.
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.store.fleet_now(self.env().now()).await
+    }
+
+    /// The same for the first time, past a process that has the rows and stands still: its session is ended by the server.
+    async fn register_at_first(&self) -> Result<(), StoreError> {
+        let until = self.env().now().plus(STANDS_STILL);
+        let mut is_told = false;
+        loop {
+            let error = match self.register().await {
+                Err(error @ StoreError::Unavailable { .. }) if error.class() == FailureClass::Transient => error,
+                done => return done,
+            };
+            if self.env().now() >= until || self.stop.is_stopping() {
+                return Err(error);
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                self.say(&format!("waits to register, for up to {} s: {}", STANDS_STILL.as_secs(), chain(&error)));
+            }
+            self.env().clock.sleep(POLL).await;
+        }
     }
 
     async fn register(&self) -> Result<(), StoreError> {
