@@ -92,6 +92,19 @@ fn story(broken: bool) -> Vec<String> {
     env.run(&["resume", "r"]).code(75);
     env.run(&["questions", "--full"]).code(0);
     let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    if !broken {
+        // What persons say is stored as it is, and goes to the model.
+        let said = format!("It is {THEIRS}.");
+        let held = "contains the value of [secret FORUM]";
+        env.run(&["answer", &question, "--text", &said]).refused(2, &["the answer", held]);
+        env.run(&["answer", &question, "skip", "--text", OURS]).refused(2, &["the answer contains the value of"]);
+        env.run(&["runs", "cancel", "r", "--yes", "--reason", &said]).refused(2, &["the reason", held]);
+        let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name LIKE '%post_comment'");
+        let resolve = ["calls", "resolve", &call, "--as", "happened", "--yes", "--reason", &said];
+        env.run(&resolve).refused(2, &["the reason", held]);
+        env.run(&["submit", &job, "--queue", OURS]).refused(2, &["name of the queue contains the value of"]);
+        env.run(&["job", &job, "--run-id", OURS]).refused(2, &["name of the run contains the value of"]);
+    }
     env.run(&["answer", &question, "--text", "yes"]).code(0);
     env.run(&["resume", "r"]).code(0);
     let out = env.root().join("exported").display().to_string();

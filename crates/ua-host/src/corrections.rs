@@ -105,6 +105,10 @@ pub async fn correct(
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    for (what, words) in [("reason", Some(&said.reason)), ("proof", said.proof.as_ref())] {
+        let Some(words) = words else { continue };
+        crate::words::about_run(host, store, &run, what, words).await?;
+    }
     // Before anything is written, what `effects.log` knows of the call among it: whoever dies behind it leaves files that do not say so.
     let due = Due::of(host.home(), &run.root_run_id);
     let said = Box::pin(recorded(host, store, call, run.clone(), said)).await;

@@ -421,6 +421,9 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
         mcp_files::check_programs(&servers)?;
     }
     refuse_secrets(host, &spec)?;
+    if let Some(name) = &request.run_id {
+        crate::words::without_secrets(host, "name of the run", name.as_str())?;
+    }
     if request.configured.is_none() {
         // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
         Alerts::from_settings(host.settings(), host.home())?;

@@ -74,6 +74,7 @@ pub mod tool_lock;
 pub mod tree;
 pub mod trust;
 pub mod unknown_tools;
+pub mod words;
 
 pub use alert::check_alerts;
 pub use database::{Database, OtherPlace, Whereabouts};

@@ -442,6 +442,10 @@ pub async fn answer(
     let is_gateway = ua_store::is_gateway(&run);
     crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
     let choice = answer.choice;
+    for (what, words) in [("answer", &answer.text), ("proof", &answer.proof)] {
+        let Some(words) = words else { continue };
+        crate::words::about_run(host, store, &run, what, words).await?;
+    }
     if choice == Choice::Execute && question.status == QuestionStatus::Open {
         corrections::end_what_is_left_of_others(host, store, question).await?;
     }

@@ -621,6 +621,11 @@ impl Runs {
         let outside = Through::new(servers, ua_runner::may_be_driven);
         let answer = answer.into();
         let is_abort = answer.choice == Choice::Abort;
+        // It would be stored, and sent to the model.
+        let secret = |words: &String| self.redactor.found_in(words);
+        if let Some(name) = answer.text.as_ref().and_then(secret).or_else(|| answer.proof.as_ref().and_then(secret)) {
+            return Err(Error::Refused(format!("the answer contains the value of {name}; nothing was stored")));
+        }
         let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer, BY, &outside).await;
         given.map(drop).map_err(|why| match why.into_store_failure() {
             Ok((doing, source)) => Error::store(doing)(source),

@@ -336,6 +336,7 @@ fn token(host: &Host, named: Option<&Path>, client: Option<&str>, remove: bool) 
         let none = HostError::usage(format!("{client} has no token"));
         return Err(none.hint("`ua gateway token --list` shows the clients that have one"));
     }
+    ua_host::words::without_secrets(host, "client's name", client)?;
     let token = tokens.make(client, host.env()).map_err(failed)?;
     // What is wrong with the settings is told by whoever starts a broker.
     if matches!(gateway::listens_over_http(host, named), Ok(false)) {

@@ -437,6 +437,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         return Err(HostError::usage(format!("run {} has already ended ({})", found.run_id, found.status)));
     }
     ua_host::gateway::only_people(&found, &format!("session {} must be ended", found.run_id))?;
+    ua_host::words::without_secrets(host, "reason", reason)?;
     if !yes && crate::people::is_attended() && !crate::terminal::is_json() {
         let run = short(found.run_id.as_str());
         let ask = format!("Cancel run {run} ({})? It cannot be resumed afterwards.", line(&found.spec.objective, 60));

@@ -133,6 +133,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
         } => {
             fleet::check_name("schedule", &name)?;
             fleet::check_name("queue", &queue)?;
+            ua_host::words::without_secrets(host, "name of the schedule", &name)?;
             let due = fleet::cron_of(&cron, &time_zone)?;
             let people = AtTerminal::new(launch.quiet, true);
             let job = ScheduledJob {

@@ -82,6 +82,12 @@ pub struct Submitted {
 /// queue, at work or unfinished; or the run of its key or name ended without success, or was made of another job.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
+    let seats = options.concurrency.as_ref().map(|seats| &seats.key);
+    let names = [("queue", Some(&options.queue)), ("concurrency key", seats), ("fair key", options.fair_key.as_ref())];
+    for (what, name) in names {
+        let Some(name) = name else { continue };
+        crate::words::without_secrets(host, &format!("name of the {what}"), name)?;
+    }
     let (store, run, beginning) = Box::pin(job::stored(host, people, &submission.job)).await?;
     let name = run.run_id.clone();
     let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
