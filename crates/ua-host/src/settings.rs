@@ -452,13 +452,22 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
                 .hint(format!("{how}; nothing was done")),
         )
     };
-    // The folder, too: whoever may write there puts another file in its place.
-    for path in [path.parent().unwrap_or(path), path] {
+    // The folder, too: whoever may write there puts another file in its place. And where a link leads.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    for path in [path, &real].into_iter().flat_map(|path| [path.parent().unwrap_or(path), path]) {
         if let Some((why, mend)) = open_to_others(path) {
             return refused(path, why, format!("look at what is in it, then {mend} {}", path.display()));
         }
     }
-    None
+    // Above it, whoever may write puts another folder in its place.
+    let above = [path, &real].into_iter().flat_map(|path| path.ancestors().skip(2));
+    above.into_iter().find_map(|folder| Some((folder, open_to_strangers(folder)?))).and_then(|(folder, why)| {
+        let how = closing(folder).map_or_else(
+            || "move what it says to a folder that only you can change".to_owned(),
+            |mend| format!("look at what is in it, then {mend} {}", folder.display()),
+        );
+        refused(folder, why, how)
+    })
 }
 
 /// Why others than this user and root may change a file, or what a folder has under a name, and the command that ends it; `None` where nobody else
@@ -764,6 +773,30 @@ mod tests {
                 assert_eq!(settings().user_file(name), None, "{name}");
             }
             std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    /// Whoever may write in a folder on the way to it, or on the way to where it leads, decides what is in it.
+    #[test]
+    fn a_file_of_the_users_is_not_believed_where_others_can_put_another_in_its_place() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for made in ["home/.config/ua", "elsewhere/deep"] {
+            std::fs::create_dir_all(path(made)).unwrap();
+        }
+        std::fs::write(path("elsewhere/deep/s.toml"), "").unwrap();
+        let file = path("home/.config/ua/config.toml");
+        std::os::unix::fs::symlink(path("elsewhere/deep/s.toml"), &file).unwrap();
+        assert!(believed(&file).is_ok());
+        for open in ["home", "home/.config", "home/.config/ua", "elsewhere", "elsewhere/deep", "elsewhere/deep/s.toml"]
+        {
+            let mode = |mode| std::fs::set_permissions(path(open), std::fs::Permissions::from_mode(mode)).unwrap();
+            mode(0o777);
+            let refused = believed(&file).unwrap_err();
+            assert!(refused.to_string().contains("other users can change it"), "{open}: {refused}");
+            assert!(refused.hint_text().unwrap_or_default().contains("chmod go-w"), "{open}");
+            mode(0o755);
         }
     }
 

@@ -220,7 +220,7 @@ const WITH_VALUE: [&str; 17] = [
     "-w",
 ];
 
-pub(super) fn name_of(command: &str) -> &str {
+pub(crate) fn name_of(command: &str) -> &str {
     let file = command.rsplit(['/', '\\']).next().unwrap_or_default();
     file.strip_suffix(".exe").or_else(|| file.strip_suffix(".cmd")).unwrap_or(file)
 }
