@@ -476,6 +476,8 @@ fn a_reader_that_goes_away_is_told_by_the_code_alone() {
         assert_eq!(output.stderr, "", "{command}");
         output.code(141);
     }
+    // One that works until it is ended ends as by a signal: nobody hears what it does.
+    env.run_by_bash("exec 3> >(:); wait $!; \"$@\" worker --json >&3; exit $?").code(141);
     // What went wrong has the code that it always has.
     env.run_by_bash("exec 3> >(:); wait $!; \"$@\" runs show nothing >&3; exit $?").refused(2, &["`nothing`"]);
 }

@@ -119,6 +119,15 @@ fn a_job_is_looked_at_before_it_is_run() {
         "would start",
         "a scripted model costs nothing",
     ]);
+    // One fault is one finding, with the way out that the job itself is told.
+    let keyless =
+        json!({"objective": "x", "model": {"provider": "openai-chat", "name": "m"}, "tools": {"builtin": false}});
+    let keyless = env.write("work/keyless.json", keyless.to_string());
+    let report = env.run(&["doctor", "--job", &keyless, "--json"]).code(1).json();
+    let failed: Vec<&Value> =
+        report["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "fail").collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0]["fix"].as_str().unwrap().contains("OPENAI_BASE_URL"), "{failed:?}");
     let wrong = env.write("work/wrong.json", json!({"objective": "x", "tools": {"servers": ["nobody"]}}).to_string());
     env.run(&["doctor", "--job", &wrong]).code(1).shows(&["fail job:", "fix: "]);
     // What `ua job` refuses once it has the tools is refused here with the same words.

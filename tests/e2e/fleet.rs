@@ -186,7 +186,13 @@ fn an_answer_says_what_is_next() {
     let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
     let job = env.job(&fields, &json!([{"tools": posts}, {"text": "Done."}]));
     env.run(&["submit", &job, "--run-id", "r"]).code(0);
-    env.run(&["worker", "--until-empty"]).code(0).says(&["run r waits for you: `ua questions`"]);
+    let told = env.run(&["worker", "--until-empty", "--json"]).code(0);
+    let last: Value = serde_json::from_str(told.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["event"], &last["run_id"], &last["status"]),
+        (&json!("parked"), &json!("r"), &json!("waiting_for_human"))
+    );
+    assert_eq!(last["text"], "run r waits for you: `ua questions`");
     let questions = env.rows("SELECT question_id FROM questions ORDER BY question_id");
     assert_eq!(questions.len(), 2);
     let first = env.run(&["answer", &questions[0], "approve"]).code(0);

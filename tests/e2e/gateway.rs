@@ -656,6 +656,29 @@ fn a_bridge_of_another_version_beside_the_program_is_found() {
     }
 }
 
+/// A trust is in one form of an entry, and the gateway in front of it is another: whoever changes it hears what that comes to.
+#[test]
+fn what_ends_a_trust_says_so() {
+    let env = env().with_forum();
+    let gateway =
+        |word: &str, more: &[&str]| env.run(&[&["gateway", word, "--file", ".mcp.json"], more].concat()).code(0);
+    let untrusted =
+        |word: &str, more: &[&str]| gateway(word, &[more, &["--json"]].concat()).json()["untrusted"].clone();
+    let offers = || env.run(&["tools", "list"]).code(0).stdout.contains("post_comment");
+    assert!(offers());
+    assert_eq!(untrusted("install", &["--dry-run"]), json!(["forum"]));
+    gateway("install", &["--dry-run"]).shows(&["would not use `forum`", "ua trust"]);
+    assert!(offers());
+    gateway("install", &[]).shows(&["does not use `forum` before you trust", "ua trust"]);
+    assert!(!offers());
+    // As it was it is trusted, and nothing is said.
+    assert_eq!(untrusted("uninstall", &[]), json!([]));
+    assert!(offers());
+    // What was never trusted has no trust to lose.
+    env.run(&["trust", "--revoke"]).code(0);
+    assert_eq!(untrusted("install", &[]), json!([]));
+}
+
 /// Names of entries are a project's to choose: none of them writes a line of its own.
 #[test]
 fn s16_a_name_of_an_entry_forges_no_line() {

@@ -86,6 +86,7 @@ fn every_command_writes_what_its_schema_says() {
     let second = env.named_job("second", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     check("job", &[&second], 0);
     check("init", &["made"], 0);
+    check("fork --dry-run", &["last", "--at-turn", "0"], 0);
     check("fork", &["last", "--at-turn", "0"], 0);
     check("runs diff", &["r", "last"], 0);
     check("runs export", &["last"], 0);
@@ -130,6 +131,19 @@ fn every_command_writes_what_its_schema_says() {
     for line in tail.stdout.lines() {
         agrees(&lines, &serde_json::from_str(line).unwrap(), "runs tail");
     }
+    let fourth = env.named_job("fourth", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["submit", &fourth, "--run-id", "queued"]).code(0);
+    let worker = env.run(&["worker", "--until-empty", "--json"]).code(0);
+    let of_worker = schema("worker");
+    let told: Vec<Value> = worker.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    told.iter().for_each(|event| agrees(&of_worker, event, "worker"));
+    assert_eq!((&told[0]["event"], worker.stderr.as_str()), (&json!("started"), ""), "{}", worker.shown());
+    let of_run: Vec<(&str, &str)> = told
+        .iter()
+        .filter(|event| event["run_id"] == "queued")
+        .map(|event| (event["event"].as_str().unwrap(), event["status"].as_str().unwrap()))
+        .collect();
+    assert_eq!(of_run, [("claimed", "queued"), ("ended", "succeeded")], "{}", worker.shown());
     let error = env.run(&["runs", "show", "nobody", "--json"]).code(2);
     agrees(&schema("error"), &serde_json::from_str(error.stderr.trim()).unwrap(), "error");
 
@@ -140,7 +154,7 @@ fn every_command_writes_what_its_schema_says() {
     }
     checked.push("job-file".to_owned());
     // Every command that has a schema was compared, but for those that other tests run: they need a probe, an unknown tool, or a server.
-    checked.extend(["runs tail".to_owned(), "job --check".to_owned()]);
+    checked.extend(["runs tail".to_owned(), "job --check".to_owned(), "worker".to_owned()]);
     let named = env.run_bare(&["schema", "--json"]).code(0).json();
     let missing: Vec<&str> = named
         .as_array()

@@ -71,6 +71,58 @@ fn a_run_that_did_something_before_its_model_was_gone_continues_in_a_fork() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// A run that failed is not resumed: another one continues it, as far as it came. One that succeeded, or came nowhere, has nothing to continue.
+#[test]
+fn a_run_that_failed_says_what_continues_it() {
+    let env = env().with_forum();
+    let never = json!({
+        "tools": {"builtin": false},
+        "stop_conditions": [{"artifact": "report.md"}],
+        "escalation": {"ask_human_on_repeated_failures": false},
+    });
+    let page = json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "page"}}]});
+    let failing = env.named_job(
+        "failing",
+        &never,
+        &json!([page, {"text": "Done."}, {"text": "Done."}, {"text": "Done."}, {"text": "Done."}]),
+    );
+    env.run(&["job", &failing, "--run-id", "failed"]).code(1).shows(&["Continue with  ua fork failed"]);
+    env.run(&["runs", "show", "failed"]).code(0).shows(&["Continue with  ua fork failed"]);
+    let plain = json!({"tools": {"builtin": false}});
+    let done = env.named_job("done", &plain, &json!([{"text": "Done."}]));
+    let done = env.run(&["job", &done, "--run-id", "done"]).code(0);
+    assert!(!done.shown().contains("Continue with"), "{}", done.shown());
+}
+
+/// What is in the queue was stored and not started, and wherever it is shown somebody hears that nobody is there to take it.
+#[test]
+fn a_queued_run_was_not_started_and_says_who_takes_it() {
+    let env = env().with_forum();
+    let job = env.named_job("queued", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["submit", &job, "--run-id", "q"]).code(0);
+    let shown = env.run(&["runs", "show", "q"]).code(0).shows(&["Stored         "]).stdout;
+    assert!(!shown.contains("Started") && !shown.contains("Last change"), "{shown}");
+    let alone = "1 run waits in the queue: no worker is running; `ua worker` starts one";
+    env.run(&["status"]).code(0).shows(&[alone]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    let shown = env.run(&["runs", "show", "q"]).code(0).shows(&["Started        ", "Ended          "]).stdout;
+    assert!(!shown.contains("Stored  "), "{shown}");
+    let status = env.run(&["status"]).code(0).stdout;
+    assert!(!status.contains("no worker is running"), "{status}");
+}
+
+/// What is to be trusted is named as what it is, with the name that was meant.
+#[test]
+fn a_file_to_trust_that_is_not_there_is_asked_for_as_what_it_is() {
+    let env = env();
+    let policy =
+        env.run(&["trust", "policy.toml"]).refused(2, &["there is no policy.toml", "name a policy file that is there"]);
+    assert!(!policy.stderr.contains("mcpServers"), "{}", policy.shown());
+    env.run(&["trust", "servers.json"]).refused(2, &["there is no servers.json", "`mcpServers` object"]);
+    env.write("work/policies.toml", "");
+    env.run(&["trust", "policeis.toml"]).refused(2, &["did you mean", "policies.toml"]);
+}
+
 #[test]
 fn what_is_wrong_is_said_with_what_helps() {
     let env = env().with_forum();

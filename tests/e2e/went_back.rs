@@ -93,6 +93,28 @@ fn a_person_says_that_it_happened_before_the_copy_is_accepted_or_after() {
     }
 }
 
+/// A job that is refused because the database went back is stored, and is on the page of what can be resumed.
+#[test]
+fn a_run_that_is_stored_and_refused_is_on_the_page() {
+    let env = env().with_forum();
+    let fields = json!({"tools": {"builtin": false}});
+    let first = env.named_job("first", &fields, &json!([{"text": "Done."}]));
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    let second = env.named_job("second", &fields, &turns);
+    env.run(&["job", &first]).code(0);
+    let copy = env.arg("copy.db");
+    env.run(&["db", "backup", &copy]).code(0);
+    env.run(&["job", &second, "--run-id", "r"]).code(0);
+    env.run(&["db", "restore", &copy]).code(0);
+    env.run(&["job", &second, "--run-id", "r2"]).refused(74, &["r2", "is stored"]);
+    let page = env.read("root/RESTART.md");
+    assert!(
+        page.contains("## Run r2") && page.contains("ua resume r2") && !page.contains("there was nothing to resume"),
+        "{page}"
+    );
+}
+
 #[test]
 fn what_was_accepted_is_asked_about_and_not_done_again() {
     for known in KNOWN {

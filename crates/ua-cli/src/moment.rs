@@ -45,6 +45,17 @@ pub(crate) fn since(at: Timestamp, now: Timestamp) -> String {
     if crate::terminal::is_read_by_person() { span(seconds) } else { format!("{seconds} s") }
 }
 
+/// How long something took that may have been over in a moment, not rounded up: `463 ms`, `1.1 s`, `3 min`.
+pub(crate) fn took(millis: u64) -> String {
+    match millis {
+        // A second would be many times as long.
+        0..1_000 => format!("{millis} ms"),
+        // Nor is half of one nothing.
+        1_000..10_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => ua_core::span_in_words(std::time::Duration::from_millis(millis)),
+    }
+}
+
 /// An instant by itself: the local time, and how long ago.
 pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     if !crate::terminal::is_read_by_person() {
@@ -192,5 +203,11 @@ mod tests {
         assert_eq!(beside("Asia/Tokyo", "2026-11-23T08:00:00.000Z"), "Mon 08:00 UTC in 5 h");
         assert_eq!(beside("Asia/Tokyo", "2026-12-23T08:00:00.000Z"), "2026-12-23 08:00 UTC");
         assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");
+    }
+
+    #[test]
+    fn what_took_a_moment_is_not_said_to_have_taken_longer() {
+        let words = [0, 463, 999, 1_000, 1_170, 1_999, 9_999, 10_000, 119_000, 120_000].map(took);
+        assert_eq!(words, ["0 ms", "463 ms", "999 ms", "1.0 s", "1.1 s", "1.9 s", "9.9 s", "10 s", "119 s", "2 min"]);
     }
 }

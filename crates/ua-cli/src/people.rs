@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
 use ua_core::{Env, QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
@@ -36,7 +35,7 @@ pub(crate) struct AtTerminal {
     /// Never ask here.
     pub(crate) no_input: bool,
     /// How the run was forked, for a machine that reads the summary.
-    pub(crate) fork: Option<Value>,
+    pub(crate) fork: Option<ForkShown>,
     live: Mutex<Option<Live>>,
     under_way: Arc<Mutex<UnderWay>>,
     /// What breaks the silence where nothing is drawn, and what it says.

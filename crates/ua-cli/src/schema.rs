@@ -40,7 +40,9 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::JobChecked>("job --check", Shape::One),
     entry::<view::RunEnded>("resume", Shape::One),
     entry::<view::RunEnded>("fork", Shape::One),
+    entry::<view::ForkShown>("fork --dry-run", Shape::One),
     entry::<view::RunSubmitted>("submit", Shape::One),
+    entry::<view::WorkerDid>("worker", Shape::Lines),
     entry::<view::QueueDepthRow>("queue depth", Shape::Many),
     entry::<view::QueueRow>("queue list", Shape::Many),
     entry::<view::QueueRow>("queue move", Shape::One),
@@ -255,8 +257,7 @@ mod tests {
 
     /// Commands that write no JSON: what they write is for a shell, for `man` or for a client that started them, or they are at work until they
     /// are ended and say what happens on standard error.
-    const WITHOUT: [&str; 7] =
-        ["worker", "completions", "man", "schema", "toolserver", "gateway serve", "gateway hook"];
+    const WITHOUT: [&str; 6] = ["completions", "man", "schema", "toolserver", "gateway serve", "gateway hook"];
 
     #[test]
     fn every_command_that_is_not_one_of_a_few_writes_json() {

@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_host::Database;
 use ua_resume::answers::{Reach, WayToAnswer};
-use ua_resume::{Commands, Standing};
-use ua_runner::UsageSummary;
+use ua_resume::{Commands, JobChange, Standing};
+use ua_runner::{ForkFile, UsageSummary};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointRecord, Correction, EventRecord, LineageRecords, MessageRecord,
     OverrideRecord, QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord,
@@ -336,7 +336,55 @@ pub(crate) struct RunEnded {
     pub(crate) parent_run_id: Option<ua_core::RunId>,
     /// Of `ua fork`: the last shared turn, the changes to the job, and what became of the parent's files.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fork: Option<Value>,
+    pub(crate) fork: Option<ForkShown>,
+}
+
+/// A fork: what it shares with its parent, and what is different in it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ForkShown {
+    /// The fork; null of one that was not made.
+    #[schemars(with = "Option<String>")]
+    pub(crate) run_id: Option<ua_core::RunId>,
+    /// The run that is forked.
+    #[schemars(with = "String")]
+    pub(crate) parent_run_id: ua_core::RunId,
+    /// The first run of their lineage.
+    #[schemars(with = "String")]
+    pub(crate) root_run_id: ua_core::RunId,
+    /// The last turn that is shared.
+    pub(crate) forked_at_turn: u32,
+    /// The folder of the fork; null of one that was not made.
+    pub(crate) workspace_dir: Option<PathBuf>,
+    /// What is different in its job.
+    #[schemars(with = "Vec<FieldChanged>")]
+    pub(crate) job_changes: Vec<JobChange>,
+    /// What becomes of each file of the parent's workspace.
+    #[schemars(with = "Vec<FileForked>")]
+    pub(crate) files: Vec<ForkFile>,
+}
+
+/// A field of a job that is another one.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it says what `JobChange` is written as")]
+pub(crate) struct FieldChanged {
+    /// The field, with dots.
+    field: String,
+    /// What it was; null when it was not there.
+    before: Option<Value>,
+    /// What it is; null when it is not there.
+    after: Option<Value>,
+}
+
+/// A file of the workspace of a run that is forked.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it says what `ForkFile` is written as")]
+pub(crate) struct FileForked {
+    /// Its path in the workspace.
+    path: String,
+    /// The digest that was recorded.
+    sha256: Option<String>,
+    /// copied, or why it is not: changed, gone, unread or unrecorded.
+    fate: String,
 }
 
 /// One thing that happened in a run; one line each.
@@ -374,6 +422,27 @@ pub(crate) struct TailEvent {
     /// Tokens that were charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<u64>,
+    /// What a person reads.
+    pub(crate) text: String,
+}
+
+/// One thing that a worker did; one line each.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WorkerDid {
+    /// When, RFC 3339.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+    /// started, claimed (it drives a run from here on), ended (a run has), parked (a run waits for somebody to do something), released (a run is in the
+    /// queue again), submitted (a schedule is due), listening, stopping (it takes no more runs) or noted (anything else). What comes again for the same
+    /// reason is told once.
+    pub(crate) event: &'static str,
+    /// The run that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) run_id: Option<ua_core::RunId>,
+    /// The state of that run now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<String>,
     /// What a person reads.
     pub(crate) text: String,
 }

@@ -9,6 +9,7 @@ mod ailing;
 mod begun_in;
 mod cron;
 mod due;
+mod fate;
 mod fits;
 mod health;
 mod lacking;
@@ -17,6 +18,7 @@ mod room;
 mod schedule;
 mod seats;
 mod submit;
+mod told;
 mod worker;
 
 use ua_store::{QueueEntry, QueueState, WorkerRecord};
@@ -30,7 +32,8 @@ pub use queues::{of_move as queue_of_move, of_schedule as queue_of_schedule, of_
 pub use schedule::{Begins, ScheduledJob, begins, cron_of, submit_for};
 pub use seats::Seats;
 pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
-pub use worker::{LeftBehind, Onlooker, Told, WorkerOptions, work};
+pub use told::{Did, Told, WorkerEvent};
+pub use worker::{LeftBehind, Onlooker, WorkerOptions, work};
 
 /// Why a name of a queue or of a key cannot be used.
 ///

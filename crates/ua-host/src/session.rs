@@ -104,6 +104,10 @@ pub(crate) async fn shared(
 ) -> Result<Ending, HostError> {
     let (name, is_new) = (run.run_id.clone(), matches!(taking, Taking::Begun(_) | Taking::Forked));
     let ending = Box::pin(work_on(host, people, store, run, launch, taking)).await;
+    if ending.is_err() {
+        // A run that was stored and is not begun, or was put down, is to be found on the page, too.
+        restart::write(host.home(), store).await;
+    }
     ending.map_err(|error| error.of_run(&name, is_new))
 }
 

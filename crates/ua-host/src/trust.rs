@@ -24,6 +24,7 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::hint::{Word, text};
 use crate::host::Host;
+use crate::mcp_files::mcp_config;
 use crate::review::ServerReview;
 use crate::settings::{Settings, closing, open_to_strangers};
 
@@ -128,6 +129,32 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
         Word::NothingBegun,
         text(beside),
     ]))
+}
+
+/// Which of these servers of a file a person has let in, in whatever form.
+///
+/// # Errors
+/// The record of what was let in cannot be read.
+pub fn ever_trusted(settings: &Settings, path: &Path, servers: &[String]) -> Result<Vec<String>, HostError> {
+    let trusted = Trusted::read(settings)?;
+    let path = canonical(path);
+    Ok(servers.iter().filter(|server| trusted.has(&path, server)).cloned().collect())
+}
+
+/// Which of these servers of a file a person has let in, and not in the form that they have now: `ua` itself uses none of them before it is asked
+/// about again.
+///
+/// # Errors
+/// The record of what was let in, or the file, cannot be read.
+pub fn no_longer_trusted(settings: &Settings, path: &Path, servers: &[String]) -> Result<Vec<String>, HostError> {
+    let known = ever_trusted(settings, path, servers)?;
+    if known.is_empty() {
+        return Ok(known);
+    }
+    let file = ConfigFile { path: path.to_path_buf(), is_found: true };
+    let mut config = mcp_config(Some(&file))?;
+    config.servers.retain(|(server, _)| known.contains(server));
+    Ok(untrusted(settings, &file, &config.servers)?.into_iter().map(|review| review.server).collect())
 }
 
 /// Lets servers of a file in as they are now. Returns how many.

@@ -34,7 +34,9 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     let mut page = Page::titled("How to resume");
     let (finished, unfinished): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.status.is_terminal());
     if unfinished.is_empty() {
-        page.block("Every run named here is finished; there is nothing to resume.");
+        page.block(
+            "When this was written, every run named here had ended and there was nothing to resume. `ua status` shows how things stand now.",
+        );
     }
     for run in unfinished.iter().take(UNFINISHED) {
         write_run(&mut page, run, place);

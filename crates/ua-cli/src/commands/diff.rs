@@ -94,7 +94,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
 fn at_work(run: &RunSide) -> String {
     match run.held_millis {
         0 => "none".to_owned(),
-        millis => ua_core::span_in_words(std::time::Duration::from_millis(millis)),
+        millis => crate::moment::took(millis),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{Component, RunId, Timestamp};
+use ua_core::{Component, Env, RunId, Timestamp};
 use ua_dispatch::StopSignal;
-use ua_host::fleet::{self, Submission, WorkerOptions};
+use ua_host::fleet::{self, Did, Submission, WorkerEvent, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::launch::Launch;
 use ua_host::standing::{SILENT_FOR, shows_life};
@@ -26,10 +26,11 @@ use super::accept;
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, print, print_json, print_table, say, tell};
+use crate::output::{json_line, line, print, print_json, print_on, print_table, say, tell};
 use crate::people::AtTerminal;
+use crate::shown::Shown;
 use crate::under_way::Driven;
-use crate::view::{MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, WorkerDrained, WorkerRow};
+use crate::view::{MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, WorkerDid, WorkerDrained, WorkerRow};
 use crate::{complete, find, moment};
 
 /// `ua submit`.
@@ -99,6 +100,7 @@ Examples:
   ua worker --queue default --queue night --concurrency 8
   ua worker --database-url postgres://ua@db.example/ua --root /var/lib/ua --listen 127.0.0.1:9090
   ua worker --until-empty                              process what is waiting, then exit
+  ua worker --json | jq -r 'select(.event == \"ended\") | .run_id + \" \" + .status'
 
 SIGTERM and Ctrl-C end it cleanly: it takes no more runs, waits up to --drain for calls with an effect, and \
 returns its runs to the queue. A second one ends it at once; it says which calls are in doubt then. All workers of a database have the same --root path; \
@@ -377,15 +379,24 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
         until_empty: args.until_empty,
         onlooker: Some(driven),
     };
-    let told: fleet::Told = Arc::new(move |sentence: &str| {
-        if !is_quiet {
-            tell(crate::ids::in_sentence(sentence).as_ref());
-        }
+    let teller = Arc::new(Teller {
+        is_quiet: args.quiet,
+        env: host.env().clone(),
+        stop: stop.clone(),
+        failed: Mutex::default(),
     });
-    let left = Box::pin(fleet::work(host, &options, stop, told.clone())).await?;
+    let at_work = teller.clone();
+    let told: fleet::Told = Arc::new(move |event: &WorkerEvent| at_work.tell(event));
+    let left = Box::pin(fleet::work(host, &options, stop, told)).await?;
     if let Some((count, due)) = left.later {
         let due = moment::due(due, host.env().now());
-        told(&format!("{} left in the queue for later; the first is due {due}", ua_core::counted(count, "run")));
+        let sentence =
+            format!("{} left in the queue for later; the first is due {due}", ua_core::counted(count, "run"));
+        teller.tell(&WorkerEvent::of_worker(Did::Noted, &sentence));
+    }
+    // Whoever wanted to read what it did has not got all of it.
+    if let Some(error) = teller.failed() {
+        return Err(error);
     }
     if left.misfits.is_empty() {
         return failed_schedules(&left.schedules).map_or(Ok(OK), Err);
@@ -397,6 +408,47 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     Err(HostError::waiting(format!("{count} left in the queue that cannot be driven here: {}{more}", named.join("; ")))
         .hint("fix what each reason names, then start the worker again, or start one where the reason does not apply; `ua queue list` shows them")
         .field("runs", left.misfits.keys().collect::<Vec<_>>()))
+}
+
+/// Says what a worker does: a sentence on standard error, or with `--json` a line on standard output.
+struct Teller {
+    is_quiet: bool,
+    env: Env,
+    stop: StopSignal,
+    /// Why the first line was not written that was not.
+    failed: Mutex<Option<HostError>>,
+}
+
+impl Teller {
+    fn tell(&self, event: &WorkerEvent) {
+        if self.is_quiet {
+            return;
+        }
+        if !crate::terminal::is_json() {
+            tell(crate::ids::in_sentence(&event.text).as_ref());
+            return;
+        }
+        let line = WorkerDid {
+            at: self.env.now(),
+            event: event.did.as_str(),
+            run_id: event.run.clone(),
+            status: event.status.map(|status| status.to_string()),
+            text: event.text.clone(),
+        };
+        match json_line(&line).and_then(|line| print_on(Shown::exact(&format!("{line}\n")))) {
+            Ok(true) => {}
+            // As with any command in a pipe whose reader went away; what was sent is waited for.
+            Ok(false) => self.stop.stop_gently(),
+            // A disk that is full is no reason to leave runs undone.
+            Err(error) => {
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    }
+
+    fn failed(&self) -> Option<HostError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// The refusal to call it done when a schedule is due whose job could not be submitted.

@@ -1,10 +1,9 @@
 //! `ua fork`: go on from a turn of a run as another run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Value, json};
 use ua_core::RunId;
 use ua_host::budgets::BudgetChange;
 use ua_host::fork::{Fork, ForkRequest};
@@ -17,6 +16,7 @@ use crate::error::{HostError, OK, code_of_end};
 use crate::find;
 use crate::output::{plain, print, print_json, tell};
 use crate::people::AtTerminal;
+use crate::view::ForkShown;
 
 /// `ua fork`.
 #[derive(Debug, Args)]
@@ -150,14 +150,15 @@ fn text(plan: &ForkPlan, is_dry_run: bool) -> String {
 }
 
 /// The fork for a machine.
-fn shown(plan: &ForkPlan, fork: Option<&RunRecord>) -> Value {
-    json!({
-        "run_id": fork.map(|fork| &fork.run_id),
-        "parent_run_id": plan.parent.run.run_id,
-        "root_run_id": plan.parent.run.root_run_id,
-        "forked_at_turn": plan.at_turn,
-        "workspace_dir": fork.map(|fork| Path::new(&fork.workspace_dir)),
-        "job_changes": plan.changes,
-        "files": plan.files,
-    })
+fn shown(plan: &ForkPlan, fork: Option<&RunRecord>) -> ForkShown {
+    let parent = &plan.parent.run;
+    ForkShown {
+        run_id: fork.map(|fork| fork.run_id.clone()),
+        parent_run_id: parent.run_id.clone(),
+        root_run_id: parent.root_run_id.clone(),
+        forked_at_turn: plan.at_turn,
+        workspace_dir: fork.map(|fork| PathBuf::from(&fork.workspace_dir)),
+        job_changes: plan.changes.clone(),
+        files: plan.files.clone(),
+    }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use clap::builder::PossibleValue;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use ua_host::gateway::{self, Client, Served, Started, Starter, Waits, What};
-use ua_host::{Host, Settings};
+use ua_host::{Host, Settings, trust};
 use ua_resume::{Commands, Standing};
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
@@ -385,13 +385,14 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };
+    let untrusted = trust_ended(settings, &file, &edited.changes, dry_run);
     if entries.json {
         let entry = |change: &gateway::Change| GatewayEntry {
             server: change.server.clone(),
             what: change.what.as_str().to_owned(),
         };
         let servers = edited.changes.iter().map(entry).collect();
-        return print_json(&GatewayChanged { file, dry_run, servers });
+        return print_json(&GatewayChanged { file, dry_run, servers, untrusted });
     }
     let rows = edited.changes.iter().map(|change| {
         let what = match change.what {
@@ -444,6 +445,16 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     print(lines.collect::<String>())?;
     let is_changed =
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
+    if is_changed && !untrusted.is_empty() {
+        let names: Vec<String> = untrusted.iter().map(|server| format!("`{}`", line(server, 60))).collect();
+        let (these, file) = (names.join(", "), plain(&file.display().to_string()));
+        let note = if dry_run {
+            format!("`ua` itself would not use {these} before you trust the changed entry: `ua trust {file}`.")
+        } else {
+            format!("`ua` itself does not use {these} before you trust the changed entry: `ua trust {file}`.")
+        };
+        print(format!("{}\n", wrapped(&note, 0)))?;
+    }
     if !is_changed || dry_run {
         return Ok(());
     }
@@ -456,6 +467,37 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
     let undo = if install { format!(" {} undoes it.", undo(entries)) } else { String::new() };
     let restart = format!("Restart the client if it runs: it reads this file when it starts.{undo}");
     print(format!("{}\n", wrapped(&restart, 0)))
+}
+
+/// The servers that `ua` itself was allowed to start as they were and not as they are, or would be. A trust is in one form of an entry, and the
+/// gateway in front of it is another.
+fn trust_ended(settings: &Settings, file: &Path, changes: &[gateway::Change], dry_run: bool) -> Vec<String> {
+    let of = |change: &&gateway::Change| {
+        // Whether what would be restored is trusted is known once it is there.
+        let is_another = match change.what {
+            What::Wrapped | What::Moved => true,
+            What::Unwrapped => !dry_run,
+            What::Already
+            | What::MayLogIn
+            | What::Unreachable
+            | What::Elsewhere
+            | What::NotRead
+            | What::Shared
+            | What::Twice
+            | What::NotWrapped
+            | What::All
+            | What::NotRestored => false,
+        };
+        is_another && change.project.is_none()
+    };
+    let servers: Vec<String> = changes.iter().filter(of).map(|change| change.server.clone()).collect();
+    let ended = if dry_run {
+        trust::ever_trusted(settings, file, &servers)
+    } else {
+        trust::no_longer_trusted(settings, file, &servers)
+    };
+    // Whoever starts one of them is told what is wrong with the record or the file.
+    ended.unwrap_or_default()
 }
 
 /// The command that takes the gateway away again.

@@ -341,21 +341,14 @@ fn has_begun(run: &ua_store::RunRecord) -> bool {
 /// When a run ended, or was last worked on, and for how long processes were at work on it.
 fn ended(records: &RunRecords, standing: &Standing, now: Timestamp) -> String {
     let run = &records.run;
-    let work = |millis: u64| match millis {
-        // A second would be many times as long.
-        0..1000 => format!("{millis} ms"),
-        // Nor is half of one nothing.
-        1000..10_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
-        _ => ua_core::span_in_words(Duration::from_millis(millis)),
-    };
     if standing.is_driven() || !has_begun(run) {
         return String::new();
     }
     let took = u64::try_from(run.updated_at.since(run.created_at).as_millis()).unwrap_or(u64::MAX);
     let word = if run.status.is_terminal() { "Ended" } else { "Last change" };
     let held = ua_resume::time_at_work(records, standing);
-    let held = if held == 0 { String::new() } else { format!(", {} at work", work(held)) };
-    format!("{word:<14} {}, {} after it started{held}\n", moment::local(run.updated_at, now), work(took))
+    let held = if held == 0 { String::new() } else { format!(", {} at work", moment::took(held)) };
+    format!("{word:<14} {}, {} after it started{held}\n", moment::local(run.updated_at, now), moment::took(took))
 }
 
 /// How many processes drove the run, and which of them did not leave it in order; nothing of one that was driven by one to its end.

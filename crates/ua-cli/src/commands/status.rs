@@ -309,6 +309,26 @@ fn at_the_gateway_lately(lately: &GatewayLately) -> String {
 mod tests {
     use super::*;
 
+    /// A sum of costs says what it leaves out, and a sum of everything says nothing.
+    #[test]
+    fn a_sum_of_costs_says_what_is_not_in_it() {
+        let mut cost = Costs::default();
+        cost.add(ua_core::Money::from_nanos(55_800_000, ua_core::Currency::USD));
+        let found = |unpriced_of_ended, unpriced_of_open| StatusShown {
+            cost_of_ended: cost.clone(),
+            cost_of_open: cost.clone(),
+            succeeded_lately: 2,
+            unpriced_of_ended,
+            unpriced_of_open,
+            ..StatusShown::default()
+        };
+        let text = summary(&found(5, 1));
+        assert!(text.contains("2 succeeded, $0.0558 as far as prices are known (5 requests without one)\n"), "{text}");
+        assert!(text.contains("above: $0.0558 as far as prices are known (1 request without one)\n"), "{text}");
+        let text = summary(&found(0, 0));
+        assert!(text.contains("2 succeeded, $0.0558\n") && text.contains("above: $0.0558\n"), "{text}");
+    }
+
     #[test]
     fn what_follows_an_item_of_a_list_does_not_run_into_it() {
         let text = "It asks for:\n  - \"a\": text\n  - \"b\": text, may be left out\n\nThe server waits.";

@@ -24,7 +24,7 @@ use crate::view::{OpenQuestion, RunEnded};
 pub(crate) fn print(
     next_command: &str,
     records: &RunRecords,
-    fork: Option<serde_json::Value>,
+    fork: Option<ForkShown>,
     asked: &BTreeSet<QuestionId>,
 ) -> Result<(), HostError> {
     if crate::terminal::is_json() {
@@ -37,7 +37,7 @@ pub(crate) fn print(
 }
 
 /// The same for a machine.
-fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
+fn ended(records: &RunRecords, fork: Option<ForkShown>) -> RunEnded {
     let run = &records.run;
     let workspace = Path::new(&run.workspace_dir);
     let is_open = |question: &&QuestionRecord| question.status == QuestionStatus::Open;

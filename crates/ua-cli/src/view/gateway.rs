@@ -113,6 +113,8 @@ pub(crate) struct GatewayChanged {
     pub(crate) dry_run: bool,
     /// Its tool servers.
     pub(crate) servers: Vec<GatewayEntry>,
+    /// Those that `ua` itself was allowed to start as they were, and does not start as they are: `ua trust FILE` shows them and asks.
+    pub(crate) untrusted: Vec<String>,
 }
 
 /// A tool server of a client's configuration.

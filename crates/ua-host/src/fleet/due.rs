@@ -16,7 +16,8 @@ use ua_store::{FleetChange, FleetStore as _, ScheduleRecord, StoreError, WorkerR
 use super::cron::Cron;
 use super::health::Health;
 use super::schedule::{due, submit_for};
-use super::worker::{Nobody, POLL, RENEWAL, Told};
+use super::told::{Did, Told, WorkerEvent};
+use super::worker::{Nobody, POLL, RENEWAL};
 use crate::Database;
 use crate::error::chain;
 use crate::host::Host;
@@ -191,10 +192,9 @@ impl Timetable {
             let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone(), seen_by: None, writes: None });
             match submit_for(&self.host, &people, schedule, instant).await {
                 Ok(submitted) => {
-                    (self.told)(&crate::text::plain(&format!(
-                        "schedule {name}: run {} for {instant}",
-                        submitted.run.run_id
-                    )));
+                    let run = &submitted.run;
+                    let sentence = format!("schedule {name}: run {} for {instant}", run.run_id);
+                    (self.told)(&WorkerEvent::of_run(Did::Submitted, &run.run_id, Some(run.status), &sentence));
                 }
                 Err(error) => {
                     self.fail(name, now, format!("schedule {name} could not submit its job: {error}"));
@@ -220,7 +220,7 @@ impl Timetable {
     /// Notes that a schedule failed, and says so where it is news.
     fn fail(&mut self, name: &str, at: Timestamp, sentence: String) {
         if self.failed.get(name).is_none_or(|(_, said)| *said != sentence) {
-            (self.told)(&crate::text::plain(&sentence));
+            (self.told)(&WorkerEvent::of_worker(Did::Noted, &sentence));
         }
         self.failed.insert(name.to_owned(), (at, sentence));
     }

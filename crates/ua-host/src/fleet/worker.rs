@@ -22,10 +22,12 @@ use ua_store::{
 use super::ailing::Ailing;
 use super::begun_in::replaced;
 use super::due::{CaughtUp, Timetable};
+use super::fate::{AfterError, Fate, GotFurther};
 use super::fits::fits;
 use super::health::Health;
 use super::lacking::Lacking;
 use super::seats::Seats;
+use super::told::{Did, Told, WorkerEvent};
 use super::{ailing, check_name, place_of, room};
 use crate::Database;
 use crate::error::{HostError, Kind, chain};
@@ -47,7 +49,7 @@ pub(super) const RENEWAL: Duration = Duration::from_secs(5);
 /// A run that was given back so often in a row for one reason is not waited for: it is for somebody else to do something about it.
 const MOST_REFUSALS: u32 = 3;
 /// How long a run is left alone that cannot be driven here, or not now: at first, and twice as long for each time in a row for one reason.
-const MISFIT: Duration = Duration::from_secs(5);
+pub(super) const MISFIT: Duration = Duration::from_secs(5);
 /// At most so often twice as long.
 const MOST_DOUBLED: u32 = 3;
 /// The same of a run that has to be taken to find out: each time is an epoch of it, and a tool server that is started.
@@ -55,7 +57,7 @@ const MOST_DOUBLED_IF_TAKEN: u32 = 6;
 /// For how long it is remembered why a run was given back that this worker has left alone since.
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// How long a run is left alone whose model provider was not available.
-const OUTAGE: Duration = Duration::from_secs(30);
+pub(super) const OUTAGE: Duration = Duration::from_secs(30);
 
 /// Why a worker that was told to take no more runs leaves one.
 const DRAINED: &str = "this worker was told to take no more runs (`ua workers drain`)";
@@ -97,9 +99,6 @@ fn accepts(run: &RunId, error: &HostError) -> Option<String> {
     let is_why = error.detail().get("kind").and_then(serde_json::Value::as_str) == Some(SERVERS_CHANGED);
     is_why.then(|| format!("`ua queue move {run} --accept servers` accepts what changed"))
 }
-
-/// Who is told what a worker does, a sentence each.
-pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What a worker that ended left in its queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -166,9 +165,10 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
     })?;
     if let Some(address) = options.listen {
         let bound = worker.health.listen(address).await?;
-        worker.say(&format!("listening on http://{bound}"));
+        worker.say(Did::Listening, &format!("listening on http://{bound}"));
     }
-    worker.say(&format!("worker {} takes runs from the {}", worker.record.worker, host.home().database_in_words()));
+    let begins = format!("worker {} takes runs from the {}", worker.record.worker, host.home().database_in_words());
+    worker.say(Did::Started, &begins);
     let left = worker.until_stopped(options.until_empty).await;
     drop(lock);
     // Nobody proves anything by the lock of a worker that is not there.
@@ -223,11 +223,6 @@ impl Refusal {
         self.is_misfit || self.times >= MOST_REFUSALS
     }
 }
-
-/// Whether a run got further while this worker had it. One that did not has waited all the time, however often it was tried: that is what
-/// the age of the oldest run in a queue is for.
-#[derive(Debug, Clone, Copy)]
-struct GotFurther(bool);
 
 /// What a look comes to; while it takes long, `silent` says so, once.
 async fn looking<T>(env: &Env, look: impl Future<Output = T>, silent: impl FnOnce()) -> T {
@@ -335,8 +330,14 @@ impl Worker {
         self.host.env()
     }
 
-    fn say(&self, sentence: &str) {
-        (self.told)(&crate::text::plain(sentence));
+    /// Tells something that is about no single run.
+    fn say(&self, did: Did, sentence: &str) {
+        (self.told)(&WorkerEvent::of_worker(did, sentence));
+    }
+
+    /// Tells something about a run, with how that stands where it was looked at.
+    fn say_of(&self, did: Did, run: &RunId, status: Option<RunStatus>, sentence: &str) {
+        (self.told)(&WorkerEvent::of_run(did, run, status, sentence));
     }
 
     fn ailing(&self) -> MutexGuard<'_, Ailing> {
@@ -422,7 +423,7 @@ impl Worker {
                 Ok(Looked::Asked) => {
                     self.health.state().cut_off = None;
                     if !is_reachable {
-                        self.say("the database answers again");
+                        self.say(Did::Noted, "the database answers again");
                     }
                     is_reachable = true;
                 }
@@ -435,7 +436,7 @@ impl Worker {
                         state.cut_off = Some(why_cut_off(&error));
                     }
                     if is_reachable {
-                        self.say(&format!("cannot take runs: {}", chain(&error)));
+                        self.say(Did::Noted, &format!("cannot take runs: {}", chain(&error)));
                     }
                     is_reachable = false;
                 }
@@ -459,7 +460,8 @@ impl Worker {
         drop(stays);
         self.health.state().is_draining = true;
         if !runs.is_empty() {
-            self.say(&format!("taking no more runs; waiting for {} to stop", ua_core::counted(runs.len(), "run")));
+            let running = ua_core::counted(runs.len(), "run");
+            self.say(Did::Stopping, &format!("taking no more runs; waiting for {running} to stop"));
         }
         while !runs.is_empty() {
             tokio::select! {
@@ -486,10 +488,11 @@ impl Worker {
     fn is_silent(&self, is_reachable: &mut bool) {
         self.health.state().cut_off = Some(NO_ANSWER.to_owned());
         if *is_reachable {
-            self.say(&format!(
-                "cannot take runs: the database has not answered for {} s, and has not refused either",
-                SILENT.as_secs()
-            ));
+            let silent = SILENT.as_secs();
+            self.say(
+                Did::Noted,
+                &format!("cannot take runs: the database has not answered for {silent} s, and has not refused either"),
+            );
         }
         *is_reachable = false;
     }
@@ -604,7 +607,8 @@ impl Worker {
             state.claimed += done.entries.len() as u64;
             drop(state);
             if done.freed > 0 {
-                self.say(&format!("back in the queue: {} of dead workers", ua_core::counted(done.freed, "run")));
+                let freed = ua_core::counted(done.freed, "run");
+                self.say(Did::Noted, &format!("back in the queue: {freed} of dead workers"));
             }
             for entry in done.entries {
                 let worker = self.clone();
@@ -621,8 +625,10 @@ impl Worker {
         let wanting = room::wanting(self.host.home().root());
         let was_full = std::mem::replace(&mut self.health.state().is_full, wanting.is_some());
         match wanting {
-            Some(why) if !was_full => self.say(&format!("{why}; no run is taken until there is room")),
-            None if was_full => self.say("there is room on the disk again"),
+            Some(why) if !was_full => {
+                self.say(Did::Noted, &format!("{why}; no run is taken until there is room"));
+            }
+            None if was_full => self.say(Did::Noted, "there is room on the disk again"),
             Some(_) | None => {}
         }
     }
@@ -715,7 +721,8 @@ impl Worker {
                 let accepts = accepts(&run.run_id, &error);
                 if self.refusals.note(&run.run_id, &error.to_string(), true, true) {
                     let how = accepts.as_ref().map_or_else(String::new, |how| format!("; {how}"));
-                    self.say(&format!("run {} cannot be driven here: {error}{how}", run.run_id));
+                    let sentence = format!("run {} cannot be driven here: {error}{how}", run.run_id);
+                    self.say_of(Did::Released, &run.run_id, Some(run.status), &sentence);
                 }
                 // The command comes first: what is long is cut at its end.
                 let how = accepts.map_or_else(String::new, |how| format!("{how}: "));
@@ -729,7 +736,7 @@ impl Worker {
             }
         };
         if self.refusals.begin(&run.run_id) {
-            self.say(&format!("run {}: taken", run.run_id));
+            self.say_of(Did::Claimed, &run.run_id, Some(run.status), &format!("run {}: taken", run.run_id));
         }
         let driven =
             Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free)).await;
@@ -740,7 +747,7 @@ impl Worker {
     async fn after(&self, run: &RunRecord, driven: Result<Ending, HostError>) -> Release {
         let id = &run.run_id;
         let found = self.store.run(id).await;
-        let detail = found.as_ref().ok().and_then(|run| run.status_detail.clone());
+        let (status, detail) = found.as_ref().map_or((None, None), |run| (Some(run.status), run.status_detail.clone()));
         let got_further = GotFurther(found.as_ref().is_ok_and(|found| found.turn_index != run.turn_index));
         if driven.is_ok() || got_further.0 {
             self.ailing().is_over();
@@ -754,8 +761,8 @@ impl Worker {
         match driven {
             Ok(Ending::Succeeded | Ending::Failed) => {
                 self.refusals.forget(id);
-                let status = found.map_or_else(|_| "ended".to_owned(), |run| run.status.to_string());
-                self.say(&format!("run {id}: {status}"));
+                let ended = status.map_or_else(|| "ended".to_owned(), |status| status.to_string());
+                self.say_of(Did::Ended, id, status, &format!("run {id}: {ended}"));
                 Release::Done
             }
             Ok(Ending::Waiting)
@@ -766,12 +773,12 @@ impl Worker {
             }
             Ok(Ending::Waiting) => {
                 self.refusals.forget(id);
-                let how = found.as_ref().map_or(RunStatus::Stopped, |run| run.status);
+                let how = status.unwrap_or(RunStatus::Stopped);
                 let why =
                     detail.as_deref().map_or_else(String::new, |why| format!(": {}", crate::text::line(why, 200)));
                 // What another worker would come to as well is lifted first, by the command that does.
                 let lift = found.as_ref().ok().map(NextStep::of).filter(|next| !next.is_to_be_tried_again());
-                self.say(&match (how, lift) {
+                let sentence = match (how, lift) {
                     (RunStatus::WaitingForHuman, _) => format!("run {id} waits for you: `ua questions`"),
                     (RunStatus::Stopped, Some(next)) => {
                         format!("run {id} is {how}{why}; {} {}", next.who(), next.does())
@@ -785,72 +792,63 @@ impl Worker {
                         | RunStatus::Cancelled,
                         _,
                     ) => format!("run {id} is {how}{why}; `ua queue move {id}` makes a worker try it again"),
-                });
+                };
+                self.say_of(Did::Parked, id, status, &sentence);
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }
             Ok(Ending::Interrupted) => {
                 self.refusals.forget(id);
                 let doubt = self.in_doubt(id).await;
-                self.say(&format!("run {id}: stopped{doubt}; another worker may take it"));
+                let sentence = format!("run {id}: stopped{doubt}; another worker may take it");
+                self.say_of(Did::Released, id, status, &sentence);
                 // It was worked on until now, and waits from now on.
                 self.again(Duration::ZERO, None, GotFurther(true)).await
             }
             Ok(Ending::Provider) => {
                 if self.refusals.note(id, "the model provider is not available", false, answers) {
-                    self.say(&format!("run {id}: the model provider is not available; it will be tried again"));
+                    let sentence = format!("run {id}: the model provider is not available; it will be tried again");
+                    self.say_of(Did::Released, id, status, &sentence);
                 }
                 self.again(OUTAGE, detail, got_further).await
             }
             Err(error) => {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
-                if self.refusals.note(id, &error.to_string(), false, is_counted) {
-                    self.say(&format!("run {id}: {error}"));
-                }
-                // Whoever had it before was not dead, and has brought it to its end meanwhile.
-                if found.as_ref().is_ok_and(|run| run.status.is_terminal()) {
-                    self.refusals.forget(id);
-                    return Release::Done;
+                let is_news = self.refusals.note(id, &error.to_string(), false, is_counted);
+                let is_over = found.as_ref().is_ok_and(|run| run.status.is_terminal());
+                let fate = Fate::of(id, &error, AfterError { is_over, is_unbegun, answers, got_further });
+                if is_news {
+                    self.say_of(fate.did(), id, status, &format!("run {id}: {error}"));
                 }
                 let why = Some(crate::text::line(&error.to_string(), 300));
-                if answers && error.is_of_the_database() && !got_further.0 {
-                    if let Some(pause) = self.ailing().refused(self.env().now()) {
-                        self.say(&format!(
-                            "the database refuses what runs write; none is taken for {} s: {error}",
-                            pause.as_secs()
-                        ));
-                    }
-                    let ends = found.as_ref().map_or(&run.unclean_ends, |found| &found.unclean_ends);
-                    return self.again(ailing::pause_of(ends, self.env().now()), why, got_further).await;
-                }
-                // What only a person can end is not tried again.
-                let detail = error.detail();
-                let kind = detail.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default();
-                if kind == crate::forgotten::WENT_BACK {
-                    self.say(&format!("check what was sent, then run `ua db accept {id}` and `ua queue move {id}`"));
-                    self.refusals.forget(id);
-                    return Release::Parked { why };
-                }
-                if kind == crate::forgotten::TWO_COPIES {
-                    self.refusals.forget(id);
-                    self.say(&format!("decide which copy counts; `ua queue move {id}` makes a worker try it again"));
-                    return Release::Parked { why };
-                }
-                match error.kind() {
-                    // The disk is full, a folder cannot be written: this machine's trouble, and nothing of the run was begun.
-                    Kind::Storage if is_unbegun && error.is_of_the_machine() => {
-                        self.cannot_begin(id, &error.to_string()).await
-                    }
-                    // Another process has it.
-                    Kind::Waiting => self.after_a_pause(MISFIT, why, got_further, true).await,
-                    // The database went away and may be back.
-                    Kind::Storage | Kind::Left | Kind::Interrupted => self.again(MISFIT, why, got_further).await,
-                    Kind::Provider => self.again(OUTAGE, why, got_further).await,
-                    // Trying again would come to the same.
-                    Kind::Usage | Kind::Failed => {
+                match fate {
+                    Fate::Over => {
                         self.refusals.forget(id);
+                        Release::Done
+                    }
+                    Fate::DatabaseRefuses => {
+                        if let Some(pause) = self.ailing().refused(self.env().now()) {
+                            let seconds = pause.as_secs();
+                            self.say(
+                                Did::Noted,
+                                &format!(
+                                    "the database refuses what runs write; none is taken for {seconds} s: {error}"
+                                ),
+                            );
+                        }
+                        let ends = found.as_ref().map_or(&run.unclean_ends, |found| &found.unclean_ends);
+                        self.again(ailing::pause_of(ends, self.env().now()), why, got_further).await
+                    }
+                    Fate::ForSomebody { first } => {
+                        self.refusals.forget(id);
+                        if let Some(first) = first {
+                            self.say_of(Did::Noted, id, status, &first);
+                        }
                         Release::Parked { why }
                     }
+                    Fate::NotHere => self.cannot_begin(id, &error.to_string()).await,
+                    Fate::Driven => self.after_a_pause(MISFIT, why, got_further, true).await,
+                    Fate::Again(pause) => self.again(pause, why, got_further).await,
                 }
             }
         }
@@ -876,7 +874,8 @@ impl Worker {
     /// What becomes of a run of which nothing could be begun here: others may have it at once.
     async fn cannot_begin(&self, run: &RunId, why: &str) -> Release {
         if self.refusals.note(run, why, true, true) {
-            self.say(&format!("run {run} cannot begin here: {why}; another worker may take it"));
+            let sentence = format!("run {run} cannot begin here: {why}; another worker may take it");
+            self.say_of(Did::Released, run, None, &sentence);
         }
         self.note_lacking(run);
         self.unfit(run, &format!("{}: {why}", self.record.place_shown), MOST_DOUBLED_IF_TAKEN).await
@@ -886,6 +885,7 @@ impl Worker {
     fn note_lacking(&self, run: &RunId) {
         if self.lacking().gave_back(run) {
             self.say(
+                Did::Noted,
                 "several runs in a row cannot be done here; one a second is tried, so that other workers take them",
             );
         }

@@ -114,6 +114,11 @@ impl Trusted {
         self.entries.iter().any(|entry| !entry.is_policy && same(entry))
     }
 
+    /// Whether this server of this file was let in, in whatever form.
+    pub(super) fn has(&self, file: &Path, server: &str) -> bool {
+        self.entries.iter().any(|entry| !entry.is_policy && entry.file == file && entry.server == server)
+    }
+
     /// What changed of a server of a file since it was let in, in words; `None` for one that never was.
     pub fn changes(&self, file: &Path, review: &ServerReview) -> Option<String> {
         let same = |entry: &&Entry| !entry.is_policy && entry.file == file && entry.server == review.server;

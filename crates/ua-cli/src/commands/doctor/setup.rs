@@ -131,16 +131,15 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             format!("there is no key for the provider {provider}: jobs need one, the gateway does not"),
             format!("to run jobs, set {variable}, or {setting} in the user's config.toml"),
         ),
-        Some((variable, setting)) => findings.fail(
+        Some((variable, setting)) if job.is_none() => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
             format!(
-                "set {variable}, or {setting} in the user's config.toml{}",
-                if job.is_some() { "" } else { "; check a job that names its own model with --job FILE" }
+                "set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"
             ),
         ),
         // As a job makes it: what a job is refused for is found here, and once where a job was looked at.
-        None => match providers::by_settings(settings, &provider, false, &ModelExtras::default(), host.env()) {
+        Some(_) | None => match providers::by_settings(settings, &provider, false, &ModelExtras::default(), host.env()) {
             Some(Err(error)) => findings.refused("model", &error),
             Some(Ok(_)) | None if key.is_some() => {
                 findings.ok("model", format!("a key for {provider} is set; model {model}"));
