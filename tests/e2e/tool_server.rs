@@ -111,3 +111,18 @@ fn addresses_with_a_token_are_not_among_the_arguments_of_the_built_in_server_and
     running.wait().code(0);
     assert_eq!(receiving.join().unwrap(), "POST /hush-hush ");
 }
+
+/// What a job says about tools is judged by the list that our own server is known to give, so that only its run starts it.
+#[test]
+fn our_own_server_is_not_started_for_the_check_of_a_job() {
+    let env = env();
+    let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "a.md", "content": "x"}}]});
+    let turns = json!([write, {"text": "Done."}]);
+    let starts = |word: &str, code: i32| {
+        let job = env.job(&json!({"escalation": {"ask_human_before": [word]}}), &turns);
+        let output = env.start_with(("UA_LOG", "info"), &["job", &job]).wait().code(code);
+        output.stderr.matches("tool server started").count()
+    };
+    assert_eq!(starts("email.*", 0), 1);
+    assert_eq!(starts("emial.*", 2), 0, "it is refused before anything is started");
+}

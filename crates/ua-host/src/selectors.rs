@@ -287,7 +287,8 @@ pub(crate) async fn listed(
     }
     specs.extend(launch.configured_servers(host, spec)?);
     let names = servers::names(&specs);
-    let transport = servers::transport(host, specs, &folder.path().join("locks"), RunId::new(host.env()))?;
+    let (locks, run) = (folder.path().join("locks"), RunId::new(host.env()));
+    let transport = servers::transport_to_list(host, specs, &locks, run)?;
     let tools = servers::list(host, &transport, &names, |sentence| people.remark(sentence)).await;
     transport.shutdown().await;
     let tools = match tools {

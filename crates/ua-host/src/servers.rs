@@ -207,6 +207,17 @@ pub fn transport(
     transport_with(host, servers, locks, run, Around::default())
 }
 
+/// The same for whoever only lists tools: what a server is foretold to say needs no start of it.
+pub(crate) fn transport_to_list(
+    host: &Host,
+    servers: Vec<ServerSpec>,
+    locks: &Path,
+    run: RunId,
+) -> Result<Arc<McpTransport>, HostError> {
+    let around = Around { foreteller: host.foreteller().cloned(), ..Around::default() };
+    transport_with(host, servers, locks, run, around)
+}
+
 /// What a transport has around it while a run is driven.
 #[derive(Default)]
 struct Around {
