@@ -26,6 +26,7 @@ use crate::live::{Live, State};
 use crate::output::{line, tell};
 use crate::still::Still;
 use crate::under_way::UnderWay;
+use crate::view::ForkShown;
 
 /// Whoever sits at this terminal, or reads what it shows.
 #[derive(Debug, Default)]

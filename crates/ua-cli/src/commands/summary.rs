@@ -17,7 +17,7 @@ use crate::ids::{in_sentence, short, shortened};
 use crate::moment;
 use crate::output::{field, line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
-use crate::view::{OpenQuestion, RunEnded};
+use crate::view::{ForkShown, OpenQuestion, RunEnded};
 
 /// Prints the final summary on standard output; `next_command` is how the run goes on. Whoever was `asked` a question just above is told no more
 /// than how to come back to it.
