@@ -364,8 +364,8 @@ pub(crate) struct ForkShown {
 }
 
 /// A field of a job that is another one.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "it says what `JobChange` is written as")]
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `JobChange` writes")]
 pub(crate) struct FieldChanged {
     /// The field, with dots.
     field: String,
@@ -376,8 +376,8 @@ pub(crate) struct FieldChanged {
 }
 
 /// A file of the workspace of a run that is forked.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "it says what `ForkFile` is written as")]
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `ForkFile` writes")]
 pub(crate) struct FileForked {
     /// Its path in the workspace.
     path: String,
