@@ -112,17 +112,64 @@ fn addresses_with_a_token_are_not_among_the_arguments_of_the_built_in_server_and
     assert_eq!(receiving.join().unwrap(), "POST /hush-hush ");
 }
 
-/// What a job says about tools is judged by the list that our own server is known to give, so that only its run starts it.
-#[test]
-fn our_own_server_is_not_started_for_the_check_of_a_job() {
+/// A job that says something about tools, with our own server and one that says on its standard error that it begins.
+fn saying_something(word: &str) -> (TestEnv, String) {
     let env = env();
+    let forum = env.forum_entry(&[]);
+    let words = [&forum["command"], &forum["args"][0], &forum["args"][1]].map(|word| word.as_str().unwrap().to_owned());
+    let script = format!("echo begins >&2; exec '{}'", words.join("' '"));
+    env.mcp_config("work/.mcp.json", &json!({"forum": {"command": "/bin/sh", "args": ["-c", script]}}));
     let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "a.md", "content": "x"}}]});
-    let turns = json!([write, {"text": "Done."}]);
-    let starts = |word: &str, code: i32| {
-        let job = env.job(&json!({"escalation": {"ask_human_before": [word]}}), &turns);
-        let output = env.start_with(("UA_LOG", "info"), &["job", &job]).wait().code(code);
-        output.stderr.matches("tool server started").count()
-    };
-    assert_eq!(starts("email.*", 0), 1);
-    assert_eq!(starts("emial.*", 2), 0, "it is refused before anything is started");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]});
+    let turns = json!([write, post, {"text": "Done."}]);
+    let job = env.job(&json!({"escalation": {"ask_human_before": [word]}}), &turns);
+    (env, job)
+}
+
+/// What there is among the locks with one of these words in its name.
+fn left_in_locks(env: &TestEnv, words: &[&str]) -> Vec<String> {
+    let names = std::fs::read_dir(env.root().join("locks")).into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| words.iter().any(|word| name.contains(word))).collect()
+}
+
+/// What a job says about tools is judged with servers that its run then has: each is started once, and what it logs is in one place.
+#[test]
+fn a_server_that_was_started_for_the_check_of_a_job_is_its_runs() {
+    for (word, code, starts) in [("email.*", 0, [1, 1]), ("emial.*", 2, [0, 1])] {
+        let (env, job) = saying_something(word);
+        let output = env.start_with(("UA_LOG", "info"), &["job", &job, "--run-id", "r"]).wait().code(code);
+        let started = |server: &str| {
+            let is_it = |line: &&str| line.contains("tool server started") && line.contains(server);
+            output.stderr.lines().filter(is_it).count()
+        };
+        assert_eq!([started("server=\"ua\""), started("server=\"forum\"")], starts, "{}", output.shown());
+        assert_eq!(left_in_locks(&env, &[".forum.", ".ua.", "listed-"]), Vec::<String>::new());
+        if code == 0 {
+            assert_eq!(env.comments(), ["{\"text\":\"first\"}"]);
+            let workspace = env.value("SELECT workspace_dir FROM runs");
+            let log = std::fs::read_to_string(format!("{workspace}/logs/forum.stderr.log")).unwrap();
+            assert_eq!(log.matches("begins").count(), 1, "{log}");
+        }
+    }
+}
+
+/// Killed while the servers run that its run was to take over: the next process ends them as any that the run left behind, and nothing is sent twice.
+#[test]
+fn servers_that_ran_before_their_run_was_taken_are_ended_by_the_next_process() {
+    for point in ["before:store.acquire_run", "after:store.acquire_run", "before:tool.invoke:post_comment"] {
+        let (env, job) = saying_something("email.*");
+        env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
+        let resumed = env.run(&["resume", "r"]);
+        if point.starts_with("before:tool") {
+            resumed.code(75).shows(&["Did `post_comment` happen?"]);
+            env.run(&["answer", &env.value("SELECT question_id FROM questions"), "retry"]).code(0);
+            env.run(&["resume", "r"]).code(0);
+        } else {
+            resumed.code(0);
+        }
+        assert_eq!(env.comments(), ["{\"text\":\"first\"}"], "{point}");
+        assert_eq!(left_in_locks(&env, &[".forum.", ".ua."]), Vec::<String>::new(), "{point}");
+        env.run(&["db", "check", "--invariants"]).code(0);
+    }
 }

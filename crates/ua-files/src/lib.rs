@@ -338,6 +338,16 @@ impl Folder {
         Ok(rustix::fs::renameat(&from_in.open, from, &to_in.open, to)?)
     }
 
+    /// Gives what has the name `from` in this folder the name `to` in another one of the same disk. Whoever has it open has it open still.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, the other folder is on another disk, or one of them cannot be changed.
+    pub fn move_to(&self, from: impl AsRef<Path>, other: &Self, to: impl AsRef<Path>) -> io::Result<()> {
+        let ((from_in, from), (to_in, to)) = (self.place(from.as_ref(), false)?, other.place(to.as_ref(), false)?);
+        Ok(rustix::fs::renameat(&from_in.open, from, &to_in.open, to)?)
+    }
+
     /// Removes a file, or a link.
     pub fn remove(&self, name: impl AsRef<Path>) -> io::Result<()> {
         let (here, last) = self.place(name.as_ref(), false)?;

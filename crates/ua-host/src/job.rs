@@ -35,6 +35,7 @@ use crate::mcp_files;
 use crate::people::{People, Presence, WhichRun};
 use crate::resume::{self, Changes};
 use crate::selectors;
+use crate::servers::Handover;
 use crate::session::{self, Ending, Taking};
 use crate::standing::standing;
 use crate::text::line;
@@ -83,10 +84,19 @@ impl JobRequest {
     }
 }
 
+/// What whoever begins a run that was stored just now has for it.
+#[derive(Debug)]
+pub(crate) struct Begins {
+    /// The right to.
+    pub(crate) beginning: Beginning,
+    /// The tool servers that run already.
+    pub(crate) servers: Handover,
+}
+
 /// A job that was looked at, and what there is of it.
 enum Found {
     /// A run of it was stored just now.
-    New(Database, RunRecord, Box<Launch>, Beginning),
+    New(Database, RunRecord, Box<Launch>, Begins),
     /// The run that the request names, of the same job.
     Named(Database, RunRecord),
     /// The run that succeeded under its key.
@@ -100,8 +110,8 @@ enum Found {
 /// Starts a job and drives its run to a conclusion of this process.
 pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
     match find(host, people, request).await? {
-        Found::New(store, run, launch, beginning) => {
-            Box::pin(session::run(host, people, store, run, &launch, Taking::Begun(beginning))).await
+        Found::New(store, run, launch, begins) => {
+            Box::pin(session::run(host, people, store, run, &launch, Taking::Begun(begins))).await
         }
         Found::Named(store, run) => {
             resume::resume(host, people, store, run, &request.launch, Changes::default(), false).await
@@ -143,7 +153,10 @@ pub(crate) async fn stored(
     request: &JobRequest,
 ) -> Result<(Database, RunRecord, Option<Beginning>), HostError> {
     Ok(match find(host, people, request).await? {
-        Found::New(store, run, _, beginning) => (store, run, Some(beginning)),
+        Found::New(store, run, _, begins) => {
+            begins.servers.end().await;
+            (store, run, Some(begins.beginning))
+        }
         Found::Named(store, run) | Found::Done(store, run, _) | Found::Left(store, run) | Found::Taken(store, run) => {
             (store, run, None)
         }
@@ -216,7 +229,6 @@ pub(crate) async fn fate(
 }
 
 async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Found, HostError> {
-    let file = &request.file;
     let env = host.env();
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
@@ -278,10 +290,47 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             earlier
         }
     };
-    if earlier.is_none() && request.configured.is_none() {
-        selectors::check(host, people.as_ref(), &launch, &spec).await?;
-    }
     let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
+    let listed = if earlier.is_none() && request.configured.is_none() {
+        // Whoever drives a run that is queued starts its servers.
+        let takes_over = (!request.for_queue).then_some(&run_id);
+        selectors::check(host, people.as_ref(), &launch, &spec, takes_over).await?
+    } else {
+        None
+    };
+    let servers = Handover::of(listed);
+    let wanted = Wanted { run_id, prepared: Prepared { spec, launch, files }, earlier, seen, is_new };
+    let found = Box::pin(store_new(host, people, request, store, wanted, &servers)).await;
+    // Only a run that was stored takes them over.
+    if !matches!(found, Ok(Found::New(..))) {
+        servers.end().await;
+    }
+    found
+}
+
+/// A run that is to be stored.
+struct Wanted {
+    run_id: RunId,
+    prepared: Prepared,
+    /// The run that succeeded under its key, where it is done once more.
+    earlier: Option<RunRecord>,
+    /// The runs that were there when it was looked for one of the same job.
+    seen: Seen,
+    /// It is a run of its own, whatever others there are.
+    is_new: bool,
+}
+
+/// Stores a run of a job, unless another process was faster.
+async fn store_new(
+    host: &Host,
+    people: &Arc<dyn People>,
+    request: &JobRequest,
+    store: Database,
+    wanted: Wanted,
+    servers: &Handover,
+) -> Result<Found, HostError> {
+    let Wanted { run_id, prepared: Prepared { spec, launch, files }, earlier, seen, is_new } = wanted;
+    let (file, env) = (&request.file, host.env());
     let workspace = host.home().workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
     if spec.artifacts.workspace_dir.is_some() {
         host.home().refuse_shared(&store, &run_id, &workspace).await?;
@@ -329,7 +378,10 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         None => store.submit_run(run).await,
     };
     match submitted {
-        Ok(run) => Ok(Found::New(store, run, Box::new(launch), beginning)),
+        Ok(run) => {
+            let begins = Begins { beginning, servers: servers.clone() };
+            Ok(Found::New(store, run, Box::new(launch), begins))
+        }
         Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => Err(deleted_name(&name)),
         // Another process was faster.
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {

@@ -11,14 +11,13 @@ use ua_core::{CallPolicy, RunId, RunSpec, StopCondition, ToolName, ToolNamespace
 pub use ua_dispatch::selectors::Selection;
 use ua_dispatch::selectors::{self as words, Names, conditions, effect_of};
 use ua_dispatch::{Catalog, Rules, TransportError};
-use ua_mcp::ServerSpec;
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::People;
 use crate::policies;
-use crate::servers;
+use crate::servers::Listed;
 use crate::settings::{Layer, Settings};
 use crate::text::line;
 
@@ -67,14 +66,32 @@ fn chosen_tool(spec: &RunSpec) -> Option<&str> {
 
 /// Refuses a job whose start would fail once its tools are there, or that says something about tools or effects that do not exist. Nothing is
 /// stored, and no tool is called.
-pub(crate) async fn check(host: &Host, people: &dyn People, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
+///
+/// Returns what was started for this where the run of that name, which is to be stored, may take it over.
+pub(crate) async fn check(
+    host: &Host,
+    people: &dyn People,
+    launch: &Launch,
+    spec: &RunSpec,
+    run: Option<&RunId>,
+) -> Result<Option<Listed>, HostError> {
     let settings = host.settings();
     if says_nothing(settings, launch, spec) {
-        return Ok(());
+        return Ok(None);
     }
-    // Where they cannot be listed now, whoever drives the run asks again before it begins.
-    let Ok(tools) = listed(host, people, launch, spec).await? else { return Ok(()) };
-    judged(settings, launch, spec, &tools)?.map_or(Ok(()), Err)
+    let (listed, tools) = Listed::of(host, people, launch, spec, run).await?;
+    let refused = match tools {
+        Ok(tools) => with_policies(settings, launch, tools).and_then(|tools| judged(settings, launch, spec, &tools)),
+        // Where they cannot be listed now, whoever drives the run asks again before it begins.
+        Err(_) => Ok(None),
+    };
+    match refused {
+        Ok(None) if run.is_some() => Ok(Some(listed)),
+        refused => {
+            listed.end().await;
+            refused?.map_or(Ok(None), Err)
+        }
+    }
 }
 
 /// The same of tools that are there, for whoever drives the run.
@@ -277,20 +294,8 @@ pub(crate) async fn listed(
     launch: &Launch,
     spec: &RunSpec,
 ) -> Result<Result<Offered, TransportError>, HostError> {
-    let folder = crate::paths::temporary_folder()?;
-    let mut specs: Vec<ServerSpec> = Vec::new();
-    if spec.tools.builtin {
-        let workspace = folder.path().join("workspace");
-        std::fs::create_dir(&workspace)
-            .map_err(|e| HostError::storage(format!("cannot create {}: {e}", workspace.display())))?;
-        specs.push(servers::builtin_server(host, folder.path(), &workspace, launch, spec.tools.run_command)?);
-    }
-    specs.extend(launch.configured_servers(host, spec)?);
-    let names = servers::names(&specs);
-    let (locks, run) = (folder.path().join("locks"), RunId::new(host.env()));
-    let transport = servers::transport_to_list(host, specs, &locks, run)?;
-    let tools = servers::list(host, &transport, &names, |sentence| people.remark(sentence)).await;
-    transport.shutdown().await;
+    let (listed, tools) = Listed::of(host, people, launch, spec, None).await?;
+    listed.end().await;
     let tools = match tools {
         Ok(tools) => tools,
         Err(error) => return Ok(Err(error)),

@@ -1,6 +1,7 @@
 //! The tool servers of a run, and the transport that reaches them.
 
 mod builtin;
+mod listed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::launch::Launch;
 use crate::text::line;
 
 pub use builtin::{BUILTIN, builtin_server, check_builtin};
+pub(crate) use listed::{Handover, Listed};
 
 /// The transport to the servers of a run ([`servers_of`]); nothing is started yet. Of one that is taken again each server is asked for its tools before
 /// anything else: what stopped it may be that a server is another than this program takes it for. The redactor knows what they are given.
@@ -32,14 +34,19 @@ pub(crate) fn tool_servers(
     is_taken_again: bool,
 ) -> Result<Arc<McpTransport>, HostError> {
     let logs = Path::new(&run.workspace_dir).join("logs");
-    let progress: ProgressWatcher = Arc::new(move |progress: Progress| {
-        let text = progress.to_string();
-        watcher(RunEvent::Call(CallProgress::Progress { call_id: progress.call_id, text }));
-    });
+    let progress = told_to(watcher);
     let (id, locks) = (run.run_id.clone(), host.home().locks());
     let foreteller = host.foreteller().filter(|_| !is_taken_again).cloned();
     let around = Around { stderr_log: Some(logs), progress: Some(progress), foreteller };
     transport_with(host, servers, &locks, id, around)
+}
+
+/// Who is told how far calls are, by whoever follows the run.
+fn told_to(watcher: Watcher) -> ProgressWatcher {
+    Arc::new(move |progress: Progress| {
+        let text = progress.to_string();
+        watcher(RunEvent::Call(CallProgress::Progress { call_id: progress.call_id, text }));
+    })
 }
 
 /// What tool servers a run has. Each of them is looked through for this, which may be many files: whoever needs them twice keeps them.
@@ -205,17 +212,6 @@ pub fn transport(
     run: RunId,
 ) -> Result<Arc<McpTransport>, HostError> {
     transport_with(host, servers, locks, run, Around::default())
-}
-
-/// The same for whoever only lists tools: what a server is foretold to say needs no start of it.
-pub(crate) fn transport_to_list(
-    host: &Host,
-    servers: Vec<ServerSpec>,
-    locks: &Path,
-    run: RunId,
-) -> Result<Arc<McpTransport>, HostError> {
-    let around = Around { foreteller: host.foreteller().cloned(), ..Around::default() };
-    transport_with(host, servers, locks, run, around)
 }
 
 /// What a transport has around it while a run is driven.

@@ -19,10 +19,11 @@ use crate::error::{HostError, Kind};
 use crate::hint::{Word, text};
 use crate::home;
 use crate::host::Host;
-use crate::job::Beginning;
+use crate::job::{Beginning, Begins};
 use crate::launch::Launch;
 use crate::people::{Begun, End, People, Presence, UsedBefore};
-use crate::{budgets, questions, restart, servers, tree};
+use crate::servers::Handover;
+use crate::{budgets, questions, restart, servers as tool_servers, tree};
 
 use self::driver::{Driver, Taken};
 
@@ -70,7 +71,7 @@ pub(crate) enum Taking {
     /// A living process that drives the run is ended first.
     Over,
     /// It was stored just now by who begins it; once the run was taken, others may begin.
-    Begun(Beginning),
+    Begun(Begins),
     /// It was stored just now, as a fork.
     Forked,
 }
@@ -103,7 +104,13 @@ pub(crate) async fn shared(
     taking: Taking,
 ) -> Result<Ending, HostError> {
     let (name, is_new) = (run.run_id.clone(), matches!(taking, Taking::Begun(_) | Taking::Forked));
-    let ending = Box::pin(work_on(host, people, store, run, launch, taking)).await;
+    let servers = match &taking {
+        Taking::Begun(begins) => begins.servers.clone(),
+        Taking::Free | Taking::Over | Taking::Forked => Handover::default(),
+    };
+    let ending = Box::pin(work_on(host, people, store, run, launch, (taking, servers.clone()))).await;
+    // Where the run was not driven, nobody took them over.
+    servers.end().await;
     if ending.is_err() {
         // A run that was stored and is not begun, or was put down, is to be found on the page, too.
         restart::write(host.home(), store).await;
@@ -117,13 +124,13 @@ async fn work_on(
     store: &Arc<Database>,
     run: RunRecord,
     launch: &Launch,
-    taking: Taking,
+    (taking, servers): (Taking, Handover),
 ) -> Result<Ending, HostError> {
     let (home, env) = (host.home(), host.env());
     let alerts = Alerts::from_settings(host.settings(), home)?;
     // A run that is to end calls nothing more, so it may end whatever the settings say.
     if run.spec.tools.builtin && run.end_mark().is_none() {
-        servers::check_builtin(&host.settings().clone().begun_in(launch.folder()), home.root())?;
+        tool_servers::check_builtin(&host.settings().clone().begun_in(launch.folder()), home.root())?;
     }
     let owner = owner_stamp(Trace::new(env));
     let is_taken_over = matches!(taking, Taking::Over);
@@ -135,7 +142,7 @@ async fn work_on(
         }
         Taking::Free => RunLock::take(&home.locks(), &run.run_id, &owner)?,
         Taking::Begun(begun) => {
-            beginning = Some(begun);
+            beginning = Some(begun.beginning);
             RunLock::take(&home.locks(), &run.run_id, &owner).map_err(|error| stored_already(error, &run.run_id))?
         }
         Taking::Forked => {
@@ -158,7 +165,7 @@ async fn work_on(
         loop {
             let trace = Trace::new(env);
             let span = host.spans().begin_run(&run, &trace);
-            let begun = (run, beginning.take());
+            let begun = (run, beginning.take(), servers.clone());
             let owner = lock.after_those_before(owner_stamp(trace));
             let life = Box::pin(life(host, people, store, begun, &launch, &stop, owner)).instrument(span);
             let mut life = life.await?;
@@ -229,7 +236,7 @@ async fn life(
     host: &Host,
     people: &Arc<dyn People>,
     store: &Arc<Database>,
-    (run, beginning): (RunRecord, Option<Beginning>),
+    (run, beginning, servers): (RunRecord, Option<Beginning>, Handover),
     launch: &Launch,
     stop: &StopSignal,
     owner: OwnerStamp,
@@ -287,6 +294,7 @@ async fn life(
         launch: launch.clone(),
         trace,
         above: None,
+        servers,
     };
     let taken = Taken { run, lease, past, workspace: workspace.clone(), acquired_at, page: Some(page) };
     let worked = driver.work(taken, stop).await;

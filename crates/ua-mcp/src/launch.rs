@@ -48,6 +48,15 @@ pub(crate) struct Launch<'a> {
     pub(crate) stderr_log: Option<&'a Path>,
 }
 
+/// Moves the log of a started server into another folder, where it goes on. What cannot be moved stays where it is, and the error says why.
+pub(crate) fn move_log(server: &str, from: Option<&Path>, to: Option<&Path>) -> io::Result<()> {
+    match (from, to) {
+        (Some(from), Some(to)) => StderrLog::moved(server, from, to),
+        (None, None) => Ok(()),
+        (Some(_), None) | (None, Some(_)) => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// A started shim and the server below it.
 #[derive(Debug)]
 pub(crate) struct ToolProcess {
@@ -185,6 +194,19 @@ impl StderrLog {
         };
         let start = file.metadata()?.len();
         Ok(Self { file, start })
+    }
+
+    /// Moves a log from one folder to another of the same disk, where it is written on. One that stands there already is kept, and the error says so.
+    fn moved(server: &str, from: &Path, to: &Path) -> io::Result<()> {
+        let name = format!("{server}.stderr.log");
+        let (Some(workspace), Some(logs)) = (to.parent(), to.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let logs = Folder::open_itself(workspace)?.make_folder(logs)?;
+        if logs.kind(&name)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Folder::open_itself(from)?.move_to(&name, &logs, &name)
     }
 
     /// Opens a log in a folder of the workspace, where programs of a model write, too: what they put in its place makes way.

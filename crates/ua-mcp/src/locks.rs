@@ -150,6 +150,16 @@ impl LockDir {
         Ok(generation)
     }
 
+    /// Whether these are the same files: of the same run, in the same folder.
+    pub(crate) fn are_those_of(&self, other: &Self) -> bool {
+        (&self.dir, &self.run) == (&other.dir, &other.run)
+    }
+
+    /// Remembers a generation as this process's that was [begun](Self::begin) by other eyes on the same files.
+    pub(crate) fn adopt(&self, server: &str, generation: &str) {
+        self.live().insert((server.to_owned(), generation.to_owned()));
+    }
+
     /// A name that no other generation has; names sort by the time they were made.
     pub fn unique(&self) -> String {
         let millis = u64::try_from(self.env.now().as_millis()).unwrap_or(0) & 0xFFF_FFFF_FFFF;

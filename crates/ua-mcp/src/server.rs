@@ -19,7 +19,7 @@ use crate::effects::{ENDED_FOR_ANOTHER, EffectUnderWay, Effects, LONGEST_FOR_OTH
 use crate::foretold::{Expected, Foreteller};
 use crate::host::{Host, ProgressWatcher};
 use crate::http::{Address, Hope, Horizon, HttpConnection, ParamHeaders};
-use crate::launch::{Launch, ShimCommand, ToolProcess};
+use crate::launch::{Launch, ShimCommand, ToolProcess, move_log};
 use crate::locks::LockDir;
 use crate::logins::Logins;
 use crate::offered;
@@ -222,6 +222,29 @@ impl Server {
         *slot = Some(running);
         self.compare(&ready.1, shared).await?;
         Ok(ready)
+    }
+
+    /// Takes over what `other` runs and has listed, if it is the same server of the same run: from then on this one alone has it. What its process
+    /// wrote to its standard error goes along; where it cannot, the process stays with `other`.
+    pub(crate) async fn take_over(&self, shared: &Shared, other: &Self, of_other: &Shared) {
+        if self.spec != other.spec || !shared.locks.are_those_of(&of_other.locks) {
+            return;
+        }
+        let (mut ours, mut theirs) = (self.running.lock().await, other.running.lock().await);
+        let Some(running) = theirs.as_ref().filter(|running| running.connection().ended().is_none()) else { return };
+        if ours.is_some() {
+            return;
+        }
+        if let Link::Process(_) = running.link {
+            if let Err(error) = move_log(self.name(), of_other.stderr_log.as_deref(), shared.stderr_log.as_deref()) {
+                tracing::debug!(server = self.name(), %error, "a tool server is started again, since its log cannot be moved");
+                return;
+            }
+            shared.locks.adopt(self.name(), &running.generation);
+        }
+        *ours = theirs.take();
+        let listed = other.listed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = listed;
     }
 
     /// What the server is foretold to be, as long as it has not said so itself.

@@ -184,6 +184,16 @@ impl McpTransport {
         }
     }
 
+    /// Takes over the servers that `other` has started and that both have in the same words, so that none is started twice. `other` was made for the
+    /// same run, in whose name its servers are locked, and has called nothing; what is not taken over stays with it, and ends when it is shut down.
+    pub async fn take_over(&self, other: &Self) {
+        for server in &self.servers {
+            if let Some(theirs) = other.servers.iter().find(|theirs| theirs.name() == server.name()) {
+                server.take_over(&self.shared, theirs, &other.shared).await;
+            }
+        }
+    }
+
     /// Begins to start the servers and to list their tools, for whoever asks for these next: the caller has other things to do meanwhile. What
     /// earlier processes of the run left is ended first, as whoever asks does again.
     pub fn begin_listing(self: &Arc<Self>) {

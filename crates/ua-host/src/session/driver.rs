@@ -24,6 +24,7 @@ use crate::host::Host;
 use crate::launch::{Begun, Launch};
 use crate::people::{People, Presence};
 use crate::redaction::scrub_logs;
+use crate::servers::Handover;
 use crate::{claude_code, pricing, progress, questions, selectors, servers, unknown_tools};
 
 /// What the process has for all runs of a tree.
@@ -38,6 +39,8 @@ pub(super) struct Driver {
     pub(super) trace: Trace,
     /// How long calls of the run above waited for a person; `None` of the run at the top.
     pub(super) above: Option<Arc<PersonWaits>>,
+    /// What runs already for the run at the top, until that takes it over.
+    pub(super) servers: Handover,
 }
 
 /// The epoch of whoever takes a run first.
@@ -98,6 +101,9 @@ impl Driver {
             Err(error) => return Err(put_down(self.port.as_ref(), &taken.lease, env, error).await),
         };
         let redactor = host.seams().redactor(host.redactor().clone());
+        if is_top {
+            self.servers.to(&servers, &watcher).await;
+        }
         // What follows is done while the servers start. A run that is to end may end without them.
         if run.end_mark().is_none() {
             servers.begin_listing();

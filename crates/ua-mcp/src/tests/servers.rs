@@ -346,6 +346,41 @@ async fn what_a_server_prints_where_messages_belong_is_quoted() {
     );
 }
 
+/// What runs is taken over as it is, with its lock and its log: by a transport of the same run, in the same words, and once.
+#[tokio::test]
+async fn what_runs_is_taken_over_by_the_same_run_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |place: &str, run: &str, servers: Vec<ServerSpec>| {
+        let place = dir.path().join(place);
+        std::fs::create_dir(&place).unwrap();
+        let config = config(dir.path(), servers);
+        let locks = LockDir::new(&dir.path().join("locks"), RunId::parse(run).unwrap(), config.env.clone()).unwrap();
+        McpTransport::new(McpTransportConfig { locks, stderr_log: Some(place.join("logs")), ..config })
+    };
+    let listing = of("listing", "run", vec![spec("fake", &[]), spec("other", &[])]);
+    let listed = listing.list().await.unwrap();
+    let generation = listing.ready("fake").await.unwrap();
+    let stranger = of("stranger", "another", vec![spec("fake", &[])]);
+    stranger.take_over(&listing).await;
+    assert_eq!(stranger.running("fake"), None, "the lock is in the name of another run");
+    let run = of("run", "run", vec![spec("fake", &[]), spec("other", &["--silent"])]);
+    run.take_over(&listing).await;
+    assert_eq!((run.running("fake"), run.running("other")), (Some(generation.clone()), None));
+    assert_eq!(listing.running("fake"), None, "one alone has it");
+    assert!(dir.path().join("run/logs/fake.stderr.log").exists());
+    // Whoever had it before ends what is left, and whoever has it takes it for nobody else's.
+    listing.shutdown().await;
+    assert_eq!(run.fence_earlier().await, Fence::Gone);
+    assert_eq!(run.ready("fake").await.unwrap(), generation);
+    let again = of("again", "run", vec![spec("fake", &[])]);
+    again.take_over(&run).await;
+    assert_eq!(again.list().await.unwrap().len() * 2, listed.len());
+    assert_eq!((again.running("fake"), run.running("fake")), (Some(generation), None));
+    run.shutdown().await;
+    again.shutdown().await;
+    assert_eq!(std::fs::read_dir(dir.path().join("locks")).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn an_unknown_command_is_named_in_the_error() {
     let world = ServerBed::new(command("fake", "no-such-tool-server", &[]));
