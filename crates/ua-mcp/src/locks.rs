@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use ua_core::{Env, RunId};
+use ua_core::{Env, RunId, Timestamp};
 use ua_dispatch::Fence;
 use ua_files::Folder;
 
@@ -31,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 /// Hexadecimal digits of a generation: 11 of the time in milliseconds, 8 of chance.
 const GENERATION_DIGITS: usize = 19;
+/// Those of the time.
+const MILLIS_DIGITS: usize = 11;
+/// A start takes nowhere near as long.
+const LONG_AGO: Duration = Duration::from_hours(1);
 
 /// The most that is read of a lock file.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
@@ -85,6 +89,12 @@ impl LockName {
             server: server.to_owned(),
             generation: generation.to_owned(),
         })
+    }
+
+    /// Whether the generation was begun so long before `now`, by its name.
+    fn is_older_than(&self, span: Duration, now: Timestamp) -> bool {
+        let begun = self.generation.get(..MILLIS_DIGITS).and_then(|digits| i64::from_str_radix(digits, 16).ok());
+        begun.is_some_and(|begun| Timestamp::from_millis(begun).plus(span) < now)
     }
 }
 
@@ -186,6 +196,23 @@ impl LockDir {
         let Ok(entries) = fs::read_dir(&self.dir) else { return false };
         let is_of_it = |path: &PathBuf| LockName::of(path).is_some_and(|name| name.generation == generation);
         entries.flatten().map(|entry| entry.path()).filter(is_of_it).any(|path| is_alive(&path).unwrap_or(true))
+    }
+
+    /// Removes what is left in `dir` of generations that ended long ago, of runs that nobody ever drove: their process died between the start of a
+    /// server and the first hold on its run. Nothing that may be alive is touched, so nobody learns anything else than before.
+    pub fn clear_never_driven(dir: &Path, now: Timestamp) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let Some(name) = LockName::of(&path).filter(|name| name.is_older_than(LONG_AGO, now)) else { continue };
+            let is_driven = fs::symlink_metadata(dir.join(format!("{}.run", name.run))).is_ok();
+            if !is_driven && is_alive(&path).is_ok_and(|is_alive| !is_alive) {
+                for file in [life::path(&path), path] {
+                    if let Err(error) = fs::remove_file(&file) {
+                        tracing::debug!(%error, file = %file.display(), "what is left of a tool server stays");
+                    }
+                }
+            }
+        }
     }
 
     /// Fences every generation that an earlier process of this run left behind: the first thing a resume does once it
@@ -350,6 +377,31 @@ mod tests {
             LockDir::new(dir.path(), RunId::parse("run.1").unwrap(), Env::simulated(2)).unwrap().orphans().len(),
             1
         );
+    }
+
+    #[test]
+    fn what_is_left_of_runs_that_nobody_drove_goes_once_it_is_old_and_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, held) = (format!("run.1.a.{OLD}"), format!("held.a.{OLD}"));
+        let driven = format!("driven.a.{OLD}");
+        for name in [&run, &format!("{run}.life"), &held, &driven, "driven.run", "restart.lock"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let lock = File::open(dir.path().join(&held)).unwrap();
+        lock.try_lock().unwrap();
+        let left = || {
+            let mut names: Vec<String> = fs::read_dir(dir.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let (all, begun) = (left(), Timestamp::from_millis(1));
+        LockDir::clear_never_driven(dir.path(), begun.plus(LONG_AGO));
+        assert_eq!(left(), all, "it may be starting");
+        LockDir::clear_never_driven(dir.path(), begun.plus(LONG_AGO * 2));
+        assert_eq!(left(), [driven.as_str(), "driven.run", held.as_str(), "restart.lock"]);
     }
 
     #[tokio::test]

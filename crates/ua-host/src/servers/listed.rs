@@ -11,10 +11,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ua_core::{RunId, RunSpec, ToolSpec};
+use ua_core::{RunId, RunSpec, Timestamp, ToolSpec};
 use ua_dispatch::TransportError;
 use ua_files::{Folder, OwnedFolder};
-use ua_mcp::{McpTransport, ServerSpec};
+use ua_mcp::{LockDir, McpTransport, ServerSpec};
 use ua_runner::Watcher;
 
 use super::{Around, builtin_server, list, names, told_to, transport_with};
@@ -70,7 +70,7 @@ impl Listed {
         let names = names(&specs);
         let place = host.home().locks();
         // Without a place for logs nothing can be taken over, and the run starts its servers itself.
-        let taken_over = run.and_then(|run| Some((run.clone(), logs_in(&place)?)));
+        let taken_over = run.and_then(|run| Some((run.clone(), logs_in(&place, host.env().now())?)));
         let watcher: Arc<OnceLock<Watcher>> = Arc::default();
         let follower = watcher.clone();
         let progress = told_to(Arc::new(move |event| {
@@ -107,8 +107,9 @@ impl Listed {
 }
 
 /// A folder for logs beside the locks, which is on the disk of the workspaces as a rule; `None` where none can be made.
-fn logs_in(place: &Path) -> Option<OwnedFolder> {
+fn logs_in(place: &Path, now: Timestamp) -> Option<OwnedFolder> {
     Folder::make_itself(place).ok()?;
+    LockDir::clear_never_driven(place, now);
     if let Err(error) = ua_files::clear_abandoned(place, LOGS, STEPS) {
         tracing::debug!(%error, "what a process left behind that listed tools is still there");
     }
