@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::env;
 
