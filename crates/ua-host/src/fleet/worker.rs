@@ -366,7 +366,8 @@ impl Worker {
                 return Err(error);
             }
             if !std::mem::replace(&mut is_told, true) {
-                self.say(&format!("waits to register, for up to {} s: {}", STANDS_STILL.as_secs(), chain(&error)));
+                let seconds = STANDS_STILL.as_secs();
+                self.say(Did::Noted, &format!("waits to register, for up to {seconds} s: {}", chain(&error)));
             }
             self.env().clock.sleep(POLL).await;
         }
