@@ -1,9 +1,12 @@
-//! Names of queues that nobody serves: a queue is made by naming it, so a misspelt one is found by nothing else.
+//! What is said of a run that nobody would take: names of queues that nobody serves (a queue is made by naming it, so a misspelt one is found by
+//! nothing else), and roots in which no worker works.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use ua_core::{RunId, Timestamp};
-use ua_store::{FleetState, FleetStore as _, QueueOptions};
+use ua_resume::shell_word;
+use ua_store::{FleetState, FleetStore as _, QueueOptions, RunRecord, Store as _, WorkerRecord};
 
 use super::schedule::ScheduledJob;
 use crate::Database;
@@ -14,8 +17,8 @@ use crate::text::nearest;
 /// So many entries of the queue are looked at.
 const LOOKED_AT: u32 = 1_000;
 
-/// What is to be said of the queue that a run was put into: that no living worker takes from it and nothing else was put there. The schedule that
-/// submitted it is no other.
+/// What is to be said of where a run was put: that no living worker takes from its queue and nothing else was put there, or that those which do
+/// work in other roots. The schedule that submitted it names no queue for others.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -23,14 +26,15 @@ pub(super) async fn of_submission(
     host: &Host,
     store: &Database,
     queue: &str,
-    run: &RunId,
+    run: &RunRecord,
     schedule: Option<&str>,
 ) -> Result<Option<String>, HostError> {
-    if queue == QueueOptions::DEFAULT_QUEUE {
-        return Ok(None);
-    }
     let (state, now) = look(host, store).await?;
-    Ok(of_a_submission(&without(state, schedule), now, queue, run))
+    let state = without(state, schedule);
+    let said = of_a_submission(&state, now, queue, &run.run_id);
+    // A run of another root has been told so where it was put.
+    let root = host.home().inside_root(Path::new(&run.workspace_dir)).map(|_| host.home().root());
+    Ok(said.or_else(|| of_a_root(root?, &state, now, queue, &run.run_id)))
 }
 
 /// What is to be said of the queue that a person moved a run to.
@@ -39,7 +43,10 @@ pub(super) async fn of_submission(
 /// The database cannot be read.
 pub async fn of_move(host: &Host, queue: &str, run: &RunId) -> Result<Option<String>, HostError> {
     let store = host.home().open_read_only()?;
-    let said = of_submission(host, &store, queue, run, None).await;
+    let said = match store.run(run).await {
+        Ok(run) => of_submission(host, &store, queue, &run, None).await,
+        Err(error) => Err(HostError::store("read the run", &error)),
+    };
     crate::home::close(store);
     said
 }
@@ -101,6 +108,34 @@ fn of_a_submission(state: &FleetState, now: Timestamp, queue: &str, run: &RunId)
         None => format!("`ua worker --queue {queue}` does"),
     };
     Some(format!("warning: no worker takes from the queue `{queue}`, and nothing else is in it; {meant}"))
+}
+
+/// That workers take from the queue, and none of them works in `root`, where the run has its workspace: each drives what is below its own
+/// (`fits.rs`), and the same path of another machine will do.
+fn of_a_root(root: &Path, state: &FleetState, now: Timestamp, queue: &str, run: &RunId) -> Option<String> {
+    let takes = |worker: &&WorkerRecord| {
+        worker.lease_until > now && (worker.queues.is_empty() || worker.queues.iter().any(|own| own == queue))
+    };
+    let roots: BTreeSet<&str> = state.workers.iter().filter(takes).map(root_of).collect();
+    // One whose root is not known may be here; one above this root has it below its own.
+    if roots.is_empty() || roots.iter().any(|theirs| theirs.is_empty() || root.starts_with(theirs)) {
+        return None;
+    }
+    let elsewhere: Vec<&str> = roots.into_iter().collect();
+    let here = root.display().to_string();
+    Some(crate::text::plain(&format!(
+        "warning: no running worker takes run {run}: it is in the root {here}, and a worker takes what is in its own root ({}); start one with \
+         `ua worker --root {}`, or cancel this run and submit the job with `--root` of a worker",
+        elsewhere.join(", "),
+        shell_word(&here)
+    )))
+}
+
+/// Where a worker works: a path, behind which its host stands where the database is on a server.
+fn root_of(worker: &WorkerRecord) -> &str {
+    let shown = worker.place_shown.as_str();
+    // A file is used from where it lies: its place has no id, and its path may have any words.
+    if worker.place.is_empty() { shown } else { shown.rsplit_once(" on ").map_or(shown, |(root, _)| root) }
 }
 
 fn of_a_schedule(state: &FleetState, now: Timestamp, name: &str, queue: &str) -> Option<String> {
@@ -200,6 +235,40 @@ mod tests {
         assert_eq!(said(&state, "emial"), None);
         state.workers = vec![worker(&[], later)];
         assert_eq!(said(&state, "anything"), None);
+    }
+
+    /// A user who submits from a root of their own to the database of a service: no worker would ever take the run.
+    #[test]
+    fn a_run_of_a_root_in_which_no_worker_works_is_told() {
+        let now = Env::simulated(1).now();
+        let later = now.plus(std::time::Duration::from_mins(1));
+        let run = RunId::parse("mine").unwrap();
+        let at = |shown: &str, queues: &[&str], lease_until| WorkerRecord {
+            place: "id".to_owned(),
+            place_shown: shown.to_owned(),
+            ..worker(queues, lease_until)
+        };
+        let of = |root: &str, workers: Vec<WorkerRecord>| {
+            let state = FleetState { workers, ..FleetState::default() };
+            of_a_root(Path::new(root), &state, now, "default", &run)
+        };
+        let theirs = || at("/var/lib/ua on one", &[], later);
+        let said = of("/home/me/my runs", vec![theirs()]).unwrap();
+        assert!(said.contains("run mine: it is in the root /home/me/my runs"), "{said}");
+        assert!(said.contains("(/var/lib/ua)") && said.contains("`ua worker --root '/home/me/my runs'`"), "{said}");
+        // The same path will do, on whichever machine, and a root above it.
+        assert_eq!(of("/var/lib/ua", vec![theirs(), at("/srv on two", &[], later)]), None);
+        assert_eq!(of("/var/lib/ua/below", vec![theirs()]), None);
+        assert!(of("/var/lib/ua2", vec![theirs()]).is_some(), "no part of a name");
+        // Who takes from another queue, or is gone, says nothing; where nobody works, one may start here.
+        assert_eq!(
+            of("/home/me", vec![at("/var/lib/ua on one", &["night"], later), at("/srv on two", &[], now)]),
+            None
+        );
+        assert!(of("/home/me", vec![at("/home/me on one", &["night"], later), theirs()]).is_some());
+        // The root of a file has whatever words it has.
+        let file = WorkerRecord { place: String::new(), ..at("/runs on disk", &[], later) };
+        assert_eq!(of("/runs on disk", vec![file]), None);
     }
 
     #[test]

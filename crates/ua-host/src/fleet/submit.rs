@@ -71,7 +71,7 @@ pub struct Submitted {
     pub entry: Option<QueueEntry>,
     /// Whether it was in the queue before.
     pub was_queued: bool,
-    /// What is to be said of the queue, if nobody serves it.
+    /// What is to be said if no worker would take it: nobody serves its queue, or works in its root.
     pub warning: Option<String>,
 }
 
@@ -130,7 +130,7 @@ async fn queue_up(
         Ok(done) => {
             let entry = done.entries.into_iter().next();
             let warning = match &entry {
-                Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run.run_id, schedule).await?,
+                Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run, schedule).await?,
                 None => None,
             };
             Ok(Submitted { run, entry, was_queued, warning })
