@@ -363,17 +363,19 @@ fn workspaces(home: &Home, runs: &[RunHead], others: &[String], findings: &mut F
     }
 }
 
-/// What to do about folders that are of no run of this database.
+/// What to do about folders that are of no run of this database. They may be all that is left of runs that a copy, put back, does not know.
 fn whose_they_may_be(others: &[String]) -> String {
+    const PUT_BACK: &str = "if the database was put back to an older state, it may have lost these runs, and the job_completion file in each folder \
+                            says what they sent";
     if others.is_empty() {
-        return "no other database is known that was used with this root, so deleted runs left them behind, unless one was named with \
-                UA_RUNTIME_DB_PATH: then `ua runs list` with that one shows their runs, and they are needed; otherwise remove them once nothing in \
-                them is needed"
-            .to_owned();
+        return format!(
+            "keep them until you know whose they are: {PUT_BACK}; if one was named with UA_RUNTIME_DB_PATH, `ua runs list` with that one shows \
+             their runs, and they are needed; otherwise deleted runs left them behind: remove them once nothing in them is needed"
+        );
     }
     format!(
         "keep them: {}, and they may belong to its runs; name the right database (--database-url, UA_DATABASE_URL, UA_RUNTIME_DB_PATH), then \
-         `ua runs list` shows whose they are",
+         `ua runs list` shows whose they are; {PUT_BACK}",
         others.join("; ")
     )
 }
@@ -488,6 +490,14 @@ mod tests {
         let other = ["/runs is used with another database on a server".to_owned()];
         let told = whose_they_may_be(&other);
         assert!(told.starts_with(&format!("keep them: {}", other[0])) && !told.contains("remove"), "{told}");
-        assert!(whose_they_may_be(&[]).starts_with("no other database is known"));
+        // On a server nothing else tells what was sent after the copy that was put back.
+        let alone = whose_they_may_be(&[]);
+        assert!(
+            alone.starts_with("keep them until you know") && alone.contains("put back to an older state"),
+            "{alone}"
+        );
+        let order = ["job_completion", "UA_RUNTIME_DB_PATH", "remove them"].map(|word| alone.find(word).unwrap());
+        assert!(order.is_sorted(), "removing comes last: {alone}");
+        assert!(told.contains("job_completion"), "{told}");
     }
 }
