@@ -65,7 +65,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 None
             }
             Err(error) => {
-                tracing::warn!(%error, "nothing more is read from somebody");
+                tracing::warn!(%error, "the connection to a client broke; nothing more is read from it");
                 None
             }
             Ok(None) => None,

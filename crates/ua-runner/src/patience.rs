@@ -46,11 +46,11 @@ impl UntilStopped {
         let since = *tries.since.get_or_insert_with(|| self.env.now());
         let left = AT_MOST.saturating_sub(self.env.now().since(since));
         if left.is_zero() {
-            tracing::error!(doing, why, "the database could not be written for too long");
+            tracing::error!("cannot {doing}: {why}; the database could not be written for too long");
             return false;
         }
         if tries.told.as_deref() != Some(why) {
-            tracing::warn!(doing, why, "the database cannot be written, trying again");
+            tracing::warn!("cannot {doing} yet, trying again: {why}");
             (self.watcher)(told(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
             tries.told = Some(why.to_owned());
         }
