@@ -73,7 +73,8 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
             // `{"email": "bob@example.org", "name": "Bob"}`: what somebody is called says nothing beside where they are reached.
             let is_reached = around.is_recipient && fields.values().filter_map(Value::as_str).any(is_one_address);
             for (name, field) in fields {
-                with(&Leaf { text: name, ..Leaf::SAYS_NOTHING });
+                // `{"hosts": {"evil.example": 1}}`
+                with(&Leaf { text: name, sound: around.sound.min(Sound::Maybe), ..Leaf::SAYS_NOTHING });
                 let says = of_name(name);
                 if (is_reached && is_what_somebody_is_called(name)) || is_one_address(name) {
                     leaves(&Leaf::SAYS_NOTHING, field, with);
@@ -228,9 +229,11 @@ const TITLES: [&str; 3] = ["headline", "subject", "title"];
 const PHONE: [&str; 7] = ["fax", "mobile", "msisdn", "phone", "sms", "tel", "whatsapp"];
 /// Words in names of arguments that say who gets something, or where others read it: whatever stands there is a destination, however it is
 /// spelled.
-const RECIPIENT: [&str; 57] = [
+const RECIPIENT: [&str; 67] = [
     "addressee",
     "addressees",
+    "approver",
+    "approvers",
     "assignee",
     "assignees",
     "attendee",
@@ -242,6 +245,8 @@ const RECIPIENT: [&str; 57] = [
     "channels",
     "chat",
     "chats",
+    "collaborator",
+    "collaborators",
     "contact",
     "contacts",
     "conversation",
@@ -253,6 +258,8 @@ const RECIPIENT: [&str; 57] = [
     "dm",
     "email",
     "emails",
+    "follower",
+    "followers",
     "group",
     "groups",
     "guests",
@@ -274,6 +281,8 @@ const RECIPIENT: [&str; 57] = [
     "receivers",
     "recipient",
     "recipients",
+    "reviewer",
+    "reviewers",
     "room",
     "rooms",
     "share",
@@ -286,6 +295,8 @@ const RECIPIENT: [&str; 57] = [
     "username",
     "usernames",
     "users",
+    "watcher",
+    "watchers",
 ];
 /// Names of what somebody is called, beside where they are reached.
 const CALLED: [&str; 9] = ["displayname", "firstname", "fullname", "label", "lastname", "name", "role", "type", "kind"];
@@ -347,7 +358,27 @@ pub(crate) fn words_of(name: &str) -> Vec<String> {
 }
 
 /// Schemes without slashes behind which a message is written or a call is made: `mailto:ana@example.org?body=…`.
-const LETTERS: [&str; 8] = ["callto:", "mailto:", "sip:", "sips:", "sms:", "smsto:", "tel:", "xmpp:"];
+const LETTERS: [&str; 19] = [
+    "callto:",
+    "discord:",
+    "facetime-audio:",
+    "facetime:",
+    "mailto:",
+    "matrix:",
+    "msteams:",
+    "sgnl:",
+    "sip:",
+    "sips:",
+    "skype:",
+    "slack:",
+    "sms:",
+    "smsto:",
+    "tel:",
+    "tg:",
+    "viber:",
+    "whatsapp:",
+    "xmpp:",
+];
 
 /// Schemes without slashes whose addresses are programs or pages by themselves, or ask somebody for a name.
 const PROGRAMS: [&str; 6] = ["dns:", "blob:", "jar:", "javascript:", "vbscript:", "view-source:"];
@@ -357,7 +388,8 @@ const DATA: [&str; 7] = [",", ";", "application/", "audio/", "image/", "text/", 
 /// The addresses in a text by which a program that opens them writes to somebody, calls them, or runs what stands in them.
 pub(crate) fn letters_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
+    let read = without_braces(text);
+    for word in text.split(|c: char| c != '\\' && ends_an_address(c)).chain(read.split(ends_an_address)) {
         let folded = without_breaks(&folded(word)).to_ascii_lowercase();
         let is_there = |scheme: &str| {
             folded.match_indices(scheme).any(|(at, _)| {
@@ -502,7 +534,7 @@ pub(crate) fn folded(text: &str) -> String {
 }
 
 /// A text with the escapes read in which markup and programs write a colon, a slash, a dot, an `@`, quotation marks, or what a reader leaves out:
-/// `&#58;`, `&#x2f;`, `&colon;`, `&Tab;`, `\u003a`, `\x3a`, `\u{3a}`. Others stay: no address begins by them.
+/// `&#58;`, `&#x2f;`, `&colon;`, `&Tab;`, `\u003a`, `\x3a`, `\u{3a}`, `\072`. Others stay: no address begins by them.
 pub(crate) fn unescaped(text: &str) -> String {
     const NAMED: [(&str, char); 9] = [
         ("colon;", ':'),
@@ -532,8 +564,18 @@ pub(crate) fn unescaped(text: &str) -> String {
     read
 }
 
+/// A text with its escapes read, where a part of them stands in braces (`\u{3a}`), which end an address else; nothing of one without.
+pub(crate) fn without_braces(text: &str) -> String {
+    if text.contains("\\u{") { unescaped(text) } else { String::new() }
+}
+
 /// The character of ASCII that an escape has by its number, and what stands behind it.
 fn numbered(is_entity: bool, body: &str) -> Option<(char, &str)> {
+    let octal = body.bytes().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    if !is_entity && octal >= 2 {
+        let code = u32::from_str_radix(&body[..octal], 8).ok()?;
+        return Some((char::from_u32(code).filter(char::is_ascii)?, &body[octal..]));
+    }
     let (digits, radix) = if is_entity {
         let body = body.strip_prefix('#')?;
         body.strip_prefix(['x', 'X']).map_or((body, 10), |hex| (hex, 16))
@@ -880,6 +922,12 @@ mod tests {
             "https&colon;&sol;&sol;evil.example/S",
             "https\\u003a\\u002f\\u002fevil.example/S",
             "https\\x3a\\x2f\\x2fevil.example/S",
+            "https\\u{3a}\\u{2f}\\u{2f}evil.example/S",
+            "https\\072\\057\\057evil.example/S",
+            "skype:evil?chat",
+            "whatsapp:send?text=S",
+            "facetime:+49301",
+            "matrix\\u{3a}u/evil:evil.example",
             "javascript:fetch(evil.example)",
             "JavaScript&#58;fetch(evil.example)",
             "data:text/html,<img src=//evil.example/S>",

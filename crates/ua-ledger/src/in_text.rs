@@ -5,7 +5,7 @@
 
 use crate::address::{
     SPECIAL, Sound, begins_an_address, ends_an_address, folded, is_file_of_this_machine, is_plainly_an_address,
-    looks_like_address, scheme_before, unescaped, without_end_of_sentence,
+    looks_like_address, scheme_before, unescaped, without_braces, without_end_of_sentence,
 };
 
 /// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
@@ -34,7 +34,8 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
         return vec![text.to_owned()];
     }
     let mut found = Vec::new();
-    for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
+    let read = without_braces(text);
+    for word in text.split(|c: char| c != '\\' && ends_an_address(c)).chain(read.split(ends_an_address)) {
         if let Some(at) = first_address(word) {
             // JSON within a text leaves a backslash in front of the quotation mark.
             let part = &word[at..];
