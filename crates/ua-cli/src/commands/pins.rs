@@ -48,17 +48,18 @@ pub(crate) fn changes(records: &RunRecords) -> String {
         let what = match change.kind {
             OverrideKind::Pin => {
                 let differences = change.value["differences"].as_array().into_iter().flatten();
-                let texts: Vec<&str> = differences.filter_map(|text| text.as_str()).collect();
-                let texts = if texts.is_empty() { "new tools are offered".to_owned() } else { texts.join("; ") };
+                let texts: Vec<String> =
+                    differences.filter_map(|text| text.as_str()).map(|text| line(text, 200)).collect();
+                let texts = if texts.is_empty() { "new tools are offered".to_owned() } else { texts.join("\n    ") };
                 format!("accepted {}: {texts}", change.component)
             }
-            OverrideKind::Budget => format!("{} is {} now", change.component, change.value),
+            OverrideKind::Budget => line(&format!("{} is {} now", change.component, change.value), 200),
         };
         out.push_str(&format!(
             "  {}  {}  {}\n",
             crate::moment::local(change.created_at, ua_core::system::env().now()),
             line(&change.made_by, 24),
-            line(&what, 200)
+            what
         ));
     }
     out
