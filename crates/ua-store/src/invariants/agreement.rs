@@ -165,7 +165,8 @@ fn steps(found: &mut Violations, records: &RunRecords) {
         if step.step_index != number {
             add("its number is not its place among the steps of its run");
         }
-        if step.first_turn != before + 1 || step.last_turn != committed {
+        let is_earlier = own.iter().any(|turn| turn.turn < step.first_turn);
+        if step.first_turn != before + 1 || step.last_turn != committed || is_earlier {
             add("its first or last turn is none that its turns say");
         }
         before = own.iter().map(|turn| turn.turn).max().unwrap_or(before).max(before);
@@ -199,6 +200,9 @@ fn calls<'a>(
             add("its place is not the next one in its turn");
         }
         let Some(plan) = events.first().filter(|first| first.from.is_none()) else { continue };
+        if call.step_id != turn.step_id {
+            add("it is of another step than its turn");
+        }
         if plan.epoch != turn.epoch {
             add("it was planned under another epoch than its turn was recorded");
         }
@@ -298,7 +302,7 @@ mod tests {
         let (whole, events) = two_turns().await;
         assert_eq!(check_agreement(&whole, &events), []);
         assert_eq!(check_agreement_of_family(std::slice::from_ref(&whole)), []);
-        let breaks: [(&str, Break); 28] = [
+        let breaks: [(&str, Break); 30] = [
             ("steps_are_as_their_run_and_turns", |r| r.steps[0].status = StepStatus::Succeeded),
             ("steps_are_as_their_run_and_turns", |r| r.steps[0].status = StepStatus::Blocked),
             ("steps_are_as_their_run_and_turns", |r| r.run.status = RunStatus::Succeeded),
@@ -314,6 +318,8 @@ mod tests {
             ("calls_are_as_their_turn", |r| r.calls[1].position.ordinal = 3),
             ("calls_are_as_their_turn", |r| r.calls[0].created_at = samples::at(77)),
             ("calls_are_as_their_turn", |r| r.turns[0].recorded_at = samples::at(77)),
+            ("calls_are_as_their_turn", |r| r.calls[0].step_id = samples::step_id("step_9")),
+            ("calls_are_as_their_turn", |r| r.turns[0].step_id = samples::step_id("step_9")),
             ("epochs_rise", |r| r.turns[0].epoch = 9),
             ("requests_are_as_their_turns", |r| r.requests[0].turn = 2),
             ("requests_are_as_their_turns", |r| r.requests[1].turn = 1),
