@@ -49,6 +49,9 @@ pub use played::Outcomes;
 pub use store::SimStore;
 pub use wrong::{Violation, Wrong};
 
+/// What tells the database of a simulation from every other, whichever store it has: the keys of its calls are made with it.
+pub const DATABASE_ID: &str = "simulated";
+
 /// What is simulated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimOptions {

@@ -121,7 +121,7 @@ impl Store for InRounds {
         self.answer(self.store.calls_of(of)).await
     }
     async fn database_id(&self) -> Result<String, StoreError> {
-        Ok("simulated".to_owned())
+        Ok(super::DATABASE_ID.to_owned())
     }
 
     async fn around(
