@@ -199,8 +199,8 @@ async fn every_query_of_a_decision_uses_an_index() {
     ];
     // With values in the places of parameters, the last ones first: $1 is the beginning of $10.
     let filled = RELATED.map(|(sql, index)| {
-        let sql = sql.replace("$10", "'x'");
-        let numbers = ["$11", "$9", "$8"].iter().fold(sql, |sql, place| sql.replace(place, "1"));
+        let sql = sql.replace("$11", "'x'").replace("$10", "'x'");
+        let numbers = ["$12", "$9", "$8"].iter().fold(sql, |sql, place| sql.replace(place, "1"));
         (["$7", "$6", "$5", "$4", "$3", "$2", "$1"].iter().fold(numbers, |sql, place| sql.replace(place, "'x'")), index)
     });
     let related = filled.iter().map(|(sql, index)| (sql.as_str(), *index));
