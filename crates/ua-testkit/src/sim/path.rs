@@ -172,7 +172,7 @@ impl Scene {
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
             Self::RestoreOfPlanned => Intents::listed(&[&["order", "post_comment"]], &[]),
-            Self::RestoreOfForked | Self::RestoreOfRefused | Self::ForkBesideForm => {
+            Self::RestoreOfForked | Self::RestoreOfRefused | Self::ForkBesideForm | Self::RetryBesideDoubt => {
                 Intents::listed(&[&["post_comment"]], &[])
             }
             Self::ForkBesideFormByContent => Intents::listed(&[&["send_letter"]], &[]),
@@ -181,9 +181,7 @@ impl Scene {
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
             Self::RepeatInDoubt | Self::RepeatBehindCorrection => Intents::listed(&[&["say"]], &[]),
             Self::RetryBehindDoubt => Intents::of_all(2, "post_comment"),
-            Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved | Self::RetryBesideDoubt => {
-                Intents::listed(&[&["order"]], &[])
-            }
+            Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
     }
 
