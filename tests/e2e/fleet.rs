@@ -198,6 +198,11 @@ fn an_answer_says_what_is_next() {
     let first = env.run(&["answer", &questions[0], "approve"]).code(0);
     first.says(&["1 question is still open: ", &questions[1]]);
     env.run(&["answer", &questions[1], "approve"]).code(0).says(&["run r is in the queue, and a worker continues it"]);
+    // Nor is who answers once more sent to resume it beside the worker.
+    let again = env.run(&["answer", &questions[1], "approve"]).code(2);
+    let again =
+        again.says(&["has already been answered", "run r is in the queue, and a worker has it act on the answer"]);
+    assert!(!again.stderr.contains("ua resume"), "{}", again.stderr);
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!((status(&env, "r"), env.comments().len()), ("succeeded".to_owned(), 2));
 }
@@ -255,8 +260,10 @@ fn a_worker_that_is_told_to_stop_twice_names_its_runs_and_calls() {
     let env = env().with_forum();
     let worker = at_the_gate(&env);
     worker.signal(Signal::INT);
-    let [waits, again] =
-        ["Waiting for 1 run to stop:", "Press Ctrl-C again to exit at once and leave unknown what these"];
+    let [waits, again] = [
+        "Waiting for 1 run to stop:",
+        "A second signal (Ctrl-C, SIGTERM) ends this worker at once and leaves unknown what these",
+    ];
     until("the worker to say so", || worker.stderr().contains(waits) && worker.stderr().contains(again));
     let said = worker.stderr();
     let lines: Vec<&str> = said.lines().collect();

@@ -258,7 +258,7 @@ fn a_budget_of_money_that_cannot_be_kept_is_not_put_on_a_run() {
     let env = env().with_forum().with_model(&model);
     env.run(&["job", &job(&env, &json!({"max_tokens": 50_000})), "--run-id", "r"]).code(75);
     env.run(&["resume", "r", "--max-cost", "5"])
-        .refused(2, &["no price table has a price for `scripted` of `anthropic`", "on a resume add --accept pricing"]);
+        .refused(2, &["no price table has a price for `scripted` of `anthropic`", " --accept pricing` takes it"]);
     env.run(&["resume", "r", "--max-cost", "0"]).refused(2, &["no request would be possible", "+1.50 USD"]);
     assert_eq!(model.requests(), 1);
     env.run(&["resume", "r", "--max-tokens", "+500000"]).code(0);

@@ -52,6 +52,12 @@ use crate::still::Still;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
+    let looks = only_looks(&cli.command);
+    let ended = Box::pin(carry_out(cli, host, parts)).await;
+    if looks { ended.map_err(HostError::of_a_look) } else { ended }
+}
+
+async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
     let named_in = cli.global.root.as_ref().map(|_| "--root").or(home.variable_of_root());

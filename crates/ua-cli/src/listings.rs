@@ -81,7 +81,7 @@ listings! {
     /// `ua schedule list`.
     SCHEDULES = "ua schedule list": [
         whole("NAME", "nightly-report"), extra("CRON", "*/15 8-18 * * mon-fri"), extra("TIME ZONE", "Europe/Berlin"),
-        whole("NEXT", "Wed 08:00 CEST in 59 min"), text("JOB", PLACE),
+        whole("NEXT", "Wed 08:00 CEST in 59 min"), extra("LAST RUN", "waiting_for_human"), text("JOB", PLACE),
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [

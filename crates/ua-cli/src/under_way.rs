@@ -15,6 +15,8 @@ use crate::output::line;
 
 /// What a second signal does.
 const AGAIN: &str = "Press Ctrl-C again to exit at once";
+/// The same of a worker, which mostly is a service.
+const SECOND: &str = "A second signal (Ctrl-C, SIGTERM) ends this worker at once";
 /// So many runs of a worker are named; the rest is counted.
 const NAMED: usize = 8;
 
@@ -167,9 +169,9 @@ impl Driven {
         let unknown = if runs.values().all(|under_way| under_way.calls.is_empty()) {
             ""
         } else {
-            " and leave unknown what these calls came to"
+            " and leaves unknown what these calls came to"
         };
-        format!("{text}\n{AGAIN}{unknown}")
+        format!("{text}\n{SECOND}{unknown}")
     }
 
     /// What a second signal leaves behind.
@@ -254,7 +256,7 @@ mod tests {
     fn a_worker_that_is_stopped_names_its_runs_and_their_calls() {
         let env = Env::simulated(1);
         let driven = Driven::new(env.clone());
-        let (patience, again) = (Duration::from_secs(25), "Press Ctrl-C again to exit at once");
+        let (patience, again) = (Duration::from_secs(25), "A second signal (Ctrl-C, SIGTERM) ends this worker at once");
         let queue = "`ua queue list` shows the runs";
         assert_eq!(driven.stopping(patience), "stopping; no run is being driven");
         let runs = ["run_a", "run_b", "run_c"].map(|run| RunId::parse(run).unwrap());
@@ -274,7 +276,7 @@ mod tests {
             "  run run_b: up to 25 s for send_email (sent 12 s ago), upload (sent 3 s ago) to finish",
             "  run run_c: no tool call is in flight",
         ];
-        let unknown = "and leave unknown what these calls came to";
+        let unknown = "and leaves unknown what these calls came to";
         assert_eq!(driven.stopping(patience), format!("{head}\n{}\n{again} {unknown}", lines.join("\n")));
         let whose = "A worker of this machine that takes the run finds out, or asks you.";
         assert_eq!(

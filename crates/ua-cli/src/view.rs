@@ -28,7 +28,8 @@ use crate::error::HostError;
 
 pub(crate) use before::{CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown};
 pub(crate) use fleet::{
-    MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, WorkerDrained, WorkerRow,
+    MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, ScheduledRun, WorkerDrained,
+    WorkerRow,
 };
 pub(crate) use gateway::{
     GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,

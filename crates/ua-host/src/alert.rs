@@ -1,4 +1,4 @@
-//! Telling a person that a run waits: a command of theirs, or a webhook.
+//! Telling a person that a run waits, or that a schedule cannot submit its job: a command of theirs, or a webhook.
 //!
 //! Durable Jobs v1 spec §6 (escalation). Comes from the user's environment alone, never from a job file. Invariants: each question
 //! is told once on each way unless the process dies between telling and noting it, so receivers get the question's id as a key;
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use ua_core::{RunStatus, RunStop};
+use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_files::Folder;
 use ua_resume::Commands;
 use ua_resume::answers::{Reach, ways};
-use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, ScheduleRecord};
 
 use crate::base_url;
 use crate::error::HostError;
@@ -103,6 +103,11 @@ impl Alerts {
         }
     }
 
+    /// Tells that the job of a schedule could not be submitted: once for as long as the same instant is due.
+    pub(crate) async fn tell_of_schedule(&self, people: &dyn People, failing: &FailingSchedule<'_>) {
+        self.once(people, &failing.key(), &failing.alert(&self.commands)).await;
+    }
+
     /// Tells one thing on each way on which it was not told before.
     async fn once(&self, people: &dyn People, key: &str, alert: &Value) {
         if let Some(command) = &self.command
@@ -171,6 +176,37 @@ fn argv(name: &str, text: &str, environment: &BTreeMap<String, String>) -> Resul
         return Err(HostError::usage(what).hint("correct it, or unset it").not_begun());
     }
     Ok(words)
+}
+
+/// A schedule whose job could not be submitted.
+#[derive(Debug)]
+pub(crate) struct FailingSchedule<'s> {
+    pub(crate) schedule: &'s ScheduleRecord,
+    /// Its job file, if its job can be read.
+    pub(crate) file: Option<PathBuf>,
+    /// Why, in a sentence.
+    pub(crate) why: &'s str,
+    pub(crate) at: Timestamp,
+}
+
+impl FailingSchedule<'_> {
+    /// As long as it cannot be submitted, the same instant is due. A name of a schedule has no `+`, and a name of a file no `/`.
+    fn key(&self) -> String {
+        format!("schedule+{}+{}", self.schedule.name.replace('/', "+"), self.schedule.next_at)
+    }
+
+    fn alert(&self, commands: &Commands) -> Value {
+        let name = &self.schedule.name;
+        json!({
+            "event": "schedule_failed",
+            "schedule": name,
+            "text": self.why,
+            "file": self.file,
+            "due_at": self.schedule.next_at,
+            "commands": [commands.complete(&format!("ua schedule run {name}"))],
+            "at": self.at,
+        })
+    }
 }
 
 fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
@@ -271,6 +307,29 @@ mod tests {
             let error = check_webhook("UA_ALERT_WEBHOOK", wrong).unwrap_err().to_string();
             assert!(error.contains("UA_ALERT_WEBHOOK") && !error.contains("T0"), "{wrong}: {error}");
         }
+    }
+
+    /// Names of schedules that differ are told of apart, and each as a file among the others.
+    #[test]
+    fn each_time_of_a_schedule_that_fails_has_a_key_of_its_own() {
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        let key = |name: &str, next_at| {
+            let schedule = ScheduleRecord {
+                name: name.to_owned(),
+                cron: "@daily".to_owned(),
+                time_zone: "UTC".to_owned(),
+                job: Value::Null,
+                catch_up: ua_store::CatchUp::Last,
+                is_paused: false,
+                next_at,
+            };
+            FailingSchedule { schedule: &schedule, file: None, why: "no file", at: next_at }.key()
+        };
+        let (one, two) = (at("2026-11-23T10:00:00Z"), at("2026-11-24T10:00:00Z"));
+        let keys = [key("a/b", one), key("a.b", one), key("a", one), key("a/b", two)];
+        assert_eq!(keys.iter().collect::<std::collections::BTreeSet<_>>().len(), keys.len(), "{keys:?}");
+        assert!(keys.iter().all(|key| !key.contains('/')), "{keys:?}");
+        assert_eq!(key("a/b", one), keys[0]);
     }
 
     #[test]

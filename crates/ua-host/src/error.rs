@@ -121,6 +121,13 @@ impl HostError {
         self.with_hint(Some(hint.map_or_else(|| Word::NothingBegun.into(), |hint| hint.and(Word::NothingBegun))))
     }
 
+    /// The same of a command that only looked, whatever it was reading: nothing waits to be resumed because of it.
+    #[must_use]
+    pub fn of_a_look(mut self) -> Self {
+        let hint = self.told.hint.take().map(Hint::of_a_look);
+        self.with_hint(hint)
+    }
+
     fn with_hint(mut self, hint: Option<Hint>) -> Self {
         self.told.hint = hint;
         self.tell()
@@ -251,12 +258,13 @@ impl HostError {
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint([
+                Word::NothingNew,
                 text(
-                    "nothing new was sent after this; free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
+                    "free space on that disk (`ua runs delete` and `ua db prune` need a little themselves), \
                      then ",
                 ),
                 Word::AgainOrResume,
-                text(FINDS_OUT),
+                Word::FindsOut,
             ]),
             StoreError::Unavailable { .. } if message.contains("password missing") => Self::storage(message).hint(
                 "write the password into the database URL, postgres://USER:PASSWORD@HOST/DATABASE, in UA_DATABASE_URL or `database_url` of \
@@ -286,16 +294,14 @@ impl HostError {
                 ])
             }
             StoreError::Unavailable { .. } => Self::storage(message).hint([
-                text("nothing new was sent after this; make the database usable, then "),
+                Word::NothingNew,
+                text("make the database usable, then "),
                 Word::AgainOrResume,
-                text(FINDS_OUT),
+                Word::FindsOut,
             ]),
         }
     }
 }
-
-/// What the one who resumes a run does that may have been in the middle of a call.
-const FINDS_OUT: &str = ": it finds out what became of a call that was in flight, or asks";
 
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.
 fn is_look(doing: &str) -> bool {

@@ -16,6 +16,10 @@ pub enum Word {
     Again,
     /// The same where nobody knows whether a run was begun; what resuming one does follows behind it.
     AgainOrResume,
+    /// Behind that: what the one who resumes a run does that may have been in the middle of a call.
+    FindsOut,
+    /// That a run that was driven sent nothing more; what to do follows.
+    NothingNew,
     /// To resume the run, with these options, each behind a blank.
     Resume(&'static str),
     /// To move the run into the queue of this place.
@@ -83,6 +87,21 @@ impl Hint {
         self
     }
 
+    /// The same for whoever only looked: no run was begun that could be resumed, and nothing was sent before.
+    pub(crate) fn of_a_look(self) -> Self {
+        if !self.0.contains(&Word::AgainOrResume) {
+            return self;
+        }
+        let words = self.0.into_iter().filter_map(|word| match word {
+            Word::NothingNew | Word::FindsOut => None,
+            Word::AgainOrResume => Some(Word::Again),
+            word @ (Word::Text(_) | Word::Again | Word::Resume(_) | Word::Move | Word::Show | Word::NothingBegun) => {
+                Some(word)
+            }
+        });
+        Self(words.chain([text("; nothing was changed")]).collect())
+    }
+
     /// The text that a person reads.
     fn told(&self, of: Option<&OfRun>) -> String {
         let name = of.map_or("RUN", |of| of.run.as_str());
@@ -97,6 +116,10 @@ impl Hint {
                 (Word::AgainOrResume, None) => {
                     out.push_str("give the command again; `ua resume RUN` continues a run that was begun");
                 }
+                (Word::FindsOut, _) => {
+                    out.push_str(": it finds out what became of a call that was in flight, or asks");
+                }
+                (Word::NothingNew, _) => out.push_str("nothing new was sent after this; "),
                 (Word::Resume(options), _) => {
                     let _infallible = write!(out, "`ua resume {name}{options}`");
                 }
@@ -117,7 +140,7 @@ impl Hint {
     fn continues(&self) -> bool {
         self.0.iter().any(|word| match word {
             Word::Again | Word::AgainOrResume | Word::Resume(_) | Word::Move => true,
-            Word::Text(_) | Word::Show | Word::NothingBegun => false,
+            Word::Text(_) | Word::FindsOut | Word::NothingNew | Word::Show | Word::NothingBegun => false,
         })
     }
 }
@@ -190,6 +213,19 @@ mod tests {
                 "nothing was sent",
             ]
         );
+    }
+
+    /// Who looked at what there is has begun nothing, and is sent to no run.
+    #[test]
+    fn whoever_only_looked_is_told_of_no_run() {
+        let hint = || Hint::from([Word::NothingNew, text("free space, then "), Word::AgainOrResume, Word::FindsOut]);
+        let begun = "nothing new was sent after this; free space, then give the command again; `ua resume RUN` continues a run that was begun: it \
+                     finds out what became of a call that was in flight, or asks";
+        assert_eq!(told(Some(&hint()), None).unwrap(), begun);
+        let looked = "free space, then give the command again; nothing was changed";
+        assert_eq!(told(Some(&hint().of_a_look()), None).unwrap(), looked);
+        let other: Hint = "correct the URL".into();
+        assert_eq!(other.clone().of_a_look(), other);
     }
 
     /// What a tool or a file said stays as it was said, whatever it looks like.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ua_core::{Money, PriceTable, RunSpec, TokenPrice};
 
 use crate::error::{HostError, chain};
+use crate::hint::{Hint, Word, text};
 use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
 
@@ -106,12 +107,12 @@ fn check_one(
     model: &str,
     max: Money,
 ) -> Result<(), HostError> {
-    let refused = |why: String, hint: String| Err(HostError::usage(why).hint(hint).not_begun());
+    let refused = |why: String, hint: Hint| Err(HostError::usage(why).hint(hint).not_begun());
     match (price(table, provider, model), file) {
         (Some(price), _) if price.currency == max.currency() => Ok(()),
         (Some(price), _) => refused(
             format!("the max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),
-            "name both in one currency, `max_cost` in the job and `currency` in the price table".to_owned(),
+            "name both in one currency, `max_cost` in the job and `currency` in the price table".into(),
         ),
         (None, Some(file)) => refused(
             format!("a max_cost needs a price, and {} has no price for `{model}` of `{provider}`", file.display()),
@@ -119,15 +120,19 @@ fn check_one(
                 "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; `ua models show {model} --provider {provider}` \
                  prints the entry",
                 said_to_cost(settings, provider, model)
-            ),
+            )
+            .into(),
         ),
         (None, None) => refused(
             format!("a max_cost needs a price, and no price table has a price for `{model}` of `{provider}`"),
-            format!(
-                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; on a resume add \
-                 --accept pricing",
-                said_to_cost(settings, provider, model)
-            ),
+            Hint::from([
+                text(format!(
+                    "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; of a run that was begun, ",
+                    said_to_cost(settings, provider, model)
+                )),
+                Word::Resume(" --accept pricing"),
+                text(" takes it"),
+            ]),
         ),
     }
 }

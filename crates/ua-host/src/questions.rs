@@ -389,7 +389,7 @@ async fn asked_again(store: &Database, question: &QuestionRecord) -> Result<Opti
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
+pub async fn settled(home: &Home, store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
     if let Some(asked_again) = asked_again(store, question).await? {
         let before = question.answer.as_ref().map_or_else(String::new, |given| {
@@ -425,7 +425,19 @@ pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<Host
         }
         QuestionStatus::Open | QuestionStatus::Answered => {
             let top = tree::top(store, &question.run_id).await?;
-            error.hint(format!("to have the run act on the answer: {}", restart::how_to_resume(store, &top).await?))
+            let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
+            error.hint(match who_continues(home, store, &run).await? {
+                Continues::Process => format!("the process that drives run {top} takes the answer"),
+                Continues::Prompt(how) => {
+                    format!("run {top} continues in the process that was asking this as well; if none was: {how}")
+                }
+                Continues::Worker => {
+                    format!(
+                        "run {top} is in the queue, and a worker has it act on the answer; `ua queue list` shows it"
+                    )
+                }
+                Continues::Command(how) => format!("to have the run act on the answer: {how}"),
+            })
         }
     })
 }
@@ -485,6 +497,9 @@ pub async fn answer(
             return Ok(format!("answered; run {id} starts no more calls, and the process that drives it ends it"));
         }
         let top = tree::top(store, id).await?;
+        if is_queued(store, &top).await? {
+            return Ok(format!("answered; run {id} starts no more calls; it is in the queue, and a worker ends it"));
+        }
         let how = restart::how_to_resume(store, &top).await?;
         return Ok(format!("answered; run {id} starts no more calls; to end it: {how}"));
     }
@@ -506,7 +521,7 @@ pub async fn not_taken(
 ) -> Result<HostError, HostError> {
     let said = HostError::usage(why.to_string());
     Ok(match why {
-        NotTaken::Settled(now) => settled(store, &now).await?,
+        NotTaken::Settled(now) => settled(host.home(), store, &now).await?,
         NotTaken::RunEnded { run, .. } => said.hint(format!("`ua runs show {run}` says how it ended")),
         NotTaken::SessionEnded { choice, in_doubt, .. } => {
             let word = answers::word(question.kind, choice);
@@ -587,9 +602,6 @@ fn after_gateway_answer(is_abort: bool) -> String {
     format!("answered; {then}")
 }
 
-/// How many entries of the queue are looked at for a run.
-const QUEUED_LOOKED_AT: u32 = 10_000;
-
 /// What is next once a question of a run was answered: another question, the process or the worker that has the run, or a resume.
 pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<String, HostError> {
     let top = tree::top(store, run).await?;
@@ -615,23 +627,47 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
              became of what effects.log knows (`ua db check`) and run `ua db accept {top}`; the answer may be asked for again then"
         ));
     }
-    if ua_runner::may_be_driven(&run) {
-        return Ok(format!("answered; the process that drives run {top} takes it"));
-    }
-    // It asks at a prompt, which it is taken from now.
-    if RunLock::is_held(&home.locks(), &top) {
-        // Whether it asks, or is another command that has it for a moment, its stamp does not say.
-        let how = crate::restart::how_to_resume(store, &top).await?;
-        return Ok(format!(
-            "answered; run {top} continues in the process that was asking this as well; if none was: {how}"
-        ));
-    }
-    let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
-    Ok(if queue.iter().any(|entry| entry.run_id == top) {
-        format!("answered; run {top} is in the queue, and a worker continues it by itself")
-    } else {
-        format!("answered; then resume: {}", restart::how_to_resume(store, &top).await?)
+    Ok(match who_continues(home, store, &run).await? {
+        Continues::Process => format!("answered; the process that drives run {top} takes it"),
+        Continues::Prompt(how) => {
+            format!("answered; run {top} continues in the process that was asking this as well; if none was: {how}")
+        }
+        Continues::Worker => format!("answered; run {top} is in the queue, and a worker continues it by itself"),
+        Continues::Command(how) => format!("answered; then resume: {how}"),
     })
+}
+
+/// Who has a run act on an answer that is stored. Whoever is told of an answer, the first time or again, is told the same.
+#[derive(Debug, PartialEq, Eq)]
+enum Continues {
+    /// The process that drives it.
+    Process,
+    /// One that asks at a prompt, which the question is taken from now, or another command that has it for a moment: its stamp does not say.
+    /// Otherwise this command.
+    Prompt(String),
+    /// A worker, by itself.
+    Worker,
+    /// This command.
+    Command(String),
+}
+
+async fn who_continues(home: &Home, store: &Database, top: &RunRecord) -> Result<Continues, HostError> {
+    let id = &top.run_id;
+    Ok(if ua_runner::may_be_driven(top) {
+        Continues::Process
+    } else if RunLock::is_held(&home.locks(), id) {
+        Continues::Prompt(restart::how_to_resume(store, id).await?)
+    } else if is_queued(store, id).await? {
+        Continues::Worker
+    } else {
+        Continues::Command(restart::how_to_resume(store, id).await?)
+    })
+}
+
+/// Whether a run is in the queue, from which workers have it continue.
+async fn is_queued(store: &Database, run: &RunId) -> Result<bool, HostError> {
+    let queued = store.queued(run).await.map_err(|e| HostError::store("read the queue", &e))?;
+    Ok(queued.is_some())
 }
 
 #[cfg(test)]

@@ -73,9 +73,34 @@ fn a_schedule_that_fails_is_no_success_of_who_works_until_nothing_is_left() {
     std::fs::rename(&job, env.path("away.json")).unwrap();
     let left = env.run(&["worker", "--until-empty"]).code(75);
     left.says(&["what is due could not be submitted: schedule often could not submit its job", "ua schedule list"]);
+    let listed = &rows(&env, &["schedule", "list"])[0];
+    assert!(listed["overdue_since"] == listed["next_at"] && listed["last_run"].is_null(), "{listed}");
+    env.run(&["status"]).code(0).says(&["the schedule often is overdue by"]);
     std::fs::rename(env.path("away.json"), &job).unwrap();
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!(env.comments().len(), 1);
+    let listed = &rows(&env, &["schedule", "list"])[0];
+    assert_eq!((&listed["last_run"]["shown_status"], &listed["overdue_since"]), (&json!("succeeded"), &json!(null)));
+}
+
+/// Nobody reads the log of a service: whoever wants alerts hears of it, once for each time that is due, whichever worker tries it how often.
+#[test]
+fn a_schedule_that_fails_is_an_alert() {
+    let env = env().with_forum();
+    let append = json!(["/bin/sh", "-c", format!("cat >> '{}'", env.arg("told"))]).to_string();
+    let env = env.with_env("UA_ALERT_COMMAND", &append);
+    let job = comment_job(&env);
+    env.run(&["schedule", "add", "often", &job, "--cron", "0 3 * * *"]).code(0);
+    is_overdue_by(&env, "2 days");
+    std::fs::rename(&job, env.path("away.json")).unwrap();
+    env.run(&["worker", "--until-empty"]).code(75);
+    env.run(&["worker", "--until-empty"]).code(75);
+    let told = std::fs::read_to_string(env.path("told")).unwrap();
+    let alerts: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(alerts.len(), 1, "{told}");
+    assert_eq!((&alerts[0]["event"], &alerts[0]["schedule"]), (&json!("schedule_failed"), &json!("often")));
+    assert!(alerts[0]["text"].as_str().unwrap().contains("could not submit its job"), "{told}");
+    assert!(alerts[0]["commands"][0].as_str().unwrap().starts_with("ua schedule run often --root "), "{told}");
 }
 
 /// A job that could not be submitted from here is refused when its schedule is made.

@@ -316,7 +316,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         // What needs none any more is not asked for one.
         None if question.status != ua_store::QuestionStatus::Open => {
             let store = host.home().open_read_only()?;
-            return Err(questions::settled(&store, &question).await?);
+            return Err(questions::settled(host.home(), &store, &question).await?);
         }
         None => {
             return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));

@@ -9,7 +9,8 @@ use serde_json::Value;
 use ua_host::fleet::{self, ScheduledJob};
 use ua_host::{Database, Host, People};
 use ua_store::{
-    CatchUp, ConcurrencyKey, FleetChange, FleetState, FleetStore as _, ScheduleRecord, StoreError, stored_name,
+    CatchUp, ConcurrencyKey, FleetChange, FleetState, FleetStore as _, RunQuery, ScheduleRecord, Store as _,
+    StoreError, stored_name,
 };
 
 use crate::args::{LaunchArgs, parse_concurrency};
@@ -17,7 +18,7 @@ use crate::error::{HostError, OK};
 use crate::moment;
 use crate::output::{line, print, print_json, print_table, say, tell};
 use crate::people::AtTerminal;
-use crate::view::{ScheduleRemoved, ScheduleRow};
+use crate::view::{ScheduleRemoved, ScheduleRow, ScheduledRun};
 
 /// What to do about scheduled times that passed while no worker was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -312,7 +313,28 @@ fn row(schedule: ScheduleRecord) -> ScheduleRow {
         catch_up: stored_name(&schedule.catch_up).to_string(),
         is_paused: schedule.is_paused,
         next_at: schedule.next_at.to_string(),
+        overdue_since: None,
+        last_run: None,
     }
+}
+
+/// So many runs are looked through for the last one of each schedule.
+const LOOKED_AT: u32 = 1_000;
+
+/// The newest run of each schedule, by its name: its job key is that name and an instant.
+async fn last_runs(store: &Database) -> Result<BTreeMap<String, ScheduledRun>, HostError> {
+    let query = RunQuery { limit: LOOKED_AT, without_tasks: true, ..RunQuery::default() };
+    let mut runs = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs", &e))?;
+    runs.sort_by_key(|run| run.created_at);
+    let of_schedule = |run: ua_store::RunHead| {
+        let (name, instant) = run.job_key.as_deref()?.rsplit_once('@')?;
+        let scheduled_at = ua_core::Timestamp::parse(instant)?.to_string();
+        let name = name.to_owned();
+        let shown_status = run.status.to_string();
+        Some((name, ScheduledRun { run_id: run.run_id.to_string(), scheduled_at, shown_status }))
+    };
+    // The newest of a name comes last, and stays.
+    Ok(runs.into_iter().filter_map(of_schedule).collect())
 }
 
 /// What is due for longer than this is late: workers look every few seconds.
@@ -349,31 +371,47 @@ impl Fleet {
         })
     }
 
-    /// What is said of schedules that are overdue because there is no worker; `None` where there is one, or nothing is late. Of others each worker
-    /// says why it could not submit them.
+    /// What is said of schedules that are overdue; `None` where nothing is late. Why a worker could not submit one, its log says, and an alert.
     pub(super) fn left_alone(&self, now: ua_core::Timestamp) -> Option<String> {
         let is_late = |one: &&ScheduleRecord| !one.is_paused && now.since(one.next_at) > ON_TIME;
         let late: Vec<&ScheduleRecord> = self.state.schedules.iter().filter(is_late).collect();
-        let since = late.iter().map(|one| one.next_at).min().filter(|_| !self.is_worked())?;
+        let since = late.iter().map(|one| one.next_at).min()?;
         let which = match late.as_slice() {
             [one] => format!("the schedule {} is overdue", line(&one.name, 60)),
             several => format!("{} are overdue", ua_core::counted(several.len(), "schedule")),
         };
-        Some(format!("{which} by {}: no worker is running; `ua worker` starts one", moment::since(since, now)))
+        let by = moment::since(since, now);
+        if !self.is_worked() {
+            return Some(format!("{which} by {by}: no worker is running; `ua worker` starts one"));
+        }
+        // Each was due for longer than a worker takes to look, unless all that was missed is being submitted.
+        let first = late.iter().min_by_key(|one| one.next_at)?;
+        let name = line(&first.name, 60);
+        Some(format!(
+            "{which} by {by}, and workers are running: they are still submitting what was missed, or they cannot submit the job of {name}; \
+             `ua schedule run {name}` submits it now or says why it cannot be"
+        ))
     }
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     let now = host.env().now();
-    let (stored, alone) = if host.home().is_unused() {
-        (Vec::new(), None)
+    let (stored, alone, mut last) = if host.home().is_unused() {
+        (Vec::new(), None, BTreeMap::new())
     } else {
-        let fleet = Fleet::of(host, &host.home().open_read_only()?).await?;
+        let store = host.home().open_read_only()?;
+        let fleet = Fleet::of(host, &store).await?;
         let alone = fleet.left_alone(now);
-        (fleet.state.schedules, alone)
+        (fleet.state.schedules, alone, last_runs(&store).await?)
     };
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();
-    let rows: Vec<ScheduleRow> = stored.into_iter().map(row).collect();
+    let listed = |schedule: ScheduleRecord| {
+        let is_overdue = !schedule.is_paused && now.since(schedule.next_at) > ON_TIME;
+        let overdue_since = is_overdue.then(|| schedule.next_at.to_string());
+        let last_run = last.remove(&schedule.name);
+        ScheduleRow { overdue_since, last_run, ..row(schedule) }
+    };
+    let rows: Vec<ScheduleRow> = stored.into_iter().map(listed).collect();
     if json || crate::terminal::is_json() {
         return print_json(&rows);
     }
@@ -389,7 +427,8 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
         };
         let is_there = std::path::Path::new(&row.file).exists();
         let file = if is_there { row.file } else { format!("{} (not on this machine)", row.file) };
-        vec![row.name, row.cron, row.time_zone, next, file]
+        let last = row.last_run.map_or_else(|| "none".to_owned(), |last| last.shown_status);
+        vec![row.name, row.cron, row.time_zone, next, last, file]
     });
     print_table(&crate::listings::SCHEDULES, cells.collect())?;
     if let Some(alone) = alone {

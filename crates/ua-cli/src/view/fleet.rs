@@ -114,6 +114,21 @@ pub(crate) struct ScheduleRow {
     pub(crate) is_paused: bool,
     /// The instant that is submitted next.
     pub(crate) next_at: String,
+    /// In a list: since when it is due and was not submitted, for longer than a worker takes.
+    pub(crate) overdue_since: Option<String>,
+    /// In a list: the run that was submitted last, of the newest runs.
+    pub(crate) last_run: Option<ScheduledRun>,
+}
+
+/// The last run of a schedule.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ScheduledRun {
+    /// Its id.
+    pub(crate) run_id: String,
+    /// The instant that it was submitted for.
+    pub(crate) scheduled_at: String,
+    /// Where it stands.
+    pub(crate) shown_status: String,
 }
 
 /// A schedule that is gone (`ua schedule remove`).

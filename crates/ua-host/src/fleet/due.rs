@@ -15,11 +15,12 @@ use ua_store::{FleetChange, FleetStore as _, ScheduleRecord, StoreError, WorkerR
 
 use super::cron::Cron;
 use super::health::Health;
-use super::schedule::{due, submit_for};
+use super::schedule::{ScheduledJob, due, submit_for};
 use super::told::{Did, Told, WorkerEvent};
 use super::worker::{Nobody, POLL, RENEWAL};
 use crate::Database;
-use crate::error::chain;
+use crate::alert::{Alerts, FailingSchedule};
+use crate::error::{Kind, chain};
 use crate::host::Host;
 use crate::people::People;
 
@@ -197,7 +198,13 @@ impl Timetable {
                     (self.told)(&WorkerEvent::of_run(Did::Submitted, &run.run_id, Some(run.status), &sentence));
                 }
                 Err(error) => {
-                    self.fail(name, now, format!("schedule {name} could not submit its job: {error}"));
+                    let sentence = format!("schedule {name} could not submit its job: {error}");
+                    // A database or a disk that is away for a moment is no news; what is said of it when it stays away is.
+                    let stays = error.kind() != Kind::Storage || self.failed.contains_key(name);
+                    self.fail(name, now, sentence.clone());
+                    if stays {
+                        self.alert(people.as_ref(), schedule, &sentence, now).await;
+                    }
                     return false;
                 }
             }
@@ -213,6 +220,19 @@ impl Timetable {
             Err(error) => {
                 self.fail(name, now, format!("schedule {name}: {}", chain(&error)));
                 false
+            }
+        }
+    }
+
+    /// Has whoever wants alerts told that a schedule fails. What is wrong with the alerts themselves is said as of a run.
+    async fn alert(&self, people: &dyn People, schedule: &ScheduleRecord, why: &str, at: Timestamp) {
+        let job: Option<ScheduledJob> = serde_json::from_value(schedule.job.clone()).ok();
+        let failing = FailingSchedule { schedule, file: job.map(|job| job.file), why, at };
+        match Alerts::from_settings(self.host.settings(), self.host.home()) {
+            Ok(Some(alerts)) => alerts.tell_of_schedule(people, &failing).await,
+            Ok(None) => {}
+            Err(error) => {
+                (self.told)(&WorkerEvent::of_worker(Did::Noted, &format!("no alert could be sent: {error}")));
             }
         }
     }

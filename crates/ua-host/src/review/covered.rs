@@ -338,13 +338,16 @@ fn virtual_environment(command: &str, base: &Path) -> Option<PathBuf> {
     venv.join("pyvenv.cfg").is_file().then(|| venv.to_path_buf())
 }
 
-/// Where the packages of a virtual environment are.
+/// Where the packages of a virtual environment are. Where `lib64` is a link to `lib`, as most have it, they are named once.
 fn site_packages(venv: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let versions = ["lib", "lib64"].into_iter().flat_map(|lib| entries(venv.join(lib)));
     let mut found: Vec<PathBuf> =
         versions.map(|version| version.join("site-packages")).filter(|p| p.is_dir()).collect();
     found.sort();
+    // `lib` sorts before `lib64`, and stays.
+    let mut seen = BTreeSet::new();
+    found.retain(|packages| fs::canonicalize(packages).map_or(true, |place| seen.insert(place)));
     found
 }
 

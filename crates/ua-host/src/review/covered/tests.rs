@@ -86,6 +86,17 @@ fn what_a_virtual_environment_runs_at_each_start_is_covered_and_the_rest_is_said
         has("pkg/__init__.py") && has("pkg/server.py") && has("evil.pth") && !has("other/__init__.py"),
         "{files:?}"
     );
+    // As most systems make it, `lib64` is a link to `lib`: nothing is listed twice. One that leads elsewhere counts by itself.
+    std::os::unix::fs::symlink("lib", base.join(".venv/lib64")).unwrap();
+    let (linked, _) = names(base, "./.venv/bin/python", &["-m", "pkg.server"]);
+    assert_eq!(linked, files);
+    fs::remove_file(base.join(".venv/lib64")).unwrap();
+    let evil = "elsewhere/python3.13/site-packages/evil64.pth";
+    fs::create_dir_all(base.join(evil).parent().unwrap()).unwrap();
+    fs::write(base.join(evil), "").unwrap();
+    std::os::unix::fs::symlink("../elsewhere", base.join(".venv/lib64")).unwrap();
+    let (elsewhere, _) = names(base, "./.venv/bin/python", &["-m", "pkg.server"]);
+    assert!(elsewhere.iter().any(|file| file.ends_with("evil64.pth")), "{elsewhere:?}");
     // The system's own interpreter, and one that only stands in a folder of that shape, have none.
     assert_eq!(names(base, "python3", &["srv/main.py"]), (vec!["srv/main.py".to_owned()], 0));
 }
