@@ -4,6 +4,7 @@
 
 mod forgotten;
 mod partition;
+mod providers;
 mod schedules;
 mod seams;
 mod server;

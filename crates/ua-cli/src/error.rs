@@ -54,7 +54,7 @@ pub(crate) fn code_of_end(ending: Ending) -> u8 {
         Ending::Succeeded => OK,
         Ending::Failed => FAILED,
         Ending::Waiting => WAITING,
-        Ending::Provider => PROVIDER,
+        Ending::Provider | Ending::Refused => PROVIDER,
         Ending::Interrupted => INTERRUPTED,
     }
 }

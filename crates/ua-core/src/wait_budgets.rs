@@ -3,6 +3,7 @@
 //! A run keeps one sentence about its status. One that ends with these also says, to whoever shows the run, with which flags it is resumed.
 
 use std::fmt;
+use std::time::Duration;
 
 const PATIENCE: &str = "--max-provider-wait-minutes ";
 const TIME: &str = "--max-wallclock-minutes +";
@@ -20,6 +21,12 @@ impl WaitBudgets {
     /// Whether nothing has to be allowed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// How long the wait is that they allow, to the minute, and never less: whoever tries again after it finds it over.
+    pub fn wait(&self) -> Duration {
+        let minutes = self.max_provider_wait_minutes.into_iter().chain(self.more_wallclock_minutes).max();
+        Duration::from_secs(minutes.unwrap_or_default().saturating_mul(60))
     }
 
     /// The flags of `ua resume`.
@@ -78,6 +85,17 @@ mod tests {
             "wait: `--max-provider-wait-minutes 9`. And more.",
         ] {
             assert_eq!(WaitBudgets::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_wait_is_the_longest_that_is_asked_for() {
+        let minutes =
+            |provider, time| WaitBudgets { max_provider_wait_minutes: provider, more_wallclock_minutes: time };
+        for (budgets, waits) in
+            [(minutes(Some(121), None), 121), (minutes(None, Some(3)), 3), (minutes(Some(4), Some(5)), 5)]
+        {
+            assert_eq!(budgets.wait(), Duration::from_secs(waits * 60));
         }
     }
 

@@ -85,14 +85,13 @@ impl Alerts {
                 }
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled if self.at_the_end => {
-                self.once(people, run.run_id.as_str(), &ended(run)).await;
+                self.once(people, run.run_id.as_str(), &ended(run, false)).await;
             }
             // Whoever pressed Ctrl-C knows.
             RunStatus::Stopped if self.at_the_end && run.stop_reason != Some(RunStop::Interrupt) => {
-                // One that nothing was begun of is tried again and again, which is one piece of news.
-                let is_tried_again = run.stop_reason == Some(RunStop::ToolServer) && run.is_unbegun();
-                let which = if is_tried_again { 0 } else { run.lease_epoch };
-                self.once(people, &format!("{}.{which}", run.run_id), &ended(run)).await;
+                let is_tried_again = is_tried_again(people, run);
+                let key = key_of_stop(run, is_tried_again);
+                self.once(people, &key, &ended(run, is_tried_again)).await;
             }
             RunStatus::Stopped
             | RunStatus::Succeeded
@@ -228,12 +227,40 @@ fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> V
     })
 }
 
-fn ended(run: &RunRecord) -> Value {
+/// Whether whoever drives a run that stopped tries it again by itself.
+fn is_tried_again(people: &dyn People, run: &RunRecord) -> bool {
+    match run.stop_reason {
+        Some(RunStop::Provider) => people.tries_again(),
+        Some(RunStop::ToolServer) => people.tries_again() && run.is_unbegun(),
+        Some(
+            RunStop::Budget
+            | RunStop::Interrupt
+            | RunStop::ProviderRefused
+            | RunStop::UnknownModel
+            | RunStop::Fingerprint
+            | RunStop::Idle,
+        )
+        | None => false,
+    }
+}
+
+/// Under which key a stop is told once. One that is tried again and again where it stands is one piece of news until the run gets further.
+fn key_of_stop(run: &RunRecord, is_tried_again: bool) -> String {
+    // One that nothing was begun of stands at its beginning, whoever tries it.
+    let is_unbegun = run.stop_reason == Some(RunStop::ToolServer) && run.is_unbegun();
+    if is_tried_again && !is_unbegun {
+        return format!("{}.turn-{}", run.run_id, run.turn_index);
+    }
+    format!("{}.{}", run.run_id, if is_unbegun { 0 } else { run.lease_epoch })
+}
+
+fn ended(run: &RunRecord, is_tried_again: bool) -> Value {
     json!({
         "event": "ended",
         "status": run.status,
         "stop_reason": run.stop_reason,
         "detail": run.status_detail,
+        "is_tried_again": is_tried_again,
         "run_id": run.run_id,
         "objective": run.spec.objective,
         "workspace": run.workspace_dir,

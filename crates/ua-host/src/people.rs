@@ -100,6 +100,11 @@ pub trait People: Send + Sync {
         Ok(StopSignal::default())
     }
 
+    /// Whether whoever drives runs here tries one again by itself whose provider or tool server was away.
+    fn tries_again(&self) -> bool {
+        false
+    }
+
     /// A run was taken. After an answer it is taken again.
     fn begun(&self, _begun: &Begun<'_>) {}
 

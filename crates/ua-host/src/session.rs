@@ -38,6 +38,8 @@ pub enum Ending {
     Waiting,
     /// The model provider is not available; it can be resumed.
     Provider,
+    /// The model provider refused, and refuses the same request again: it can be resumed, or forked, once that is corrected.
+    Refused,
     /// A signal asked this process to stop; it can be resumed.
     Interrupted,
 }
@@ -50,7 +52,8 @@ impl Ending {
             Conclusion::Waiting { .. } => Self::Waiting,
             Conclusion::Stopped { reason, .. } => match reason {
                 RunStop::Interrupt => Self::Interrupted,
-                RunStop::Provider | RunStop::ProviderRefused | RunStop::UnknownModel => Self::Provider,
+                RunStop::Provider => Self::Provider,
+                RunStop::ProviderRefused | RunStop::UnknownModel => Self::Refused,
                 RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer | RunStop::Idle => Self::Waiting,
             },
         }

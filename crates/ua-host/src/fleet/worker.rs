@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace};
+use ua_core::{CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace, WaitBudgets};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
 use ua_runner::{LockError, RunEvent, RunLock, owner_stamp, process_is_alive};
@@ -58,6 +58,10 @@ const MOST_DOUBLED_IF_TAKEN: u32 = 6;
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// How long a run is left alone whose model provider was not available.
 pub(super) const OUTAGE: Duration = Duration::from_secs(30);
+/// No run is put off for longer by workers themselves, only by a provider that asks for it.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+/// Why a run was given back whose provider was not available.
+const PROVIDER_AWAY: &str = "the model provider is not available";
 
 /// Why a worker that was told to take no more runs leaves one.
 const DRAINED: &str = "this worker was told to take no more runs (`ua workers drain`)";
@@ -242,6 +246,34 @@ async fn looking<T>(env: &Env, look: impl Future<Output = T>, silent: impl FnOnc
 enum Looked {
     Asked,
     AskedNothing,
+}
+
+/// Why a run that is parked is left for somebody to do something about it, and what that is; `None` of a question, and of what the job itself
+/// set a bound to: that is said where it is, and whoever works until nothing is left has done what there was to do.
+fn why_parked(entry: &QueueEntry, run: &RunRecord) -> Option<String> {
+    let why = || crate::text::line(entry.why.as_deref().unwrap_or(run.status.as_str()), 300);
+    let moved = || format!("{}; `ua queue move {}` makes a worker try it again", why(), run.run_id);
+    match run.status {
+        RunStatus::WaitingForHuman | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => None,
+        RunStatus::Queued | RunStatus::Running => Some(moved()),
+        RunStatus::Stopped => match run.stop_reason {
+            Some(RunStop::Budget) => None,
+            Some(
+                RunStop::Interrupt
+                | RunStop::Provider
+                | RunStop::ProviderRefused
+                | RunStop::UnknownModel
+                | RunStop::Fingerprint
+                | RunStop::ToolServer
+                | RunStop::Idle,
+            )
+            | None => {
+                let next = NextStep::of(run);
+                let is_tried = next.is_to_be_tried_again();
+                Some(if is_tried { moved() } else { format!("{}; {} {}", why(), next.who(), next.does()) })
+            }
+        },
+    }
 }
 
 /// Why no run is taken while nothing comes back.
@@ -520,15 +552,7 @@ impl Worker {
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, refusals.get(&entry.run_id)) {
                 (QueueState::Parked, _) => match self.store.run(&entry.run_id).await {
-                    // A question, or what the job itself set a bound to: that is said where it is, and is nothing about this place.
-                    Ok(run)
-                        if run.status.is_terminal()
-                            || matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped) => {}
-                    Ok(run) => {
-                        let why = entry.why.clone().unwrap_or_else(|| run.status.to_string());
-                        let why = format!("{why}; `ua queue move {}` makes a worker try it again", entry.run_id);
-                        left.misfits.insert(entry.run_id.clone(), why);
-                    }
+                    Ok(run) => left.misfits.extend(why_parked(entry, &run).map(|why| (entry.run_id.clone(), why))),
                     Err(StoreError::NotFound { .. }) => {}
                     Err(_) => return None,
                 },
@@ -538,6 +562,11 @@ impl Worker {
                 }
                 (QueueState::Ready, _) if is_full.is_some() && entry.options.run_after <= now => {
                     left.misfits.insert(entry.run_id.clone(), is_full.clone().unwrap_or_default());
+                }
+                // Whoever works until nothing is left does not stay for it, whichever worker put it off.
+                (QueueState::Ready, _) if entry.not_before.is_some_and(|at| at.since(now) > LONGEST_PAUSE) => {
+                    let why = entry.why.clone().unwrap_or_else(|| PROVIDER_AWAY.to_owned());
+                    left.misfits.insert(entry.run_id.clone(), why);
                 }
                 (QueueState::Ready, Some(refusal)) if refusal.is_lasting() => {
                     left.misfits.insert(entry.run_id.clone(), refusal.why.clone());
@@ -772,7 +801,7 @@ impl Worker {
                 let why = detail.unwrap_or_else(|| "its tool servers cannot be started".to_owned());
                 self.cannot_begin(id, &why).await
             }
-            Ok(Ending::Waiting) => {
+            Ok(Ending::Waiting | Ending::Refused) => {
                 self.refusals.forget(id);
                 let how = status.unwrap_or(RunStatus::Stopped);
                 let why =
@@ -805,13 +834,7 @@ impl Worker {
                 // It was worked on until now, and waits from now on.
                 self.again(Duration::ZERO, None, GotFurther(true)).await
             }
-            Ok(Ending::Provider) => {
-                if self.refusals.note(id, "the model provider is not available", false, answers) {
-                    let sentence = format!("run {id}: the model provider is not available; it will be tried again");
-                    self.say_of(Did::Released, id, status, &sentence);
-                }
-                self.again(OUTAGE, detail, got_further).await
-            }
+            Ok(Ending::Provider) => self.after_outage(id, (status, detail), answers, got_further).await,
             Err(error) => {
                 // Whoever drives it beside this process comes to an end by itself.
                 let is_counted = answers && error.kind() != Kind::Waiting;
@@ -853,6 +876,30 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// What becomes of a run whose model provider was not available: it is tried again, and no sooner than the provider asks.
+    async fn after_outage(
+        &self,
+        run: &RunId,
+        (status, detail): (Option<RunStatus>, Option<String>),
+        answers: bool,
+        got_further: GotFurther,
+    ) -> Release {
+        let said = detail.as_deref().map_or_else(String::new, |said| format!(": {}", crate::text::line(said, 200)));
+        let is_news = self.refusals.note(run, PROVIDER_AWAY, false, answers);
+        let Some(wait) = detail.as_deref().and_then(WaitBudgets::read).map(|budgets| budgets.wait()) else {
+            if is_news {
+                let pause = OUTAGE.as_secs();
+                let sentence = format!("run {run}: {PROVIDER_AWAY}{said}; it is tried again every {pause} s");
+                self.say_of(Did::Released, run, status, &sentence);
+            }
+            return self.again(OUTAGE, detail, got_further).await;
+        };
+        let until = self.now().await.unwrap_or_else(|_| self.env().now()).plus(wait);
+        let why = format!("{PROVIDER_AWAY} and asks for a wait: tried again at {until}{said}");
+        self.say_of(Did::Released, run, status, &format!("run {run}: {why}"));
+        self.again(wait, Some(why), got_further).await
     }
 
     /// What of a run that was stopped was sent and has not come back, as a part of a sentence: whoever takes the run looks into that first.
@@ -960,6 +1007,10 @@ impl People for Nobody {
         Ok(self.stop.clone())
     }
 
+    fn tries_again(&self) -> bool {
+        true
+    }
+
     fn watch(&self, seen: &ObservedEvent<'_>) {
         if let Some(writes) = &self.writes {
             writes.watch(seen.signal);
@@ -1032,6 +1083,56 @@ mod tests {
         assert!(waits().is_some());
         drop(writes);
         assert_eq!(waits(), None);
+    }
+
+    /// Each reason of a stop: whoever works until nothing is left leaves a run that somebody has to do something about, and says what.
+    #[test]
+    fn what_was_parked_for_somebody_to_correct_is_left_with_its_next_step() {
+        let mut story = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#);
+        let id = story.records.run.run_id.clone();
+        let mut entry = QueueEntry {
+            run_id: id.clone(),
+            options: ua_store::QueueOptions::at(story.records.run.created_at),
+            queued_at: story.records.run.created_at,
+            not_before: None,
+            line: 0,
+            seq: 0,
+            state: QueueState::Parked,
+            worker: None,
+            words: 0,
+            strikes: 0,
+            why: Some("its reason".to_owned()),
+        };
+        for reason in RunStop::ALL.iter().copied() {
+            story.ends(RunStatus::Stopped, Some(reason), "tools changed. Resume with --accept tools");
+            let left = why_parked(&entry, &story.records.run);
+            let way = match reason {
+                RunStop::Budget => {
+                    assert_eq!(left, None);
+                    continue;
+                }
+                RunStop::UnknownModel => format!("`ua fork {id} --model MODEL`"),
+                RunStop::ProviderRefused => format!("`ua resume {id}` finishes it once what stopped it is corrected"),
+                RunStop::Fingerprint => format!("`ua resume {id} --accept tools`"),
+                RunStop::Interrupt | RunStop::Provider | RunStop::ToolServer | RunStop::Idle => {
+                    format!("`ua queue move {id}`")
+                }
+            };
+            let left = left.unwrap();
+            assert!(left.starts_with("its reason; ") && left.contains(&way), "{reason}: {left}");
+        }
+        entry.why = None;
+        for (status, is_left) in [
+            (RunStatus::Queued, true),
+            (RunStatus::Running, true),
+            (RunStatus::WaitingForHuman, false),
+            (RunStatus::Succeeded, false),
+            (RunStatus::Failed, false),
+            (RunStatus::Cancelled, false),
+        ] {
+            let run = RunRecord { status, stop_reason: None, ..story.records.run.clone() };
+            assert_eq!(why_parked(&entry, &run).is_some(), is_left, "{status}");
+        }
     }
 
     #[test]
