@@ -25,6 +25,9 @@ pub struct SchemaArgs {
     /// `job --check`
     #[arg(long, hide = true)]
     pub check: bool,
+    /// `fork --dry-run`
+    #[arg(long, hide = true)]
+    pub dry_run: bool,
     /// `db copy --undo`
     #[arg(long, hide = true)]
     pub undo: bool,
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     // A flag that makes another command of one belongs to its name.
-    let flags = [("--check", args.check), ("--undo", args.undo), ("--list", args.list)];
+    let flags = [("--check", args.check), ("--dry-run", args.dry_run), ("--undo", args.undo), ("--list", args.list)];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
     let name = args.command.iter().map(String::as_str).chain(flags).collect::<Vec<_>>().join(" ");
     if name == JOB_FILE {
