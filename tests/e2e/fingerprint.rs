@@ -49,7 +49,7 @@ fn a_new_tool_is_named_before_it_is_offered() {
     env.mcp_config("work/.mcp.json", &json!({"forum": changed, "more": more}));
     let named = "new, not offered unless the tools are accepted: mcp__more__";
     stops(&env, &["resume", "r"], named);
-    env.run(&["resume", "r", "--accept", "tools"]).code(0).shows(&["new, and offered: mcp__more__"]);
+    env.run(&["resume", "r", "--accept", "tools"]).code(0).says(&["new, and offered: mcp__more__"]);
     env.run(&["runs", "show", "r", "--verbose"]).code(0).shows(&["new, and offered: mcp__more__"]);
 }
 
