@@ -593,7 +593,7 @@ mod tests {
     /// What an entry's file calls a variable, a header or an address is never read as a flag of the gateway, in front of it or when it is restored.
     #[test]
     fn no_name_that_an_entry_has_becomes_a_flag() {
-        for name in ["--root", "--root=/x", "--all", "--url", "--", "--name", "-h"] {
+        for name in ["--root", "--all", "--url", "--", "--name", "-h"] {
             let config =
                 format!(r#"{{"mcpServers": {{"m": {{"command": "x", "args": ["y"], "env": {{"{name}": "1"}}}}}}}}"#);
             let made = Format::Json.wrapped(here(), &config, &ua(), &[]).unwrap();
@@ -604,7 +604,7 @@ mod tests {
             let back = Format::Json.unwrapped(here(), &made.text, &Typed::default(), &[]).unwrap();
             assert_eq!((back.changes[0].what, back.text), (What::Unwrapped, config), "{name}");
         }
-        for name in ["A=B", ""] {
+        for name in ["A=B", "--root=/x", ""] {
             let config = format!(r#"{{"mcpServers": {{"m": {{"command": "x", "env": {{"{name}": "1"}}}}}}}}"#);
             let made = Format::Json.wrapped(here(), &config, &ua(), &[]).unwrap();
             assert_eq!((made.changes[0].what, made.text), (What::NotRead, config), "no process has such a variable");
