@@ -29,6 +29,10 @@ fn say(text: &str) -> Value {
 
 const PROMISE: &str = "<promise>ALL DONE</promise>";
 
+/// A rule of the forum that does not say what a comment is.
+const FORUM: &str = "[[rule]]\nid = \"r\"\nserver = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n\
+                     on_unknown = \"hold\"\n";
+
 /// Forty iterations: one call with an effect in each, of five kinds, and the reply that ends it. The model words notifications and
 /// comments differently each time it is asked.
 fn forty() -> Value {
@@ -254,9 +258,7 @@ fn a_full_context_is_handed_on_and_the_conversation_is_not() {
 #[test]
 fn what_an_earlier_iteration_did_is_not_done_again_without_a_question() {
     let env = env().with_forum();
-    let rule = "[[rule]]\nid = \"r\"\nserver = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n\
-                on_unknown = \"hold\"\n";
-    let policy = env.write("work/policy.toml", rule);
+    let policy = env.write("work/policy.toml", FORUM);
     let post = || json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "tick"}}]});
     let turns = json!([post(), post(), say("Twice."), post(), mail("News"), say(PROMISE)]);
     let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &turns);
@@ -282,6 +284,44 @@ fn what_an_earlier_iteration_did_is_not_done_again_without_a_question() {
     env.run(&["answer", question, "skip"]).code(0);
     env.run(&["resume", "r"]).code(0);
     assert_eq!((env.comments().len(), env.effects()[0]), (2, 1));
+}
+
+/// A task that a model has forgotten that it gave, and gives again: what its sub-agent did is asked about.
+#[test]
+fn a_task_given_again_by_a_later_iteration_does_nothing_twice_without_a_question() {
+    let env = env().with_forum();
+    let post = || json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "tick"}}]});
+    let input = json!({"description": "Post", "prompt": "ALPHA: post."});
+    let task = || json!({"tools": [{"name": "mcp__ua_agents__task", "input": input.clone()}]});
+    let turns = json!([task(), say("Later."), task(), say("Later.")]);
+    let script = json!({"turns": turns, "conversations": [{"when": "ALPHA", "turns": [post(), say(PROMISE)]}]});
+    let model = Model::with(&script.to_string(), |_| ());
+    let env = env.with_model(&model);
+    let policy = env.write("work/policy.toml", FORUM);
+    let job = json!({
+        "model": {"provider": "anthropic", "name": "m"},
+        "stop_conditions": ["email_sent_once"],
+        "subagents": {},
+        "harness": {"max_iterations": 3, "completion_promise": "ALL DONE"},
+    });
+    env.run(&["job", &env.job(&job, &json!([])), "--run-id", "r", "--policy", &policy]).code(75);
+    assert_eq!(env.comments().len(), 1);
+    assert_eq!(env.value("SELECT kind FROM questions WHERE status = 'open'"), "near_duplicate");
+}
+
+/// A fork whose history ends in a later iteration has forgotten what it shares of an earlier one.
+#[test]
+fn what_a_fork_shares_of_an_earlier_iteration_is_asked_about() {
+    let env = env().with_forum();
+    let policy = env.write("work/policy.toml", FORUM);
+    let post = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+    let turns = json!([post("a"), say("Later."), post("b"), mail("News"), say(PROMISE), post("a"), say(PROMISE)]);
+    let job = env
+        .job(&json!({"stop_conditions": ["email_sent_once"], "harness": {"completion_promise": "ALL DONE"}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--policy", &policy]).code(0);
+    env.run(&["fork", "r", "--at-turn", "3", "--run-id", "f", "--policy", &policy]);
+    assert_eq!(env.value("SELECT kind FROM questions WHERE status = 'open' AND run_id = 'f'"), "near_duplicate");
+    assert_eq!(env.comments().len(), 2);
 }
 
 /// A fork of a later iteration goes on in its context, with iterations of its own.

@@ -59,6 +59,7 @@ mod ledger;
 mod lost;
 mod outbox;
 mod outside;
+mod past;
 mod patience;
 mod people;
 mod permit;

@@ -328,6 +328,7 @@ impl Desk {
         let database = store.database_id().await.map_err(RunError::at("look which database it is"))?;
         let lineage = Lineage { database, root: run.root_run_id.clone(), mark: run.lineage_mark.clone() };
         Ok(Ledger::new(outbox.clone(), lease.clone(), lineage, config, env.clone(), trace.clone())
+            .with_task(run.task_call_id.clone())
             .with_lost(self.ports.past.lost().to_vec())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())

@@ -42,7 +42,7 @@ use crate::error::RunError;
 use crate::files::{self, NextFiles};
 use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
-use crate::iteration::IterationState;
+use crate::iteration::context_begins;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
 use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question, raise_run_question_with};
@@ -285,8 +285,7 @@ impl<'a> Driver<'a> {
         // What of it the model is to be told is looked at before it is asked.
         (self.correction_note, self.corrected_at) = (None, None);
         self.unread = UnreadWords::of(&records);
-        let begins = IterationState::of(&records).map_or(1, |iteration| iteration.first_turn);
-        self.ports.dispatcher.ledger().context_begins(begins);
+        self.ports.dispatcher.ledger().context_begins(context_begins(&records));
         let committed = records.run.turn_index;
         // Other tools and policies are accepted for a run or come with a fork; what was planned before, the open turn with it, is not known by them.
         let accepted =

@@ -15,7 +15,7 @@ pub struct IterationState {
     pub number: u32,
     /// How many may begin.
     pub max: u32,
-    /// Its first turn.
+    /// Its first turn that is the run's own.
     pub first_turn: u32,
     /// Tool calls its replies asked for.
     pub tool_calls: u32,
@@ -54,8 +54,7 @@ impl IterationState {
     pub(crate) fn of(records: &RunRecords) -> Option<Self> {
         let run = &records.run;
         let harness = run.spec.harness.as_ref()?;
-        let begun = records.messages.iter().rev().find(|record| record.message.origin == Origin::Iteration);
-        let first_turn = begun.map_or(0, |record| record.turn).max(run.shared_turns()) + 1;
+        let first_turn = context_begins(records).max(run.shared_turns() + 1);
         Some(Self {
             // The first one is counted in the write that opens its step.
             number: run.iteration_count.max(1),
@@ -66,6 +65,12 @@ impl IterationState {
             promise: harness.completion_promise.clone(),
         })
     }
+}
+
+/// The first turn that the context of a run holds; in a fork it may be a shared one.
+pub(crate) fn context_begins(records: &RunRecords) -> u32 {
+    let begun = records.messages.iter().rev().find(|record| record.message.origin == Origin::Iteration);
+    begun.map_or(0, |record| record.turn) + 1
 }
 
 /// What of a history belongs to the context of its last iteration: the job, and everything from where that iteration began.

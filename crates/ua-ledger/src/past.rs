@@ -1,0 +1,82 @@
+//! What was done before the context began in which a call is decided about: the part of a tree of runs that a model cannot know.
+//!
+//! A context is a run's from the turn in which an iteration began. Before it stand the run's own turns and, in a fork, those that it shares, each
+//! with what its sub-agents did. What a sub-agent's model knows at most is what the context held in which its task was given, and so on up to the
+//! run that is nobody's sub-agent. All of it is read from rows, so that whoever takes a run next, sub-agent or not, finds the same.
+//!
+//! Proved by: `identity::forgotten`, the end-to-end tests `harness`.
+
+use ua_core::{CallId, Origin, RunId};
+use ua_store::{CallRecord, LedgerStore as _, RunRecord, RunsOf, Store as _, StoreError, is_task};
+
+use crate::ledger::Ledger;
+
+/// What a run and its sub-agents did up to a turn of it, that one included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Past {
+    run_id: RunId,
+    upto: u32,
+}
+
+impl Ledger {
+    /// What stands before the contexts in which a task was given, and in which each task above it was.
+    pub(crate) async fn past_above(&self, task: CallId) -> Result<Vec<Past>, StoreError> {
+        let (mut past, mut next) = (Vec::new(), Some(task));
+        while let Some(task) = next {
+            let given = self.store.call(&task).await?;
+            let above = self.store.run(&given.run_id).await?;
+            let begins = self.context_around(&above, given.position.turn).await?;
+            next = above.task_call_id.clone().filter(|_| is_task(&above));
+            past.extend(self.past_behind(above, begins).await?);
+        }
+        Ok(past)
+    }
+
+    /// What stands before the context of a run that begins with a turn.
+    pub(crate) async fn past_of(&self, run: &RunId, first_turn: u32) -> Result<Vec<Past>, StoreError> {
+        if first_turn <= 1 {
+            return Ok(Vec::new());
+        }
+        self.past_behind(self.store.run(run).await?, first_turn).await
+    }
+
+    /// The same; turns keep their numbers in a fork.
+    async fn past_behind(&self, run: RunRecord, first_turn: u32) -> Result<Vec<Past>, StoreError> {
+        let (mut past, mut run, mut upto) = (Vec::new(), run, first_turn.saturating_sub(1));
+        while upto > 0 {
+            past.push(Past { run_id: run.run_id, upto });
+            let (Some(shared), Some(parent)) = (run.forked_at, run.parent_run_id) else { break };
+            upto = upto.min(shared.turn);
+            run = self.store.run(&parent).await?;
+        }
+        Ok(past)
+    }
+
+    /// The first turn of the context that holds a turn of a run. Only a job in iterations has more than one, and a fork shares those of its parent.
+    async fn context_around(&self, run: &RunRecord, turn: u32) -> Result<u32, StoreError> {
+        if run.spec.harness.is_none() && run.forked_at.is_none() {
+            return Ok(1);
+        }
+        let history = self.store.history(&run.run_id).await?;
+        let begun = history.iter().filter(|record| record.message.origin == Origin::Iteration && record.turn < turn);
+        Ok(begun.map(|record| record.turn).max().unwrap_or(0) + 1)
+    }
+
+    /// The calls of all that, those of the sub-agents included.
+    pub(crate) async fn calls_of_past(&self, past: Vec<Past>) -> Result<Vec<CallRecord>, StoreError> {
+        let (mut found, mut left) = (Vec::new(), past);
+        while let Some(Past { run_id, upto }) = left.pop() {
+            let mut calls = self.store.calls(&run_id, None).await?;
+            calls.retain(|call| call.position.turn <= upto);
+            for child in self.store.runs_of(RunsOf::Children(run_id)).await?.into_iter().filter(is_task) {
+                // Of an old one nobody knows when it was asked for.
+                let is_of_it = child.task_call_id.is_none_or(|task| calls.iter().any(|call| call.call_id == task));
+                if is_of_it {
+                    left.push(Past { run_id: child.run_id, upto: u32::MAX });
+                }
+            }
+            found.append(&mut calls);
+        }
+        Ok(found)
+    }
+}
