@@ -7,6 +7,7 @@
 
 mod busy;
 mod doubts;
+mod forgotten;
 mod forks;
 mod given_answers;
 mod lineage;

@@ -98,7 +98,7 @@ pub(crate) fn in_database(database: &str, root: RunId) -> Lineage {
     Lineage { database: database.to_owned(), root, mark: None }
 }
 
-fn ledger_of(
+pub(crate) fn ledger_of(
     store: Arc<dyn Store>,
     lease: &RunLease,
     run: RunRecord,
