@@ -45,6 +45,20 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
         // What would stop a run that nobody watches.
         "Asked if lost  mcp__forum__post_comment: ",
     ]);
+    // What asks at every call, once a read has brought both into the run, and what lifts that.
+    let mixed = r#"
+        [[rule]]
+        id = "page"
+        server = "forum"
+        name = "get_page"
+        side_effect_class = "read_only"
+        reads = ["untrusted", "private"]
+    "#;
+    let (policy, plain) = (env.write("mixed.toml", mixed), json!({"tools": {"builtin": false}}));
+    let both = env.named_job("both", &plain, &json!([{"text": "hi"}]));
+    let checked = env.run(&["job", "--check", &both, "--policy", &policy]).code(0);
+    checked.shows(&["Asked if mixed mcp__forum__post_comment: ", "`constraints.allowed_destinations`"]);
+    assert!(!env.run(&["job", "--check", &both]).code(0).stdout.contains("Asked if mixed"));
     let found = env.run(&["job", "--check", &job, "--json"]).json();
     assert_eq!(found["would_start"], false);
     assert_eq!(found["words"][1]["tools"], json!(["mcp__forum__post_comment"]), "{found}");

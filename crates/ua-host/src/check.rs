@@ -60,6 +60,12 @@ impl JobCheck {
     pub fn done(&self) -> Option<&RunRecord> {
         self.key_holder.as_ref().filter(|run| run.status == RunStatus::Succeeded)
     }
+
+    /// The tools that a person is asked about once the run has read untrusted text and private data.
+    pub fn asked_once_tainted(&self) -> Vec<&ToolName> {
+        let tools = self.tools.iter().map(|(tool, policy)| (&tool.name, policy));
+        ua_ledger::asked_once_tainted(&self.spec, tools)
+    }
 }
 
 /// A rule of a policy file, or a name in a setting, and the tools that it is about.

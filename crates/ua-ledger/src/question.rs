@@ -236,7 +236,9 @@ impl Reason<'_> {
                 let named = if unnamed.is_empty() { String::new() } else { format!(" ({})", shown_addresses(unnamed)) };
                 format!(
                     "It is {}. This job has read untrusted text and private data, and neither the job nor a person named where this \
-                     goes{named}: the untrusted text may have asked for it.",
+                     goes{named}: the untrusted text may have asked for it. What lifts this question in later runs: the tool or its \
+                     destination in `constraints.allowed_destinations` of the job, `side_effect_class = \"read_only\"` in a policy rule \
+                     if the tool only reads, or `escalation.ask_human_on_tainted_effect` as `false`.",
                     effect_words(call)
                 )
             }

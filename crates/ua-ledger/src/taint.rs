@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use ua_core::{MailAddress, RunSpec, SideEffectClass};
-use ua_store::CallRecord;
+use ua_core::{CallPolicy, MailAddress, RunSpec, SideEffectClass, ToolName};
+use ua_store::{CallRecord, Taint};
 
 use crate::address::Destinations;
 use crate::exits::{Addresses, allowed_by_host};
@@ -58,8 +58,13 @@ impl TaintRule {
     }
 
     pub(crate) fn covers_tool(&self, call: &CallRecord) -> bool {
-        let effect = call.policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
-        let names = [Some(call.name.raw.as_str()), Some(call.name.tool.as_str()), effect];
+        self.covers(&call.name, &call.policy)
+    }
+
+    /// Whether the job allows a tool, or its kind of effect, wherever it sends something.
+    fn covers(&self, name: &ToolName, policy: &CallPolicy) -> bool {
+        let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
+        let names = [Some(name.raw.as_str()), Some(name.tool.as_str()), effect];
         self.allowed.iter().any(|entry| {
             names.iter().flatten().any(|name| match entry.strip_suffix('*') {
                 Some(start) => !start.is_empty() && name.starts_with(start),
@@ -69,10 +74,26 @@ impl TaintRule {
     }
 }
 
+/// The tools of a job that a person is asked about once the run has read untrusted text and private data, unless the job or a person names where
+/// their call goes: none where its tools cannot bring both into it, or where it does not want to be asked.
+pub fn asked_once_tainted<'a>(
+    spec: &RunSpec,
+    tools: impl Iterator<Item = (&'a ToolName, &'a CallPolicy)> + Clone,
+) -> Vec<&'a ToolName> {
+    let can_be = tools.clone().fold(Taint::default(), |taint, (_, policy)| taint.and(Taint::of(policy))).is_both();
+    let Some(rule) = TaintRule::of(spec).filter(|_| can_be) else { return Vec::new() };
+    tools.filter(|(name, policy)| is_judged(policy) && !rule.covers(name, policy)).map(|(name, _)| name).collect()
+}
+
+/// Whether it matters for a tool what its run has read.
+fn is_judged(policy: &CallPolicy) -> bool {
+    policy.class == SideEffectClass::External
+}
+
 impl Rules<'_> {
     /// Whether it matters for a call what its run has read.
     pub(crate) fn looks_at_taint(&self, call: &CallRecord) -> bool {
-        self.people.taint.is_some() && call.policy.class == SideEffectClass::External
+        self.people.taint.is_some() && is_judged(&call.policy)
     }
 
     /// Where this call sends something that nobody named, if the run is tainted, so that a person has to be asked: `None` when it need not be.
@@ -137,7 +158,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::json;
-    use ua_core::{CallPolicy, CallStatus, EffectKind, Reads, RunId, Time, ToolName, ToolNamespace};
+    use ua_core::{CallStatus, EffectKind, Reads, RunId, Time, ToolNamespace};
     use ua_store::conformance::samples;
 
     use super::*;
@@ -166,6 +187,26 @@ mod tests {
         collect_hosts(&arguments, &mut hosts);
         hosts.sort();
         assert_eq!(hosts, ["a.test", "evil.test", "example.org"]);
+    }
+
+    /// Who looks at a job before it runs hears of each tool that will be asked about, and of none that a setting lifts.
+    #[test]
+    fn what_will_be_asked_about_is_known_before_a_run() {
+        let policy = |class, reads: &[Reads]| CallPolicy { class, reads: reads.to_vec(), ..CallPolicy::unclassified() };
+        let named = |name: &str| ToolName::qualified(ToolNamespace::Mcp, "office", name);
+        let (read, query, issue) = (named("read_file"), named("query"), named("create_issue"));
+        let both = policy(SideEffectClass::ReadOnly, &[Reads::Untrusted, Reads::Private]);
+        let external = policy(SideEffectClass::External, &[Reads::Untrusted]);
+        let all = [(&read, &both), (&query, &external), (&issue, &external)];
+        let asked = |job: &str, tools: &[(&ToolName, &CallPolicy)]| -> Vec<String> {
+            let spec: RunSpec = serde_json::from_str(job).unwrap();
+            asked_once_tainted(&spec, tools.iter().copied()).iter().map(|name| name.tool.clone()).collect()
+        };
+        assert_eq!(asked(r#"{"objective": "x"}"#, &all), ["query", "create_issue"]);
+        let allowed = r#"{"objective": "x", "constraints": {"allowed_destinations": ["create_issue"]}}"#;
+        assert_eq!(asked(allowed, &all), ["query"]);
+        let off = r#"{"objective": "x", "escalation": {"ask_human_on_tainted_effect": false}}"#;
+        assert_eq!((asked(off, &all), asked(r#"{"objective": "x"}"#, &all[1..])), (vec![], vec![]));
     }
 
     /// What a tainted run asks about before it sends this: the effect, and addresses that it would read.

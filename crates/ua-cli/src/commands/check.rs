@@ -131,6 +131,15 @@ fn in_words(found: &JobCheck) -> String {
             names(&held)
         ));
     }
+    let tainted: Vec<String> = found.asked_once_tainted().iter().map(|name| name.raw.clone()).collect();
+    if !tainted.is_empty() {
+        out.push_str(&format!(
+            "Asked if mixed {}: once the run has read untrusted text and private data, each such call waits for a person, unless the job or a person \
+             named where it goes. To allow it: the tool or its destination in `constraints.allowed_destinations`, `side_effect_class = \"read_only\"` in \
+             a policy rule for a tool that only reads, or `escalation.ask_human_on_tainted_effect` as `false`\n",
+            names(&tainted)
+        ));
+    }
     let words =
         found.selections.iter().map(|selection| &selection.word).chain(found.rules.iter().map(|rule| &rule.rule));
     let width = words.map(|word| line(word, WORD).chars().count()).max().unwrap_or(0);
