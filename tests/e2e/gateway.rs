@@ -471,6 +471,41 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     env.run(&["answer", &id, "skip"]).refused(2, &["belongs to the gateway", "--root"]);
 }
 
+/// Client, bridge, broker and tool server are killed in a call. Whoever looks before the next broker is there, or with one and no client, is not told
+/// that nothing waits.
+#[test]
+fn what_a_killed_broker_left_is_said_wherever_a_person_looks() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+coproc G { "$1" gateway --name notes -- bash notes.sh; }
+greet
+call post_note
+until [ -s posts ]; do sleep 0.02; done
+broker=$("$1" gateway status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
+gone
+kill -9 "$broker" "$(cat pid)"
+until "$1" gateway status | grep -q '^no broker'; do sleep 0.02; done
+"$1" status
+"$1" gateway status
+"$1" questions 2>&1
+echo --- next
+"$1" gateway start
+"$1" status
+"$1" gateway stop
+wc -l < posts
+"#
+    ));
+    let said = said.code(0).stdout;
+    let (before, after) = said.split_once("--- next").unwrap_or_else(|| panic!("{said}"));
+    let left = "1 call of the gateway was under way when its broker ended, and what came of it is not known: `post_note` of `notes`";
+    assert_eq!(before.matches(left).count(), 3, "{said}");
+    assert!(before.contains("`ua gateway start") && !before.contains("nothing waits"), "{said}");
+    assert!(after.contains(left) && after.contains("`ua calls resolve call_"), "{said}");
+    assert!(!after.contains("nothing waits") && after.trim().ends_with('1'), "it was posted once: {said}");
+}
+
 /// A client has no job, its session no turns: whatever a person looks at says so in its own words.
 #[test]
 fn what_is_shown_of_a_session_speaks_of_no_job_and_no_turn() {

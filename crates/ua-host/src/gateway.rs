@@ -8,6 +8,7 @@ mod environment;
 mod fault;
 mod install;
 mod lately;
+mod left;
 mod look;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use fault::{Fault, last_fault, trouble, unmatched};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use lately::{CallsLately, calls_beside};
+pub use left::{Left, left, left_beside};
 pub use look::{Looked, Moved, look, moved};
 pub use ua_broker::Served;
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use ua_core::RunId;
-use ua_host::questions::Beside;
+use ua_host::questions::{Beside, Reach};
 use ua_host::{Host, gateway, questions, tree};
 use ua_resume::answers::{chosen, words};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
@@ -208,14 +208,14 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     }
 }
 
-/// Says that questions of the gateway wait, which are in a folder of their own. Whether there is one.
+/// Says that questions of the gateway wait, which are in a folder of their own, and what its broker left in doubt. Whether there is any.
 async fn tell_of_the_gateway(host: &Host) -> bool {
     let (commands, asked) = gateway::questions_beside(host).await;
     let waits = super::status::at_the_gateway(&commands, &asked);
-    waits.is_some_and(|waits| {
-        crate::output::tell(waits.replace('\n', "; "));
-        true
-    })
+    let left = gateway::left_beside(host).await.map(|left| plain(&left).to_string());
+    let all: Vec<String> = waits.into_iter().chain(left).collect();
+    all.iter().for_each(|said| crate::output::tell(said.replace('\n', "; ")));
+    !all.is_empty()
 }
 
 /// The question that `name` names. One of the gateway is in another folder, and the error says in which.
@@ -255,7 +255,8 @@ fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full:
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
     let text = question_text(question, beside);
     let (heading, rest) = text.trim_start().split_once('\n').unwrap_or((text.trim_start(), ""));
-    let text = format!("{heading} · run {}{of}\n{rest}{arguments}", question.run_id);
+    let whose = if beside.reach == Reach::Session { "session" } else { "run" };
+    let text = format!("{heading} · {whose} {}{of}\n{rest}{arguments}", question.run_id);
     shortened(&text, &ids_of(question, top)).into_owned()
 }
 

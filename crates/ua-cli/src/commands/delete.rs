@@ -17,7 +17,8 @@ use ua_host::{Database, Host, tree};
 use ua_resume::{NextStep, Standing};
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{
-    CallRecord, Forgotten, LedgerStore as _, PastStore as _, RunDeletion, RunQuery, RunRecord, RunStore as _, Store,
+    CallRecord, Forgotten, GATEWAY_MODE, LedgerStore as _, PastStore as _, RunDeletion, RunHead, RunQuery, RunRecord,
+    RunStore as _, Store,
 };
 
 use crate::args::parse_span;
@@ -89,7 +90,11 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let before = host.env().now().minus(span);
         let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
         let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for old runs", &e))?;
-        let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
+        let (old, open): (Vec<_>, Vec<_>) =
+            all.into_iter().filter(|run| run.updated_at < before).partition(|run| run.status.is_terminal());
+        if let Some(kept) = kept_in_words(&open) {
+            tell(&kept);
+        }
         for run in old {
             let open = Open::of(&look, &run.run_id).await?;
             if !args.force
@@ -147,6 +152,27 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         print(in_words(&deleted, args))?;
     }
     Ok(if left == 0 { OK } else { STORAGE })
+}
+
+/// That what is old and has not ended is kept, and how it is ended; `None` when there is none.
+fn kept_in_words(open: &[RunHead]) -> Option<String> {
+    let sessions = open.iter().filter(|run| run.run_mode == GATEWAY_MODE).count();
+    let runs = open.len() - sessions;
+    let what = match (runs, sessions) {
+        (0, 0) => return None,
+        (_, 0) => ua_core::counted(runs, "run"),
+        (0, _) => format!("{} of a client", ua_core::counted(sessions, "session")),
+        (_, _) => {
+            format!("{} and {} of a client", ua_core::counted(runs, "run"), ua_core::counted(sessions, "session"))
+        }
+    };
+    let (has, is) = if open.len() == 1 { ("has", "is") } else { ("have", "are") };
+    let ends = if sessions == 0 {
+        "`ua runs cancel RUN` ends one"
+    } else {
+        "`ua runs cancel RUN` ends one, and its client begins another session; the one before can be deleted then"
+    };
+    Some(format!("{what} of that age {has} not ended and {is} kept: {ends}"))
 }
 
 /// Whether a person wants these runs to be gone: nothing brings them back.
@@ -430,6 +456,43 @@ mod tests {
     use ua_host::settings::Settings;
 
     use super::*;
+
+    #[test]
+    fn what_has_not_ended_is_said_to_be_kept() {
+        let head = |run_mode: &str| {
+            let at = ua_core::Timestamp::from_millis(0);
+            RunHead {
+                run_id: RunId::parse("run_1").unwrap(),
+                created_at: at,
+                updated_at: at,
+                run_mode: run_mode.to_owned(),
+                status: RunStatus::Stopped,
+                stop_reason: None,
+                status_detail: None,
+                objective: String::new(),
+                job_path: None,
+                job_key: None,
+                workspace_dir: String::new(),
+                parent_run_id: None,
+                turn_index: 0,
+                iteration_count: 0,
+                max_iterations: None,
+            }
+        };
+        let (run, session) = (head("job"), head(GATEWAY_MODE));
+        assert_eq!(kept_in_words(&[]), None);
+        for (open, said) in [
+            (vec![run.clone()], "1 run of that age has not ended and is kept: `ua runs cancel RUN` ends one"),
+            (
+                vec![session.clone(), session.clone()],
+                "2 sessions of a client of that age have not ended and are kept: ",
+            ),
+            (vec![run, session], "1 run and 1 session of a client of that age have not ended and are kept: "),
+        ] {
+            let words = kept_in_words(&open).unwrap();
+            assert!(words.starts_with(said), "{words}");
+        }
+    }
 
     #[test]
     fn only_a_real_folder_below_the_root_is_removed() {

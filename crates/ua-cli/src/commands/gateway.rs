@@ -633,7 +633,9 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         let mends = crate::output::command(moved.mended_by());
         warnings.push(format!("{} ({mends} corrects that)", moved.in_words()));
     }
+    let left = gateway::left(host, root).await.ok().and_then(|(commands, left)| left.in_words(&commands));
     if json {
+        warnings.extend(left.map(|left| left.replace('\n', ". ")));
         let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
         let trouble = trouble.map(|trouble| trouble.to_string());
         let fault = fault.map(|gateway::Fault { at, message, hint, .. }| GatewayFault { at, message, hint });
@@ -662,6 +664,9 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     }
     for warning in &warnings {
         print(format!("{}\n", wrapped(&plain(&format!("warning: {warning}")), 0)))?;
+    }
+    if let Some(left) = left {
+        print(format!("\n{}\n", plain(&left)))?;
     }
     match super::status::at_the_gateway(&commands, &questions) {
         Some(waits) => print(format!("\n{waits}\n")),

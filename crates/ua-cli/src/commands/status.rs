@@ -36,6 +36,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
     let (mut found, alone) = if home.is_unused() { (StatusShown::default(), Vec::new()) } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
+    let left = gateway::left_beside(host).await;
     found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
     found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
     if crate::terminal::is_json() {
@@ -43,7 +44,8 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if found.runs.is_empty() {
-        let waits = if asked.is_empty() { "nothing runs, and nothing waits for you" } else { "nothing runs" };
+        let waits =
+            if asked.is_empty() && left.is_none() { "nothing runs, and nothing waits for you" } else { "nothing runs" };
         print(format!("{waits}\n"))?;
     } else {
         let now = host.env().now();
@@ -68,6 +70,9 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     }
     if let Some(waits) = at_the_gateway(&commands, &asked) {
         print(format!("\n{waits}\n"))?;
+    }
+    if let Some(left) = left {
+        print(format!("\n{}\n", plain(&left)))?;
     }
     Ok(OK)
 }
