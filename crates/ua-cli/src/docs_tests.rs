@@ -131,6 +131,7 @@ const KNOWN: [&str; 21] = [
     "sleep",
     "source",
     "sudo",
+    "systemd-run",
     "target/debug/ua",
     "target/debug/ua-e2e-ua-pdf",
     "touch",

@@ -75,7 +75,7 @@ fn a_schedule_that_fails_is_no_success_of_who_works_until_nothing_is_left() {
     left.says(&["what is due could not be submitted: schedule often could not submit its job", "ua schedule list"]);
     let listed = &rows(&env, &["schedule", "list"])[0];
     assert!(listed["overdue_since"] == listed["next_at"] && listed["last_run"].is_null(), "{listed}");
-    env.run(&["status"]).code(0).says(&["the schedule often is overdue by"]);
+    env.run(&["status"]).code(0).shows(&["the schedule often is overdue by"]);
     std::fs::rename(env.path("away.json"), &job).unwrap();
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!(env.comments().len(), 1);
