@@ -17,10 +17,14 @@ use ua_testkit::sim::{DATABASE_ID, SimOptions, SimStore, simulate};
 /// How many databases are forged, and from how many seeds they are taken.
 const DATABASES: usize = 2;
 const SEEDS: u64 = 60;
-/// How many rows of a database are forged for one column: those with different values, and one in which nothing stands.
-const ROWS: usize = 2;
-/// How many other values of the column are put into a row.
-const OTHERS: usize = 2;
+
+/// How many rows of a database are forged for one column (those with different values, and one in which nothing stands), and how many other values of
+/// the column are put into each. Before a change lands, one each; `.ci/nightly` (`UA_FORGED_WHOLE`) takes more, in every database.
+fn each() -> usize {
+    #[expect(clippy::disallowed_methods, reason = "a test has no settings")]
+    let is_whole = std::env::var_os("UA_FORGED_WHOLE").is_some();
+    if is_whole { 2 } else { 1 }
+}
 
 /// What `ua db check --invariants` says of a database; what cannot be read at all says so, too.
 async fn findings(path: &Path) -> Result<Vec<String>, StoreError> {
@@ -162,14 +166,14 @@ impl Forgery {
         let mut rows: Vec<&(Vec<Value>, Value)> = Vec::new();
         for row in &all {
             let is_new = !rows.iter().any(|chosen| chosen.1 == row.1);
-            if is_new && (rows.len() < ROWS || row.1 == Value::Null) {
+            if is_new && (rows.len() < each() || row.1 == Value::Null) {
                 rows.push(row);
             }
         }
         let plan = |(key, is): &(Vec<Value>, Value)| {
             let mut values: Vec<Value> = Vec::new();
             for (_, other) in all.iter().rev() {
-                if other != is && *other != Value::Null && !values.contains(other) && values.len() < OTHERS {
+                if other != is && *other != Value::Null && !values.contains(other) && values.len() < each() {
                     values.push(other.clone());
                 }
             }
@@ -296,13 +300,18 @@ fn s19_every_column_is_checked_or_said_to_be_believed() {
                     if believed.has(&table, &column) {
                         continue;
                     }
+                    let mut has_looked = false;
                     for forgery in forgeries {
+                        if has_looked && each() == 1 {
+                            break;
+                        }
                         for (key, is, values) in forgery.plans(&table, &column) {
                             for value in values {
                                 if !forgery.forged(&copy, &table, &column, &key, &value) {
                                     continue;
                                 }
                                 *looked.lock().unwrap() += 1;
+                                has_looked = true;
                                 if findings_now(&copy).is_ok_and(|found| found.is_empty()) {
                                     let told = format!("{table}.{column} of {key:?}: {is:?} -> {value:?}");
                                     silent.lock().unwrap().push(told.chars().take(300).collect::<String>());
@@ -321,5 +330,5 @@ fn s19_every_column_is_checked_or_said_to_be_believed() {
         "no check notices these, and docs/security.md does not say that nothing can vouch for them:\n{}",
         silent.join("\n")
     );
-    assert!(looked > 200, "only {looked} values were put there");
+    assert!(looked > 100, "only {looked} values were put there");
 }
