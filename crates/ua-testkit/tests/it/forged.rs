@@ -185,6 +185,9 @@ impl Forgery {
                     once.push(value);
                 }
             }
+            if each() == 1 {
+                once.truncate(2);
+            }
             (key.clone(), is.clone(), once)
         };
         rows.into_iter().map(plan).collect()
