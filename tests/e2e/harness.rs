@@ -295,11 +295,10 @@ fn a_task_given_again_by_a_later_iteration_does_nothing_twice_without_a_question
     let task = || json!({"tools": [{"name": "mcp__ua_agents__task", "input": input.clone()}]});
     let turns = json!([task(), say("Later."), task(), say("Later.")]);
     let script = json!({"turns": turns, "conversations": [{"when": "ALPHA", "turns": [post(), say(PROMISE)]}]});
-    let model = Model::with(&script.to_string(), |_| ());
-    let env = env.with_model(&model);
+    env.write("work/tree.json", script.to_string());
     let policy = env.write("work/policy.toml", FORUM);
     let job = json!({
-        "model": {"provider": "anthropic", "name": "m"},
+        "model": {"provider": "scripted", "script": "tree.json"},
         "stop_conditions": ["email_sent_once"],
         "subagents": {},
         "harness": {"max_iterations": 3, "completion_promise": "ALL DONE"},
@@ -314,13 +313,15 @@ fn a_task_given_again_by_a_later_iteration_does_nothing_twice_without_a_question
 fn what_a_fork_shares_of_an_earlier_iteration_is_asked_about() {
     let env = env().with_forum();
     let policy = env.write("work/policy.toml", FORUM);
+    let env = env.with_env("UA_POLICY", &policy);
     let post = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
-    let turns = json!([post("a"), say("Later."), post("b"), mail("News"), say(PROMISE), post("a"), say(PROMISE)]);
+    let turns = json!([post("a"), say("Later."), post("b"), post("a"), mail("News"), say(PROMISE)]);
     let job = env
         .job(&json!({"stop_conditions": ["email_sent_once"], "harness": {"completion_promise": "ALL DONE"}}), &turns);
-    env.run(&["job", &job, "--run-id", "r", "--policy", &policy]).code(0);
-    env.run(&["fork", "r", "--at-turn", "3", "--run-id", "f", "--policy", &policy]);
-    assert_eq!(env.value("SELECT kind FROM questions WHERE status = 'open' AND run_id = 'f'"), "near_duplicate");
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    env.run(&["fork", "r", "--at-turn", "3", "--run-id", "f"]).code(75);
+    let asked = env.rows("SELECT run_id || ' ' || kind FROM questions WHERE status = 'open' ORDER BY run_id");
+    assert_eq!(asked, ["f near_duplicate", "r near_duplicate"]);
     assert_eq!(env.comments().len(), 2);
 }
 
