@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::RunId;
+use ua_core::{RunId, RunStatus};
 use ua_runner::top_of_tree;
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, RunStore, Store, is_task};
 
@@ -34,7 +34,15 @@ pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostErr
             answered.insert(top)
         };
     }
-    Ok(answered.difference(&open).cloned().collect())
+    let mut waiting = BTreeSet::new();
+    for id in answered.difference(&open) {
+        // One that was stopped since, because its setup changed for one, is not helped by its answers.
+        let run = store.run(id).await.map_err(|e| HostError::store("read the run", &e))?;
+        if run.status == RunStatus::WaitingForHuman {
+            waiting.insert(id.clone());
+        }
+    }
+    Ok(waiting)
 }
 
 /// The runs of which somebody is still to answer a question, of theirs or of a sub-agent below them. A run that waits and is none of these waits
