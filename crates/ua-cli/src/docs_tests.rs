@@ -114,7 +114,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 22] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
