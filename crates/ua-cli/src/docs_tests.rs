@@ -114,7 +114,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 26] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -123,6 +123,8 @@ const KNOWN: [&str; 22] = [
     "claude",
     "echo",
     "export",
+    "install",
+    "journalctl",
     "jq",
     "kill",
     "less",
@@ -131,10 +133,12 @@ const KNOWN: [&str; 22] = [
     "sleep",
     "source",
     "sudo",
+    "systemctl",
     "systemd-run",
     "target/debug/ua",
     "target/debug/ua-e2e-ua-pdf",
     "touch",
+    "useradd",
     "wait",
     "xargs",
 ];
