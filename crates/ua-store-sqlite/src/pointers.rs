@@ -46,6 +46,11 @@ const FINDINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "runs",
+        "its parent was made after it",
+        "SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.seq >= r.seq",
+    ),
+    (
+        "runs",
         "it belongs to another tree than its parent",
         "SELECT r.run_id FROM runs r LEFT JOIN runs p ON p.run_id = r.parent_run_id \
          WHERE r.root_run_id IS NOT coalesce(p.root_run_id, r.run_id)",

@@ -123,7 +123,7 @@ impl Db<'_> {
         let sql = "WITH RECURSIVE up (id, parent, mode, height) AS ( \
                    SELECT run_id, parent_run_id, run_mode, 0 FROM runs WHERE run_id = ?1 UNION ALL \
                    SELECT r.run_id, r.parent_run_id, r.run_mode, up.height + 1 FROM up JOIN runs r ON r.run_id = up.parent \
-                   WHERE up.mode = ?2) \
+                   WHERE up.mode = ?2 AND up.height < (SELECT count(*) FROM runs)) \
                    SELECT id FROM up ORDER BY height DESC LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
         Ok(statement.query_row(params![run.as_str(), TASK_MODE], |row| row.get(0))?)

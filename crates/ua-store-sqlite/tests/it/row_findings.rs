@@ -208,6 +208,8 @@ async fn s19_a_row_that_points_to_another_runs_rows_or_contradicts_its_own_is_na
         ("UPDATE runs SET last_checkpoint_id = NULL WHERE last_checkpoint_id IS NOT NULL".to_owned(), "its last checkpoint"),
         ("UPDATE runs SET forked_at_turn = 1, forked_at_seq = 1 WHERE run_id = 'run_a'".to_owned(), "shares turns of a parent"),
         ("UPDATE runs SET parent_run_id = 'run_b', root_run_id = 'run_b' WHERE run_id = 'run_a'".to_owned(), "neither a fork nor at work"),
+        ("UPDATE runs SET parent_run_id = 'run_a' WHERE run_id = 'run_a'".to_owned(), "its parent was made after it"),
+        ("UPDATE runs SET parent_run_id = 'run_b' WHERE run_id = 'run_a'".to_owned(), "its parent was made after it"),
         ("UPDATE runs SET task_call_id = 'call_3' WHERE run_id = 'run_a'".to_owned(), "none of its parent"),
         ("UPDATE runs SET root_run_id = 'run_b' WHERE run_id = 'run_a'".to_owned(), "another tree than its parent"),
         ("UPDATE runs SET cancel_reason = 'enough' WHERE run_id = 'run_a'".to_owned(), "nobody asked for that"),

@@ -51,6 +51,13 @@ pub fn check_agreement_of_family(family: &[RunRecords]) -> Vec<Violation> {
         family.iter().map(|records| (records.run.run_id.as_str(), records)).collect();
     for records in family {
         let run = &records.run;
+        let mut above = Some(records);
+        for _ in 0..family.len() {
+            above = above.and_then(|of| of.run.parent_run_id.as_ref()).and_then(|id| roots.get(id.as_str()).copied());
+        }
+        if above.is_some() {
+            found.add("a_lineage_leads_to_its_first_run", &run.run_id, "its parents lead in a circle");
+        }
         let Some(root) = roots.get(run.root_run_id.as_str()) else { continue };
         let of_root = root.run.lineage_mark.as_ref();
         // A lineage of an earlier version has none.
@@ -356,7 +363,8 @@ mod tests {
         Scene::begin_with(&store, samples::child_run("run_2", "run_1")).await;
         let family = [scene.records().await, store.load(&samples::run_id("run_2")).await.unwrap()];
         assert_eq!(check_agreement_of_family(&family), []);
-        let breaks: [Break; 4] = [
+        let breaks: [Break; 5] = [
+            |family| family[1].run.parent_run_id = Some(family[1].run.run_id.clone()),
             |family| family[0].run.lineage_mark = None,
             |family| family[1].run.lineage_mark = Some("0".repeat(32)),
             |family| family[0].run.workspace_dir.push('x'),

@@ -66,14 +66,18 @@ pub fn check_again(holder: Option<&RunRecord>, seen: &RunId, key: &str) -> Resul
     }
 }
 
-/// The parts of a run's history that it shares with earlier runs of its lineage, oldest first. `find` reads a run.
+/// The parts of a run's history that it shares with earlier runs of its lineage, oldest first. `find` reads a run. Rows that lead in a circle, which
+/// somebody else wrote, end where it closes.
 pub fn shared_parts<E>(
     run: &RunRecord,
     mut find: impl FnMut(&RunId) -> Result<RunRecord, E>,
 ) -> Result<Vec<SharedPart>, E> {
-    let mut parts = Vec::new();
+    let mut parts: Vec<SharedPart> = Vec::new();
     let (mut limit, mut parent) = (run.forked_at, run.parent_run_id.clone());
     while let (Some(upto), Some(run_id)) = (limit, parent) {
+        if run_id == run.run_id || parts.iter().any(|part| part.run_id == run_id) {
+            break;
+        }
         let ancestor = find(&run_id)?;
         limit = ancestor.forked_at.map(|own| ForkPoint { turn: own.turn.min(upto.turn), seq: own.seq.min(upto.seq) });
         parent = ancestor.parent_run_id;
@@ -91,4 +95,40 @@ pub fn is_shared_effect(call: &CallRecord) -> bool {
 /// Whether a call that another run of the lineage sent matters beside the shared turns.
 pub fn is_effect_elsewhere(call: &CallRecord) -> bool {
     call.policy.class.has_effect() && call.attempt > 0 && may_have_happened(call)
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use std::convert::Infallible;
+
+    use ua_core::TASK_MODE;
+
+    use super::*;
+    use crate::conformance::samples;
+    use crate::rules::runs_below;
+
+    /// Rows that somebody else wrote may say anything: whoever follows them comes to an end.
+    #[test]
+    fn runs_that_lead_in_a_circle_end_where_it_closes() {
+        let named = |name: &str, parent: &str| {
+            let mut run = run_submitted(samples::new_run(name), None).0;
+            run.parent_run_id = Some(samples::run_id(parent));
+            run.forked_at = Some(ForkPoint { turn: 1, seq: 1 });
+            run.task_call_id = Some(samples::call_id("call_1"));
+            TASK_MODE.clone_into(&mut run.run_mode);
+            run
+        };
+        for (one, other) in [("run_1", "run_1"), ("run_2", "run_1")] {
+            let all = [named("run_1", one), named("run_2", other)];
+            let find = |id: &RunId| Ok::<_, Infallible>(all.iter().find(|run| run.run_id == *id).unwrap().clone());
+            for run in &all {
+                assert!(shared_parts(run, find).unwrap().len() < 2, "{one} {other}");
+                let children = |of: &RunId| {
+                    let all = all.iter().filter(|run| run.parent_run_id.as_ref() == Some(of));
+                    Ok::<_, Infallible>(all.cloned().collect())
+                };
+                assert!(runs_below(&run.run_id, children).unwrap().len() < 2, "{one} {other}");
+            }
+        }
+    }
 }

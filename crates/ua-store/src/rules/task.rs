@@ -29,18 +29,24 @@ pub fn child_made(child: NewRun, call: &CallRecord, run: &RunRecord) -> Result<(
     Ok((child, opening))
 }
 
-/// All child runs below `run`, parents before their children. `children` reads the runs that name a run as their parent.
+/// All child runs below `run`, parents before their children, each once. `children` reads the runs that name a run as their parent.
 pub fn runs_below<E>(
     run: &RunId,
     mut children: impl FnMut(&RunId) -> Result<Vec<RunRecord>, E>,
 ) -> Result<Vec<RunRecord>, E> {
-    let mut found: Vec<RunRecord> = children(run)?.into_iter().filter(is_task).collect();
-    let mut next = 0;
-    while let Some(parent) = found.get(next).map(|run| run.run_id.clone()) {
-        found.extend(children(&parent)?.into_iter().filter(is_task));
+    let mut found: Vec<RunRecord> = Vec::new();
+    let (mut next, mut parent) = (0, run.clone());
+    loop {
+        for child in children(&parent)?.into_iter().filter(is_task) {
+            // Rows may lead in a circle, where somebody else wrote them.
+            if child.run_id != *run && !found.iter().any(|run| run.run_id == child.run_id) {
+                found.push(child);
+            }
+        }
+        let Some(below) = found.get(next) else { return Ok(found) };
+        parent = below.run_id.clone();
         next += 1;
     }
-    Ok(found)
 }
 
 /// A child run as those above it see it, with all its calls, requests and the charges of its tools; `None` when it works on no task.
