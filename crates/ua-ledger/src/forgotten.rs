@@ -149,7 +149,7 @@ impl Ledger {
             let own = self.store.calls(&call.run_id, None).await?;
             all.extend(own.into_iter().filter(|call| (first_turn..declared_from).contains(&call.position.turn)));
         }
-        all.sort_by(|one, two| (one.created_at, one.position).cmp(&(two.created_at, two.position)));
+        all.sort_by_key(|call| (call.created_at, call.position));
         let mut calls: HashMap<_, Vec<CallId>> = HashMap::new();
         for call in all {
             calls.entry((call.name.tool, call.args_hash)).or_default().push(call.call_id);

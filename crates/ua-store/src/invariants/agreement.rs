@@ -25,7 +25,9 @@ pub fn check_agreement(records: &RunRecords, events: &[EventRecord]) -> Vec<Viol
     for event in events {
         by_call.entry(event.call_id.as_str()).or_default().push(event);
     }
-    by_call.values_mut().for_each(|events| events.sort_by_key(|event| event.seq));
+    for events in by_call.values_mut() {
+        events.sort_by_key(|event| event.seq);
+    }
     let events_of = |call: &CallRecord| by_call.get(call.call_id.as_str()).map(Vec::as_slice).unwrap_or_default();
     contract(&mut found, records);
     for call in &records.calls {

@@ -265,6 +265,7 @@ fn is_varied(json: &mut serde_json::Value) -> bool {
 }
 
 #[test]
+#[ignore = "it takes minutes: .ci/nightly runs it"]
 fn s19_every_column_is_checked_or_said_to_be_believed() {
     let folder = tempfile::tempdir().unwrap();
     let forgeries: Vec<Forgery> = databases(folder.path()).iter().map(|path| Forgery::of(path)).collect();
