@@ -136,7 +136,9 @@ fn every_command_writes_what_its_schema_says() {
     let worker = env.run(&["worker", "--until-empty", "--json"]).code(0);
     let of_worker = schema("worker");
     let told: Vec<Value> = worker.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    told.iter().for_each(|event| agrees(&of_worker, event, "worker"));
+    for event in &told {
+        agrees(&of_worker, event, "worker");
+    }
     assert_eq!((&told[0]["event"], worker.stderr.as_str()), (&json!("started"), ""), "{}", worker.shown());
     let of_run: Vec<(&str, &str)> = told
         .iter()

@@ -1,5 +1,7 @@
 //! Tool servers that do not start, or do not live as long as their calls.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
 

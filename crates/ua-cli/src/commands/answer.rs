@@ -212,9 +212,11 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
 async fn tell_of_the_gateway(host: &Host) -> bool {
     let (commands, asked) = gateway::questions_beside(host).await;
     let waits = super::status::at_the_gateway(&commands, &asked);
-    let left = gateway::left_beside(host).await.map(|left| plain(&left).to_string());
+    let left = gateway::left_beside(host).await.map(|left| plain(&left));
     let all: Vec<String> = waits.into_iter().chain(left).collect();
-    all.iter().for_each(|said| crate::output::tell(said.replace('\n', "; ")));
+    for said in &all {
+        crate::output::tell(said.replace('\n', "; "));
+    }
     !all.is_empty()
 }
 

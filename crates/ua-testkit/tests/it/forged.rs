@@ -4,6 +4,8 @@
 //! Nothing is listed here. The columns are those of the schema, the databases are those that simulations leave, and what is believed is read from
 //! the page, so a new column is on one of the two sides or the test fails.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,7 +23,6 @@ const SEEDS: u64 = 60;
 /// How many rows of a database are forged for one column (those with different values, and one in which nothing stands), and how many other values of
 /// the column are put into each. Before a change lands, one each; `.ci/nightly` (`UA_FORGED_WHOLE`) takes more, in every database.
 fn each() -> usize {
-    #[expect(clippy::disallowed_methods, reason = "a test has no settings")]
     let is_whole = std::env::var_os("UA_FORGED_WHOLE").is_some();
     if is_whole { 2 } else { 1 }
 }

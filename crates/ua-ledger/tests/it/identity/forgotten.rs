@@ -89,11 +89,11 @@ impl Run {
         format!("step_{}_{iteration}", self.lease.run_id)
     }
 
-    fn entry(&self, before: Option<String>) -> StepEntry {
+    fn entry(&self, before: Option<&str>) -> StepEntry {
         let next = self.iteration + 1;
         let note = || Message::user(Origin::Iteration, format!("iteration {next}"));
         StepEntry {
-            end: before.as_deref().map(|before| samples::step_end(before, StepStatus::Succeeded)),
+            end: before.map(|before| samples::step_end(before, StepStatus::Succeeded)),
             checkpoints: before.iter().map(|step| samples::checkpoint(&format!("ckpt_end_{step}"), step)).collect(),
             step: samples::new_step(&self.step(next)),
             messages: before.iter().map(|_| note()).collect(),
@@ -103,7 +103,7 @@ impl Run {
 
     /// The next iteration begins, with an empty context.
     async fn forget(&mut self) {
-        self.store.enter_step(&self.lease, self.entry(Some(self.step(self.iteration)))).await.unwrap();
+        self.store.enter_step(&self.lease, self.entry(Some(&self.step(self.iteration)))).await.unwrap();
         self.iteration += 1;
         self.ledger.context_begins(self.turn + 1);
     }
