@@ -94,7 +94,7 @@ impl Receivers {
             ("UA_OBJECTS", format!("s3://{BUCKET}/acceptance")),
             ("UA_S3_ENDPOINT", self.server(Kind::S3)?.url.clone()),
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", "acceptance".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "k3y-of-the-stand-in-for-s3".to_owned()),
             ("UA_NOTIFY_WEBHOOK", format!("{}/hook", self.server(Kind::Webhook)?.url)),
             ("UA_MAIL_FROM", "reports@example.test".to_owned()),
         ]);
