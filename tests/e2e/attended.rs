@@ -259,8 +259,25 @@ fn answer_without_arguments_offers_what_is_open() {
     terminal.shows("What the model should know");
     terminal.types(&format!("not today{ENTER}"));
     terminal.shows("still open: ");
-    terminal.code(0);
+    // The one that is left is put without being chosen; it is not offered again once it was left open.
+    terminal.asks("second");
+    terminal.types(&format!("l{ENTER}"));
+    terminal.shows("left open");
+    terminal.code(75);
     assert_eq!(env.rows("SELECT choice, note FROM answers"), ["skip not today"]);
+    // A machine that lets somebody answer here reads what they said, once, as it does where it names the answer itself.
+    let mut terminal = Terminal::start(&env, &["answer", "--json"]);
+    terminal.asks("second");
+    terminal.types(&format!("s{ENTER}"));
+    terminal.shows("What the model should know");
+    terminal.types(ENTER);
+    let text = terminal.code(0);
+    assert_eq!(
+        (text.matches("\"choice\": \"skip\"").count(), text.matches("\"question_id\": \"q_").count()),
+        (1, 1),
+        "{text}"
+    );
+    assert_eq!(env.rows("SELECT choice FROM answers"), ["skip", "skip"]);
 }
 
 #[test]
@@ -429,6 +446,39 @@ fn what_was_typed_before_a_question_stood_there_is_no_answer_to_it() {
     terminal.types(&format!("green{ENTER}"));
     terminal.code(0);
     assert_eq!(env.rows("SELECT choice, note FROM answers"), ["continue green"]);
+}
+
+#[test]
+fn abort_at_a_prompt_starts_no_tool_server_again() {
+    let env = env();
+    let forum = env.forum_entry(&[]);
+    let mut args = vec![
+        json!("-c"),
+        json!(format!("echo started >> '{}'; exec \"$0\" \"$@\"", env.arg("starts"))),
+        forum["command"].clone(),
+    ];
+    args.extend(forum["args"].as_array().cloned().unwrap_or_default());
+    env.mcp_config("work/.mcp.json", &json!({"forum": {"command": "/bin/sh", "args": args}}));
+    let turns = json!([
+        {"tools": [{"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?"}}]},
+        {"text": "Done."}
+    ]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns);
+    for (word, code, starts) in [("words", 0, "started\nstarted\n"), ("abort", 1, "started\n")] {
+        std::fs::remove_file(env.path("starts")).unwrap_or_default();
+        let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", word]);
+        terminal.asks("Which colour?");
+        if word == "abort" {
+            // What became of its servers meanwhile keeps nobody from ending it.
+            env.write("work/.mcp.json", json!({"mcpServers": {"forum": {"command": "/bin/false"}}}).to_string());
+        }
+        terminal.types(&format!("{word}{ENTER}"));
+        terminal.shows(if word == "words" { "Your answer:" } else { "[y/N]" });
+        terminal.types(&format!("{}{ENTER}", if word == "words" { "green" } else { "y" }));
+        terminal.code(code);
+        let started = std::fs::read_to_string(env.path("starts")).expect("it was started");
+        assert_eq!(started, starts, "{word}");
+    }
 }
 
 #[test]

@@ -484,6 +484,42 @@ fn run_read_only(env: &TestEnv, args: &[&str]) -> Option<Output> {
     (!output.stderr.starts_with("unshare:") && !output.shown().starts_with("exit status: 99")).then_some(output)
 }
 
+/// Rows that somebody else wrote may lead from run to run in a circle: whatever follows them comes to an end, nothing is sent, and the check names them.
+#[test]
+fn runs_that_lead_in_a_circle_end_no_command_in_a_loop() {
+    // It works for itself; it is a fork of itself.
+    for circle in ["run_mode = 'task'", "forked_at_turn = 1, forked_at_seq = 2"] {
+        let env = env();
+        stopped_run(&env);
+        let database = Connection::open(env.database_path()).unwrap();
+        let forged = format!("UPDATE runs SET parent_run_id = run_id, {circle}");
+        let triggers = "DROP TRIGGER runs_contract_is_immutable; DROP TRIGGER runs_keep_their_fork_point";
+        database.execute_batch(&format!("{triggers}; {forged}")).unwrap();
+        drop(database);
+        let good = good(&env);
+        env.run(&resume(&good)).refused(74, &["the runs above it lead in a circle", "nothing was changed"]);
+        env.run(&["fork", "r"]).refused(74, &["the runs above it lead in a circle"]);
+        for args in [
+            &["status"][..],
+            &["questions"],
+            &["runs", "list", "--tasks"],
+            &["runs", "show", "r"],
+            &["runs", "tail", "r", "--no-follow"],
+            &["runs", "export", "r", "--out", &env.arg("exported")],
+            &["runs", "cancel", "r"],
+            &["runs", "delete", "r", "--force", "--yes"],
+            &["calls", "list"],
+        ] {
+            let ended = env.run(args);
+            assert!(!ended.is_killed() && !ended.stderr.contains("panicked"), "{circle}, {args:?}: {}", ended.shown());
+            if args[..] == ["runs", "show", "r"] {
+                env.run(&["db", "check"]).code(74).shows(&["its parent was made after it"]);
+            }
+        }
+        assert_eq!(env.comments(), [""; 0]);
+    }
+}
+
 #[test]
 fn a_root_where_nothing_can_be_written_is_looked_at() {
     let env = env().with_forum();

@@ -29,7 +29,7 @@ fn is_over_with(env: &TestEnv, calls: &[&str], said: &[&str]) {
     assert_eq!(env.run_status(), "cancelled");
     assert_eq!(env.calls(), calls);
     assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0");
-    env.run(&["runs", "show", "r"]).code(0).shows(&["cancelled · run r", "not needed any more"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["cancelled · run r", "not needed any more (tester)"]);
     assert!(env.workspace().join("job_completion_r.md").exists());
     env.run(&["db", "check", "--invariants"]).code(0);
     // The logs end as the run did, once.

@@ -58,9 +58,9 @@ fn runs_are_listed_by_status_and_age() {
     let table = env.run(&["runs", "list", "--limit", "1"]).code(0);
     let (head, row) = table.stdout.split_once('\n').unwrap();
     let words: Vec<&str> = head.split_whitespace().collect();
-    assert_eq!(words, ["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"]);
+    assert_eq!(words, ["RUN", "STATUS", "USED", "TURNS", "UPDATED", "OBJECTIVE"]);
     let cells: Vec<&str> = row.trim().split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    assert_eq!((cells[0], cells[1], cells[2], cells.len()), ("killed", "crashed", "0", 5), "{row}");
+    assert_eq!((cells[0], cells[1], cells[3], cells.len()), ("killed", "crashed", "0", 6), "{row}");
     table.says(&["older runs are not shown", "--limit 5"]);
     env.run(&["runs", "list", "--status", "failed"]).code(0).says(&["no such runs"]);
     env.run(&["runs", "list", "--since", "soon"]).code(2).says(&["is not a valid time"]);
@@ -316,6 +316,17 @@ fn a_finished_run_is_deleted_with_its_workspace() {
     let job = env.arg("work/a.json");
     env.run(&["job", &job, "--run-id", "a"]).refused(2, &["`a`", "was deleted", "--run-id"]);
     env.run(&["runs", "delete", "a"]).refused(2, &["there is no run `a`"]);
+    // A key that was done is free after that, which is told before and after.
+    let keyed =
+        env.named_job("keyed", &json!({"tools": {"builtin": false}, "job_key": "once"}), &json!([{"text": "Done."}]));
+    env.run(&["job", &keyed, "--run-id", "k"]).code(0);
+    let told = "Free after that: the job key once.";
+    let dry = env.run(&["runs", "delete", "k", "--dry-run", "--json"]).code(0).json();
+    assert_eq!(dry["deleted"][0]["job_key"], "once");
+    env.run(&["runs", "delete", "k", "--dry-run"]).code(0).shows(&[told]);
+    env.run(&["runs", "delete", "k", "--yes"]).code(0).shows(&[told]);
+    env.run(&["job", &keyed, "--run-id", "again"]).code(0);
+    env.run(&["runs", "delete", "again", "--yes"]).code(0);
     // Old ones go without being named, and their files can stay.
     env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 runs"]);
     env.run(&["runs", "delete", "last", "--older-than", "1h", "--yes"])

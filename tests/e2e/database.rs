@@ -78,6 +78,31 @@ fn a_whole_database_is_said_to_be_whole() {
     assert_eq!(page["mirror_lines"], json!(2));
     env.run(&["db", "check"]).code(0).shows(&["Pages          healthy", "none that the database does not know"]);
     env.run(&["db", "migrate"]).code(0).shows(&["has schema"]);
+    env.run(&["doctor", "--verbose"])
+        .shows(&["ok   database: intact", "`ua db check` also reads each row of finished runs"]);
+}
+
+/// What a job needs is read row by row by `ua doctor`; what a finished run left, by `ua db check`.
+#[test]
+fn a_row_of_a_run_that_is_over_is_left_to_ua_db_check() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    database.execute_batch("PRAGMA ignore_check_constraints = 1").unwrap();
+    assert_eq!(database.execute("UPDATE run_steps SET phase = 'work', status = 'odd'", []).unwrap(), 1);
+    drop(database);
+    let page = env.run(&["db", "check", "--json"]).code(74).json();
+    let findings = page["findings"].to_string();
+    assert!(
+        findings.contains("no write of this program leaves a row like this (CHECK (status = 'ready'"),
+        "{findings}"
+    );
+    env.run(&["doctor", "--verbose"]).shows(&["ok   database: intact"]);
+    // What each run is, is looked at of all.
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    assert_eq!(database.execute("UPDATE runs SET updated_at = 'never'", []).unwrap(), 1);
+    drop(database);
+    env.run(&["doctor"]).code(1).shows(&["fail runs: ", "`ua db check"]);
 }
 
 #[test]
@@ -121,6 +146,7 @@ fn a_copy_is_put_back_and_what_was_there_is_kept() {
     let good = stopped_run(&env);
     env.run(&["db", "backup", &env.arg("copy.db")]).code(0).shows(&["copy.db"]);
     env.run(&["db", "backup", &env.arg("copy.db")]).refused(2, &["exists already", "nothing is overwritten"]);
+    env.run(&["db", "backup", &env.arg("nowhere/copy.db")]).refused(2, &["there is no folder", "nothing was copied"]);
     let now = fs::read(env.database_path()).unwrap();
     env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&["kept as", "does not count for their budgets"]);
     let kept = fs::read_dir(env.root()).unwrap().flatten().map(|entry| entry.path());

@@ -151,6 +151,44 @@ fn a_job_is_looked_at_before_it_is_run() {
     assert!(!env.root().exists());
 }
 
+/// As `ua job --check`: who corrects the first thing is not sent to find the next one.
+#[test]
+fn all_that_is_in_the_way_of_a_job_is_found_at_once() {
+    let env = env().with_forum();
+    let fields = json!({
+        "model": {"provider": "anthropic", "name": "m"}, "budgets": {"max_cost": "1 USD"}, "tools": {"builtin": false},
+        "escalation": {"ask_human_before": ["post_coment"]}, "files": ["gone.txt"],
+    });
+    let job = env.job(&fields, &json!([]));
+    let all = [
+        "there is no API key for the provider `anthropic`",
+        "a max_cost needs a price",
+        "gone.txt",
+        "`post_coment` in escalation.ask_human_before (did you mean",
+    ];
+    let checked = env.run(&["job", "--check", &job]).code(2).says(&all);
+    let report = env.run(&["doctor", "--job", &job, "--json"]).code(1).json();
+    let findings = report["findings"].as_array().unwrap();
+    let failed: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding["level"] == "fail")
+        .map(|finding| finding["detail"].as_str().unwrap())
+        .collect();
+    for words in all {
+        assert_eq!(failed.iter().filter(|detail| detail.contains(words)).count(), 1, "{words}: {failed:?}");
+    }
+    assert_eq!(failed.len(), checked.stderr.matches("error: ").count(), "{failed:?}\n{}", checked.shown());
+    assert!(!report.to_string().contains("nothing was started"), "{report}");
+    // What lets it start, and end before it is done, is a warning of both.
+    let conditions = json!([{"effect": "email.send", "count": 3}]);
+    let fields = json!({"stop_conditions": conditions, "budgets": {"max_tool_calls": 2}});
+    let job =
+        env.job(&fields, &json!([{"tools": [{"name": "mcp__ua__no_such_tool", "input": {}}]}, {"text": "Done."}]));
+    let doubts = ["the conditions ask for 3 effects", "no_such_tool"];
+    env.run(&["job", "--check", &job]).code(0).says(&doubts);
+    env.run(&["doctor", "--job", &job]).code(0).shows(&doubts).shows(&["warn job: "]);
+}
+
 #[test]
 fn rules_and_names_that_are_about_no_tool_are_warnings() {
     let env = env()

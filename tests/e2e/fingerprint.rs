@@ -140,6 +140,51 @@ fn a_changed_policy_stops_the_run_until_it_is_accepted() {
     ends_well(&env, &["resume", "r", "--accept", "policy"]);
 }
 
+/// Runs that waited for a person while the policy changed: one command accepts it for all of them, and a worker makes each call once.
+#[test]
+fn a_changed_policy_is_accepted_for_the_runs_of_a_worker() {
+    let env = env().with_forum();
+    let rule = |more: &str| {
+        format!("[[rule]]\nid = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n{more}\n")
+    };
+    env.write("work/policy.toml", rule("timeout = \"90s\""));
+    let asks = json!({"policies": ["policy.toml"], "escalation": {"ask_human_before": ["post_comment"]}});
+    let says = |name: &str| json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": name}}]}, {"text": "Done."}]);
+    let jobs = ["r", "s"].map(|name| env.named_job(name, &asks, &says(name)));
+    for (name, job) in ["r", "s"].iter().zip(&jobs) {
+        env.run(&["submit", job, "--run-id", name]).code(0);
+    }
+    env.run(&["worker", "--until-empty"]).code(0);
+    for question in env.rows("SELECT question_id FROM questions") {
+        env.run(&["answer", &question, "approve"]).code(0);
+    }
+    env.write("work/policy.toml", rule("timeout = \"2m\""));
+    env.trust_policy("policy.toml");
+    let parked = |move_first: &str| env.run(&["worker", "--until-empty"]).says(&["timeout", move_first]);
+    parked("--accept policy");
+    assert_eq!(env.comments(), [""; 0]);
+    env.run(&["queue", "move", "r", "--accept", "tools"])
+        .refused(2, &["`tools` is not accepted for a worker", "ua resume"]);
+    // A name that is none changes nothing, and what was accepted is the policy of that moment.
+    env.run(&["queue", "move", "r", "nothing", "--accept", "policy"]).refused(2, &["nothing"]);
+    assert_eq!(env.value("SELECT count(*) FROM overrides"), "0");
+    env.run(&["queue", "move", "r", "s", "--accept", "policy"])
+        .code(0)
+        .says(&["accepted for ", "the policy as it is here now"]);
+    env.write("work/policy.toml", rule("timeout = \"3m\""));
+    env.trust_policy("policy.toml");
+    parked("--accept policy");
+    assert_eq!(env.comments(), [""; 0]);
+    // A machine reads one value, in the order in which they were named.
+    let moved = env.run(&["queue", "move", "s", "r", "--accept", "policy,servers", "--json"]).code(0).json();
+    let runs: Vec<&str> = moved.as_array().unwrap().iter().filter_map(|row| row["run_id"].as_str()).collect();
+    assert_eq!(runs, ["s", "r"]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!(env.comments().len(), 2, "one of each run");
+    assert_eq!(env.rows("SELECT status FROM runs"), ["succeeded", "succeeded"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["accepted policy"]);
+}
+
 /// The class of every tool is as it was: what changed is said all the same, field by field.
 #[test]
 fn an_approval_that_is_no_longer_asked_for_is_named_with_its_file() {
@@ -204,4 +249,21 @@ fn a_server_that_cannot_be_reached_is_no_mismatch() {
     env.run(&["resume", "r"]).code(75).shows(&["stopped (tool server)"]);
     forum(&env, &[]);
     ends_well(&env, &["resume", "r"]);
+}
+
+/// A person resumes a run in another shell than it was begun in: the setting that makes a tool another one there is named, so that nobody accepts a
+/// tool that sends to somebody else.
+#[test]
+fn a_tool_that_lacks_a_setting_of_this_shell_names_the_setting() {
+    let env = env().with_env("UA_NOTIFY_WEBHOOK", "http://127.0.0.1:9/hook");
+    let list = json!({"tools": [{"name": "mcp__ua__list_directory", "input": {}}]});
+    let job = env.job(&json!({"budgets": {"max_turns": 1}}), &json!([list, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let env = env.without_env("UA_NOTIFY_WEBHOOK");
+    let names = "(mcp__ua__notify depends on UA_NOTIFY_WEBHOOK, UA_NOTIFY_WEBHOOK_HONOURS_KEYS, none of them set here)";
+    env.run(&["resume", "r", "--max-turns", "+5"]).code(75).shows(&["stopped (setup changed)"]);
+    let said = env.value("SELECT status_detail FROM runs");
+    assert!(said.contains(names), "{said}");
+    let env = env.with_env("UA_NOTIFY_WEBHOOK", "http://127.0.0.1:9/hook");
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded · run r"]);
 }

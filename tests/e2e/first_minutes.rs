@@ -57,8 +57,8 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
     let (policy, plain) = (env.write("mixed.toml", mixed), json!({"tools": {"builtin": false}}));
     let both = env.named_job("both", &plain, &json!([{"text": "hi"}]));
     let checked = env.run(&["job", "--check", &both, "--policy", &policy]).code(0);
-    checked.shows(&["Asked if mixed mcp__forum__post_comment: ", "`constraints.allowed_destinations`"]);
-    assert!(!env.run(&["job", "--check", &both]).code(0).stdout.contains("Asked if mixed"));
+    checked.shows(&["May be asked   mcp__forum__post_comment: ", "`constraints.allowed_destinations`"]);
+    assert!(!env.run(&["job", "--check", &both]).code(0).stdout.contains("May be asked"));
     let found = env.run(&["job", "--check", &job, "--json"]).json();
     assert_eq!(found["would_start"], false);
     assert_eq!(found["words"][1]["tools"], json!(["mcp__forum__post_comment"]), "{found}");

@@ -12,6 +12,7 @@ mod stopped;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -39,6 +40,22 @@ fn asked_about(env: &TestEnv, database: Option<&str>) -> Vec<String> {
     match database {
         None => env.rows("SELECT DISTINCT run_id FROM questions"),
         Some(name) => cluster().unwrap().sql(name, "SELECT DISTINCT run_id FROM ua.questions").unwrap(),
+    }
+}
+
+/// Has a worker stand still, where it is in no write to a file: one that stands still in the middle of a write keeps others from writing.
+fn stand_still(worker: &Live, env: &TestEnv, database: Option<&str>) {
+    loop {
+        worker.signal(Signal::STOP);
+        if database.is_some() {
+            return;
+        }
+        let file = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();
+        file.busy_timeout(Duration::from_secs(1)).unwrap();
+        if file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {
+            return;
+        }
+        worker.signal(Signal::CONT);
     }
 }
 
@@ -198,7 +215,9 @@ fn an_answer_says_what_is_next() {
     assert_eq!(questions.len(), 2);
     let first = env.run(&["answer", &questions[0], "approve"]).code(0);
     first.says(&["1 question is still open: ", &questions[1]]);
-    env.run(&["answer", &questions[1], "approve"]).code(0).says(&["run r is in the queue, and a worker continues it"]);
+    env.run(&["answer", &questions[1], "approve"])
+        .code(0)
+        .says(&["run r is in the queue, and the next free worker takes it"]);
     // Nor is who answers once more sent to resume it beside the worker.
     let again = env.run(&["answer", &questions[1], "approve"]).code(2);
     let again =
@@ -237,9 +256,10 @@ fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
     on_both("fleet_term", |env, _| {
         let worker = at_the_gate(env);
         worker.signal(Signal::TERM);
-        until("the worker to take notice", || worker.stderr().contains("taking no more runs"));
+        until("the worker to take notice", || worker.stderr().contains("no more runs are taken"));
         open_the_gate(env);
-        worker.wait().code(0);
+        let told = worker.wait().code(0);
+        assert_eq!(told.stderr.matches("no more runs").count(), 1, "said once: {}", told.stderr);
         assert_eq!((state(env, "r"), status(env, "r")), ("ready".to_owned(), "stopped".to_owned()));
         env.run(&["worker", "--until-empty"]).code(0);
         assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
@@ -520,7 +540,8 @@ fn an_instant_of_a_schedule_has_one_run() {
     until("both", || rows(&env, &["workers", "list"]).len() == 2);
     let again = env.run(&["schedule", "run", "often"]).code(0).shown();
     until("the run that was asked for", || env.comments().len() == 2 && state_of_all(&env).is_empty());
-    env.run(&["schedule", "pause", "often"]).code(0).shows(&["is paused"]);
+    env.run(&["schedule", "pause", "often", "--by", "Ada"]).code(0).shows(&["is paused"]);
+    env.run(&["schedule", "list"]).code(0).shows(&["often was paused by Ada"]);
     for worker in workers {
         worker.signal(Signal::TERM);
         worker.wait().code(0);
@@ -676,4 +697,24 @@ fn answer_all(env: &TestEnv, counted: &dyn Fn(&str) -> usize) -> bool {
 
 fn rows_of_call(env: &TestEnv, call: &str) -> Value {
     env.run(&["calls", "show", call, "--json"]).code(0).json()
+}
+
+/// Whoever looks at a run that was submitted sees that it waits, in which queue and at which place, and for what; also when nothing will take it.
+#[test]
+fn a_run_in_the_queue_is_shown_with_what_it_waits_for() {
+    let env = env();
+    let job = |name: &str| env.named_job(name, &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    for name in ["a", "b"] {
+        env.run(&["submit", &job(name), "--run-id", name]).code(0);
+    }
+    env.run(&["submit", &job("c"), "--run-id", "c", "--run-after", "2999-01-01T00:00:00Z"]).code(0);
+    let shown = |run: &str| env.run(&["runs", "show", run]).code(0);
+    shown("b")
+        .shows(&["Queue          default (ready), place 2 of 2; waits for a worker, and none is running: `ua worker`"]);
+    shown("c").shows(&["Queue          default (later); waits for its time, "]);
+    let queue = env.run(&["runs", "show", "a", "--json"]).code(0).json()["queue"].clone();
+    assert_eq!((&queue["queue"], &queue["place"], &queue["of"]), (&json!("default"), &json!(1), &json!(2)), "{queue}");
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert!(!shown("a").stdout.contains("\nQueue "), "it is in none any more");
+    assert!(env.run(&["runs", "show", "a", "--json"]).code(0).json()["queue"].is_null());
 }

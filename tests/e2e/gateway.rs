@@ -143,15 +143,20 @@ fn all_tool_servers_are_one_and_a_budget_holds() {
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
 }
 
-/// Sends one request over HTTP, and reads what comes back.
+/// Sends one request for the server `work` over HTTP, and reads what comes back.
 fn post(address: &str, token: &str, session: Option<&str>, message: &Value) -> String {
+    post_to("work", address, token, session, message)
+}
+
+/// The same for the server of this name.
+fn post_to(server: &str, address: &str, token: &str, session: Option<&str>, message: &Value) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let body = message.to_string();
     let session = session.map_or_else(String::new, |session| format!("Mcp-Session-Id: {session}\r\n"));
     write!(
         stream,
-        "POST /s/work/mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+        "POST /s/{server}/mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{session}Connection: close\r\n\r\n{body}",
         body.len()
     )
@@ -188,6 +193,28 @@ fn a_client_over_http_is_served_by_the_broker_as_a_service() {
     assert!(again.contains("\"notice\":\"duplicate\""), "{again}");
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
     env.run(&["gateway", "status"]).code(0).shows(&["clients over HTTP", "http", "probe"]);
+    // What was changed since is not in effect, which is told wherever somebody looks.
+    let stale = |env: &ua_e2e::TestEnv| {
+        let status = env.run(&["gateway", "status", "--json"]).code(0).json();
+        let warnings = status["warnings"].as_array().unwrap().clone();
+        warnings.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(stale(&env), [""; 0]);
+    let file = env.root().join("servers.json");
+    let servers = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, servers.replace("\"work\"", "\"shop\"")).unwrap();
+    let told = format!("{} has changed since the broker read it, and is not in effect yet", file.display());
+    assert_eq!(stale(&env).len(), 1, "{:?}", stale(&env));
+    env.run(&["gateway", "status"]).code(0).shows(&["warning: ", &told, "`ua gateway restart`"]);
+    env.run(&["gateway", "start"]).code(0).says(&[&told]);
+    env.run(&["doctor"]).shows(&[&told]);
+    let unknown = post_to("shop", &address, &token, None, &greeting);
+    assert!(
+        unknown.starts_with("HTTP/1.1 404") && unknown.contains("`ua gateway restart` reads the file again"),
+        "{unknown}"
+    );
+    std::fs::write(&file, servers).unwrap();
+    assert_eq!(stale(&env), [""; 0]);
     env.run(&["gateway", "token", "probe", "--remove"]).code(0);
     assert!(post(&address, &token, Some(&session), &mail(4)).starts_with("HTTP/1.1 401"));
     env.run(&["gateway", "token", "probe", "--remove"]).refused(2, &["has no token"]);
@@ -459,7 +486,7 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     let folder = env.path("home/.local/state/ua/gateway");
     let command = format!("`ua questions --root {}`", folder.display());
     let status =
-        env.run(&["status"]).code(0).shows(&["nothing runs", "1 question of the gateway waits for you: q_", &command]);
+        env.run(&["status"]).code(0).shows(&["no job runs", "1 question of the gateway waits for you: q_", &command]);
     assert!(!status.stdout.contains("nothing waits"), "{}", status.stdout);
     assert!(status.stdout.contains("At the gateway in the last 24 hours: "), "{}", status.stdout);
     let asked = env.run(&["status", "--json"]).code(0).json()["gateway_questions"].clone();
@@ -471,10 +498,10 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     env.run(&["answer", &id, "skip"]).refused(2, &["belongs to the gateway", "--root"]);
 }
 
-/// Client, bridge, broker and tool server are killed in a call. Whoever looks before the next broker is there, or with one and no client, is not told
-/// that nothing waits.
+/// Client, bridge, broker and tool server are killed in a call. Whoever looks before the next broker is there is not told that nothing waits, and the
+/// next one asks, with no client.
 #[test]
-fn what_a_killed_broker_left_is_said_wherever_a_person_looks() {
+fn what_a_killed_broker_left_is_said_at_once_and_asked_by_the_next_one() {
     let env = env();
     let said = env.run_by_bash(&format!(
         "{NOTES}{}",
@@ -492,6 +519,7 @@ until "$1" gateway status | grep -q '^no broker'; do sleep 0.02; done
 "$1" questions 2>&1
 echo --- next
 "$1" gateway start
+until "$1" questions 2>&1 | grep -q '1 question of the gateway'; do sleep 0.02; done
 "$1" status
 "$1" gateway stop
 wc -l < posts
@@ -502,7 +530,7 @@ wc -l < posts
     let left = "1 call of the gateway was under way when its broker ended, and what came of it is not known: `post_note` of `notes`";
     assert_eq!(before.matches(left).count(), 3, "{said}");
     assert!(before.contains("`ua gateway start") && !before.contains("nothing waits"), "{said}");
-    assert!(after.contains(left) && after.contains("`ua calls resolve call_"), "{said}");
+    assert!(after.contains("1 question of the gateway waits for you: q_") && !after.contains(left), "{said}");
     assert!(!after.contains("nothing waits") && after.trim().ends_with('1'), "it was posted once: {said}");
 }
 
@@ -535,6 +563,8 @@ gone
     let tail = env.run(&["runs", "tail", "last", "--no-follow"]).stdout;
     assert!(tail.contains("call 1 · post_note") && tail.contains("the gateway's broker of this session"), "{tail}");
     let list = env.run(&["calls", "list"]).code(0);
+    let rows: Vec<Value> = serde_json::from_str(&env.run(&["calls", "list", "--json"]).code(0).stdout).unwrap();
+    assert!(rows.iter().all(|row| row["project"].as_str().is_some_and(|project| project.starts_with('/'))), "{rows:?}");
     let status = env.run(&["status"]).code(0);
     let show = env.run(&["runs", "show", "last"]).code(0);
     for text in [asked.stdout, shown.stdout, tail, list.stdout, status.stdout, show.stdout] {
@@ -812,6 +842,7 @@ fn a_name_in_the_file_that_nobody_has_is_said_at_the_start_and_by_whoever_looks(
     let said = env.run(&["gateway", "start"]).code(0).stderr;
     let restarted = env.run(&["gateway", "restart"]).code(0).stderr;
     let shown = env.run(&["gateway", "status"]).code(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("no client is connected"), "{shown}");
     let doctor = env.run(&["doctor", "--json"]).json();
     let listed = env.run(&["gateway", "status", "--json"]).code(0).json();
     assert_eq!(listed["warnings"].as_array().unwrap().len(), 4, "{listed}");
@@ -912,4 +943,6 @@ cd elsewhere
     let said = said.code(0).stdout;
     assert!(said.contains("before: 1") && said.contains("after: 0"), "{said}");
     assert!(said.contains("jobs need one, the gateway does not") && !said.contains("your runs are in"), "{said}");
+    let after = said.split("before: 1").nth(1).unwrap_or_default();
+    assert!(!after.contains("price"), "prices are of models, and of that a word is enough: {said}");
 }

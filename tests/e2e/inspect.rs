@@ -106,6 +106,7 @@ fn runs_are_listed_with_stable_fields() {
     assert_eq!(
         keys(&listed[0]),
         [
+            "cost",
             "created_at",
             "iteration_count",
             "job_key",
@@ -118,7 +119,9 @@ fn runs_are_listed_with_stable_fields() {
             "status",
             "status_detail",
             "stop_reason",
+            "total_tokens",
             "turn_index",
+            "unpriced_requests",
             "updated_at",
             "workspace_dir",
         ]
@@ -278,4 +281,79 @@ fn a_question_about_hostile_arguments_is_plain() {
     // Escaped, the arguments are still what they were.
     let listed = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
     assert_eq!(listed[0]["arguments"]["text"], text);
+}
+
+/// Whoever is asked whether a message went out looks for it in a mailbox or a log, where its subject may stand many times: the one name that is its
+/// own is in the question, and with the call.
+#[test]
+fn a_call_in_doubt_is_shown_with_the_name_by_which_it_is_found() {
+    let env = env();
+    let hold = env.write("hold.toml", "[[rule]]\nid = \"held\"\nname = \"send_email\"\non_unknown = \"hold\"\n");
+    let mail = json!({"to": ["team@example.test"], "subject": "News", "body": "It is done."});
+    let turns = json!([{"tools": [{"name": "mcp__ua__send_email", "input": mail}]}, {"text": "Done."}]);
+    let job = env.job(&json!({}), &turns);
+    env.run_killed_at("after:tool.invoke:send_email", &["job", &job, "--run-id", "r", "--policy", &hold]);
+    env.run(&["resume", "r"]).code(75).shows(&["Look for it by: Message-ID <"]);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    let shown = env.run(&["calls", "show", &call, "--json"]).code(0).json();
+    let name = shown["found_by"][0].as_str().unwrap().to_owned();
+    env.run(&["calls", "show", &call]).code(0).shows(&[&format!("found by       {name}")]);
+    env.run(&["questions"]).code(0).shows(&[&format!("Look for it by: {name}")]);
+    let question = env.run(&["questions", "--json"]).code(0).json();
+    assert!(question.to_string().contains(&name), "{question}");
+    // It is the one that the message has.
+    let id = name.strip_prefix("Message-ID ").unwrap();
+    let outbox = env.root().join("outbox/new");
+    let sent: Vec<String> = std::fs::read_dir(outbox)
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].contains(&format!("Message-ID: {id}")), "{id}: {}", sent[0]);
+}
+
+/// Whoever audits asks what went out in a period and to whom, and who said yes to it, over all runs.
+#[test]
+fn what_went_out_and_who_answered_what_are_listed() {
+    let env = env().with_forum();
+    let look = json!({"name": "mcp__ua__list_directory", "input": {"path": "."}});
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "hello"}});
+    let job = env.job(&json!({}), &json!([{"tools": [look, post]}, {"text": "Posted."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["calls", "list", "--since", "1h", "--effects"]).code(0).shows(&[
+        "FOR",
+        "forum",
+        "post_comment",
+        "text: hello",
+    ]);
+    let names = |args: &[&str]| {
+        let all: Vec<&str> = ["calls", "list", "--json"].iter().chain(args).copied().collect();
+        let listed = env.run(&all).code(0).json();
+        let calls = listed.as_array().unwrap().iter();
+        calls.map(|call| call["tool_name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]).len(), 2);
+    assert_eq!(names(&["--effects"]), ["post_comment"]);
+    assert_eq!(names(&["--tool", "post_comment"]), ["post_comment"]);
+    assert_eq!(names(&["--tool", "mcp__forum__post_comment", "--tool", "list_directory"]).len(), 2);
+    assert_eq!(names(&["--tool", "list_directory", "--effects"]), [""; 0]);
+    let listed = env.run(&["calls", "list", "--effects", "--json"]).code(0).json();
+    assert_eq!((&listed[0]["in_short"], listed[0]["sent_at"].is_string()), (&json!("text: hello"), true));
+
+    assert_eq!(env.run(&["questions", "--answered", "--json"]).code(0).json(), json!([]));
+    env.run(&["questions", "--since", "1h"]).code(2);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "happened", "--by", "two\nlines"]).code(2);
+    env.run(&["answer", &question, "happened", "--by", "Ada", "--text", "I saw it"]).code(0);
+    env.run(&["questions", "--answered", "--since", "1h"]).code(0).shows(&[
+        "happened",
+        "Ada as tester",
+        "text: hello",
+        "I saw it",
+    ]);
+    let answered = env.run(&["questions", "--answered", "--json"]).code(0).json();
+    assert_eq!(answered.as_array().unwrap().len(), 1);
+    let shown = ["question_id", "run_id", "choice", "by", "said"].map(|field| answered[0][field].clone());
+    assert_eq!(json!(shown), json!([question, "r", "happened", "Ada as tester", "I saw it"]));
 }

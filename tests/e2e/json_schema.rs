@@ -83,6 +83,7 @@ fn every_command_writes_what_its_schema_says() {
     check("db restore", &[&backup], 0);
     let question = env.value("SELECT question_id FROM questions");
     check("answer", &[&question, "skip"], 0);
+    check("questions --answered", &[], 0);
     let second = env.named_job("second", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     check("job", &[&second], 0);
     check("init", &["made"], 0);
@@ -125,6 +126,24 @@ fn every_command_writes_what_its_schema_says() {
     let found = env.run(&["job", "--check", &second, "--json"]).code(0).json();
     agrees(&schema("job check"), &found, "job --check");
 
+    let watching = env.start(&["questions", "--watch", "--json"]);
+    let asks = env.named_job(
+        "asks",
+        &json!({"escalation": {"ask_human_before": ["notify"]}}),
+        &json!([
+            {"tools": [{"name": "mcp__ua__notify", "input": {"title": "x", "message": "x"}}]}, {"text": "Done."},
+        ]),
+    );
+    env.run(&["job", &asks, "--run-id", "asks"]).code(75);
+    let question = env.value("SELECT question_id FROM questions WHERE run_id = 'asks'");
+    until("a line", || watching.stdout().lines().any(|line| line.contains(&question) && line.ends_with('}')));
+    let of_watch = schema("questions watch");
+    for line in watching.stdout().lines() {
+        agrees(&of_watch, &serde_json::from_str(line).unwrap(), "questions --watch");
+    }
+    watching.signal(Signal::KILL);
+    watching.wait().killed();
+
     let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0);
     let lines = schema("runs tail");
     assert!(tail.stdout.lines().count() > 3, "{}", tail.shown());
@@ -156,7 +175,7 @@ fn every_command_writes_what_its_schema_says() {
     }
     checked.push("job-file".to_owned());
     // Every command that has a schema was compared, but for those that other tests run: they need a probe, an unknown tool, or a server.
-    checked.extend(["runs tail".to_owned(), "job --check".to_owned(), "worker".to_owned()]);
+    checked.extend(["runs tail", "job --check", "questions --watch", "worker"].map(str::to_owned));
     let named = env.run_bare(&["schema", "--json"]).code(0).json();
     let missing: Vec<&str> = named
         .as_array()

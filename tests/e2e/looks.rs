@@ -37,6 +37,7 @@ pub(crate) fn assert_looks(env: &TestEnv, name: &str, text: &str) {
         (r"\d+ of \d+ tokens", "[n] of [n] tokens"),
         (r"\b\d+ tokens", "[n] tokens"),
         (r"process \d+ on \S+", "process [pid] on [host]"),
+        (r"\[n\] tokens {2,}", "[n used]  "),
         (r"own tokens +\d+ +\d+", "own tokens [n] [n]"),
         (r"([Tt]okens:?) +\d+", "${1} [n]"),
         (r"\d+ input, \d+ output", "[n] input, [n] output"),

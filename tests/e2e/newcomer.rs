@@ -222,6 +222,26 @@ fn an_edited_job_is_told_of_what_its_earlier_text_left_in_doubt() {
     assert!(!said.stderr.contains("warning"), "{}", said.stderr);
 }
 
+/// What the earlier text got need not be got again.
+#[test]
+fn an_edited_job_is_told_how_the_turns_of_its_earlier_text_are_kept() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    let mut text: serde_json::Value = serde_json::from_str(&env.read("work/job.json")).unwrap();
+    let mut write = |field: &str, value: serde_json::Value| {
+        text[field] = value;
+        env.write("work/job.json", text.to_string());
+    };
+    write("budgets", json!({"max_turns": 1}));
+    env.run(&["job", &job, "--run-id", "first"]).code(75);
+    write("budgets", json!({"max_turns": 9}));
+    let said = env.run(&["job", &job, "--run-id", "second"]).code(0);
+    said.says(&[
+        "note: run first of an earlier text of this job is not finished (1 turn)",
+        "ua fork first --job-overrides",
+    ]);
+}
+
 /// A job key is a promise, which `--new` does not lift.
 #[test]
 fn a_new_run_of_a_done_job_key_is_refused_with_the_way_out() {

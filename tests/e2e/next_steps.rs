@@ -27,11 +27,11 @@ fn a_run_of_a_misspelt_model_is_no_dead_end() {
     let job = job(&env);
     let stopped = env.run(&["job", &job, "--model", "claude-sonet", "--run-id", "typo"]).code(69);
     let stopped = stopped.says(&["note: no model claude-sonet of anthropic is known (did you mean `claude-sonnet-"]);
-    stopped.shows(&["stopped (unknown model)", "Continue with  ua fork typo --model MODEL"]);
+    stopped.shows(&["stopped (unknown model)", "Continue with  ua fork typo --model claude-sonnet-"]);
     let status = env.run(&["status"]).code(0);
     let page = env.read("root/RESTART.md");
     for text in [&status.stdout, &page] {
-        assert!(text.contains("ua fork typo --model MODEL") && !text.contains("ua resume"), "{text}");
+        assert!(text.contains("ua fork typo --model claude-sonnet-") && !text.contains("ua resume"), "{text}");
     }
     // What was refused has left, and costs nothing.
     env.run(&["runs", "show", "typo"]).code(0).shows(&["1 (1 refused and not charged)"]);

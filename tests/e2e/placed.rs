@@ -72,7 +72,7 @@ fn s17_no_command_says_what_a_link_out_of_a_checkout_leads_to() {
 }
 
 /// Each command that writes where a person names, and a name that a link is on the way to.
-const WRITE: [(&[&str], &str); 12] = [
+const WRITE: [(&[&str], &str); 13] = [
     (&["runs", "export", "r", "--out"], "copy"),
     (&["runs", "export", "r", "--out"], "copy/deeper"),
     (&["runs", "export", "r", "--json", "--out"], "copy/run.json"),
@@ -85,6 +85,7 @@ const WRITE: [(&[&str], &str); 12] = [
     (&["tools", "lock", "--mcp-config"], "copy/servers.json"),
     (&["gateway", "install", "--file"], "client.json"),
     (&["job", "good.json", "--record"], "copy/tape.jsonl"),
+    (&["job", "good.json", "--record"], "copy"),
 ];
 
 #[test]

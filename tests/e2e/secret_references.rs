@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use serde_json::json;
 use ua_e2e::TestEnv;
@@ -91,4 +92,177 @@ fn a_job_that_holds_a_secret_itself_is_refused_before_it_is_stored() {
     let job = env.job(&json!({"prompt": format!("Log in with {VALUE}.")}), &json!([{"text": "Done."}]));
     env.run(&["job", &job]).refused(2, &["[secret ANTHROPIC_API_KEY]", "${secret:"]);
     assert!(!env.root().exists());
+}
+
+#[test]
+fn no_word_that_is_stored_may_hold_a_secret_by_whatever_door_it_comes() {
+    let env = env();
+    secrets(&env, &format!("[secrets.PASS]\nvalue = \"{VALUE}\"\n"));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let seats = format!("{VALUE}:1");
+    let add = ["schedule", "add", "nightly", &job, "--cron", "0 3 * * *"];
+    for (command, name) in [
+        (vec!["job", &job, "--model", VALUE], "model"),
+        (vec!["job", &job, "--run-id", VALUE], "run"),
+        (vec!["submit", &job, "--model", VALUE], "model"),
+        (vec!["submit", &job, "--queue", VALUE], "queue"),
+        (vec!["submit", &job, "--fair-key", VALUE], "fair key"),
+        (vec!["submit", &job, "--concurrency-key", &seats], "concurrency key"),
+        ([&add[..], &["--model", VALUE]].concat(), "model"),
+        ([&add[..], &["--queue", VALUE]].concat(), "queue"),
+        ([&add[..], &["--fair-key", VALUE]].concat(), "fair key"),
+        ([&add[..], &["--concurrency-key", &seats]].concat(), "concurrency key"),
+    ] {
+        let what = format!("{name} contains the value of [secret PASS]");
+        env.run(&command).refused(2, &[&what, "nothing was stored"]);
+    }
+    assert!(!env.root().join("runtime_state.db").exists());
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["fork", "r", "--model", VALUE]).refused(2, &["[secret PASS]"]);
+}
+
+/// The options of a command that take a value, as its help lists them, without those that every command has.
+fn options(env: &TestEnv, command: &[&str]) -> Vec<String> {
+    let help = env.run(&[command, &["--help"]].concat()).code(0).shown();
+    let own = help.split("Global options:").next().unwrap_or_default().to_owned();
+    let named = own.lines().map(str::trim_start).filter(|line| line.starts_with('-')).filter_map(|line| {
+        let (name, value) = line[line.find("--")?..].split_once(' ')?;
+        value.starts_with('<').then(|| name.to_owned())
+    });
+    named.collect()
+}
+
+/// Every file and folder below `folder` that has the value in it, or in its name.
+fn with_the_value(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = if path.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains(VALUE));
+        if is_named || bytes.windows(VALUE.len()).any(|part| part == VALUE.as_bytes()) {
+            found.push(path.display().to_string());
+        }
+        if path.is_dir() {
+            found.extend(with_the_value(&path));
+        }
+    }
+    found
+}
+
+/// Options are found in the help of each command that stores something, so that a new one is looked at as well.
+#[test]
+fn no_option_and_no_file_brings_a_secret_into_what_is_stored() {
+    let env = env();
+    secrets(&env, &format!("[secrets.PASS]\nvalue = \"{VALUE}\"\n"));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["submit", &job, "--run-id", "q", "--new"]).code(0);
+    let commands: [(&[&str], &[&str]); 8] = [
+        (&["job"], &[&job]),
+        (&["submit"], &[&job]),
+        (&["fork"], &["r"]),
+        (&["resume"], &["r"]),
+        (&["schedule", "add"], &["nightly", &job, "--cron", "0 3 * * *"]),
+        (&["queue", "move"], &["q"]),
+        (&["runs", "cancel"], &["q", "--yes"]),
+        (&["worker"], &["--until-empty"]),
+    ];
+    let mut seen = 0;
+    for (command, usual) in commands {
+        for option in options(&env, command) {
+            env.run(&[command, usual, &[option.as_str(), VALUE]].concat());
+            assert_eq!(with_the_value(&env.root()), [""; 0], "{command:?} {option}");
+            seen += 1;
+        }
+        env.run(&[command, usual, &["--by", VALUE]].concat()).refused(2, &["[secret PASS]"]);
+    }
+    assert!(seen > 60, "{seen}: the options were not found in the help");
+    // What a file changes about a job is a job.
+    for (name, change) in [
+        ("prompt", json!({ "prompt": format!("use {VALUE}") })),
+        ("inputs", json!({"inputs": {"a": [VALUE]}})),
+        ("headers", json!({"model": {"headers": {"x-a": VALUE}}})),
+    ] {
+        let file = env.write(&format!("work/{name}.json"), change.to_string());
+        for more in [&["--dry-run"][..], &[]] {
+            let fork = env.run(&[&["fork", "r", "--job-overrides", &file], more].concat());
+            let fork = fork.refused(2, &["the job contains the value of [secret PASS]"]);
+            assert!(!fork.shown().contains(VALUE), "{name}");
+        }
+    }
+    // What a policy and a configuration call things is stored with each call, and what is mistyped is shown.
+    let policy = env.write(
+        "work/policy.toml",
+        format!("[[rule]]\nid = \"{VALUE}\"\nname = \"x\"\nside_effect_class = \"read_only\"\n"),
+    );
+    env.run(&["job", &job, "--policy", &policy]).refused(2, &["the policy contains the value of [secret PASS]"]);
+    let config = env.mcp_config("work/mcp.json", &json!({VALUE: env.forum_entry(&[])}));
+    env.run(&["job", &job, "--mcp-config", &config]).refused(2, &["the name of a tool server contains the value of"]);
+    for mistyped in [&["runs", "show", VALUE][..], &[VALUE], &["job", &job, "--no-such-option", VALUE]] {
+        let said = env.run(mistyped).shown();
+        assert!(!said.contains(VALUE), "{said}");
+    }
+    let twice = env.write("work/twice.json", r#"{"prompt": "a", "prompt": "b"}"#);
+    env.run(&["fork", "r", "--job-overrides", &twice]).code(2).says(&["twice"]);
+    assert_eq!(with_the_value(&env.root()), [""; 0]);
+}
+
+/// What the configuration of tool servers gives them is a secret before one of them is started.
+#[test]
+fn what_a_tool_server_is_given_is_refused_in_a_job_and_in_every_name() {
+    let env = env();
+    let mut entry = env.forum_entry(&[]);
+    entry["env"] = json!({"API_TOKEN": VALUE});
+    let config = env.mcp_config("work/mcp.json", &json!({"forum": entry}));
+    let turns = json!([{"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let says_it =
+        env.named_job("says", &json!({"prompt": format!("use {VALUE}"), "tools": {"builtin": false}}), &turns);
+    for command in [
+        vec!["job", &says_it],
+        vec!["submit", &says_it],
+        vec!["job", &job, "--run-id", VALUE],
+        vec!["submit", &job, "--queue", VALUE],
+        vec!["schedule", "add", VALUE, &job, "--cron", "0 3 * * *"],
+    ] {
+        let command = [&command[..], &["--mcp-config", &config]].concat();
+        env.run(&command).refused(2, &["contains the value of [secret API_TOKEN]"]);
+    }
+    env.run(&["submit", &job, "--run-id", "q", "--mcp-config", &config]).code(0);
+    let reason = ["runs", "cancel", "q", "--yes", "--reason", VALUE];
+    env.run(&reason).refused(2, &["the reason contains the value of [secret API_TOKEN]"]);
+    assert_eq!(with_the_value(&env.root()), [""; 0]);
+}
+
+#[test]
+fn what_is_wrong_with_the_file_is_said_without_what_stands_in_it() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    for text in [
+        "[secrets]\nPASS = \"V\"",
+        "[secrets.\"V\"]\n",
+        "secrets = \"V\"",
+        "[secrets.PASS]\ncommand = \"printf V\"",
+        "V = 1",
+        "V",
+    ] {
+        secrets(&env, &text.replace('V', VALUE));
+        for command in [vec!["job", &job, "--check"], vec!["submit", &job], vec!["doctor"], vec!["tools", "list"]] {
+            let said = env.run(&command).shown();
+            assert!(!said.contains(VALUE), "{text} {command:?}: {said}");
+        }
+        env.run(&["job", &job]).refused(2, &["secrets.toml: "]);
+    }
+    fs::remove_file(env.path("home/.config/ua/secrets.toml")).unwrap();
+    // So is what is wrong with the environment of a tool server.
+    for entry in [
+        format!("{{\"env\": {VALUE}}}"),
+        format!("{{\"env\": \"{VALUE}\"}}"),
+        format!("\"{VALUE}\""),
+        format!("{{\"env\": [\"{VALUE}\"]}}"),
+    ] {
+        env.write("work/.mcp.json", format!("{{\"mcpServers\": {{\"crm\": {entry}}}}}"));
+        let said = env.run(&["job", &job, "--check"]).code(2).shown();
+        assert!(!said.contains(VALUE) && said.contains("mcp.json"), "{entry}: {said}");
+    }
 }

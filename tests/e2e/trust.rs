@@ -174,7 +174,8 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     // What the run is resumed with is not what was let in.
     project(&env, &json!({"forum": env.forum_entry(&["--with", "steal"])}));
     env.run(&["resume", "r"]).refused(2, &["not trusted yet", "forum"]);
-    assert_eq!(env.run_bare(&["trust", "--list", "--json"]).code(0).json()[0]["state"], "changed");
+    let listed = env.run_bare(&["trust", "--list", "--json"]).code(0).json();
+    assert_eq!((&listed[0]["state"], &listed[0]["by"]), (&json!("changed"), &json!("tester")));
     assert_eq!(env.comments(), [""; 0]);
     project(&env, &json!({"forum": env.forum_entry(&[])}));
     env.run(&["resume", "r"]).code(75);
@@ -307,6 +308,30 @@ fn s9_a_launcher_that_fetches_what_is_there_that_day_needs_a_word_of_its_own() {
     env.run_bare(&["trust"]).code(0).shows(&["nothing new"]);
 }
 
+/// The user's own servers are for every folder, and so for one that was checked out: what that has under their names is not run in their place.
+#[test]
+fn s9_servers_of_the_user_do_not_become_what_a_folder_has_under_their_names() {
+    let env = env();
+    let python = env.write("bin/python3", format!("#!/bin/sh\ntouch {}\nexit 1\n", env.arg("spawned")));
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let entry = json!({"command": python, "args": ["-m", "mcp_server_git"]});
+    let file = env.write("home/servers.json", json!({"mcpServers": {"git": entry}}).to_string());
+    let job = env.job(&json!({}), &json!([{"text": "Done."}]));
+    let start = |args: &[&str]| env.start_with(("UA_MCP_CONFIG", &file), args).wait();
+    let brought = env.write("work/typing_extensions.py", "");
+    start(&["job", &job])
+        .refused(2, &["the tool server git", "typing_extensions.py", "--mcp-config", "nothing was started"]);
+    start(&["tools", "list"]).says(&["typing_extensions.py"]);
+    assert!(!env.path("spawned").exists(), "a program was started");
+    // Named with this command, it is meant for this folder.
+    env.run(&["job", &job, "--mcp-config", &file]);
+    assert!(env.path("spawned").exists(), "what was named is started");
+    std::fs::remove_file(env.path("spawned")).unwrap();
+    std::fs::remove_file(brought).unwrap();
+    start(&["job", &job, "--new"]);
+    assert!(env.path("spawned").exists(), "where nothing is in the place of its name it is started");
+}
+
 /// A job of a stranger, with a policy by which a post is a read that nobody has to approve.
 fn job_of_a_stranger(env: &TestEnv, says: &str) -> String {
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
@@ -353,4 +378,45 @@ fn a_policy_of_a_job_raises_caution_unasked() {
     env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&["May `post_comment` run?"]);
     let call = env.value("SELECT tool_call_id FROM tool_calls");
     env.run(&["calls", "show", &call]).code(0).shows(&["rule more of the job's", "more.toml raises approval"]);
+}
+
+/// The arguments that a shell reads in a command, whose program prints them, in a folder where nothing may appear.
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+fn read_by_a_shell(command: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("ua() {{ printf '%s\\0' \"$@\"; }}\n{command}");
+    let said = std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert!(said.status.success() && said.stderr.is_empty(), "{command}: {said:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something was run: {command}");
+    let said = String::from_utf8(said.stdout).unwrap();
+    said.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// What a job of a stranger names, and a folder, are words in the commands that are printed, whatever a shell would make of them.
+#[test]
+fn s9_a_printed_command_names_what_it_is_about_and_runs_nothing_else() {
+    let env = env();
+    let (policy, model) = ("q; touch PWN $(touch PWN) 'it.toml", "gpt-x; touch PWN; echo $(touch PWN)");
+    let fields = json!({"policies": [policy], "tools": {"builtin": false}});
+    let job = env.job(&fields, &json!([{"text": "Done."}]));
+    let asks = json!({"objective": "x", "model": {"provider": "openai-chat", "name": model}});
+    let other = env.write("work/other job.json", asks.to_string());
+    let rule = "[[rule]]\nid = \"p\"\nname = \"post_comment\"\nside_effect_class = \"read_only\"\n";
+    env.write(&format!("work/{policy}"), rule);
+    let (mut of_policy, mut of_model) = (0, 0);
+    for line in [
+        &["job", &job, "--run-id", "r"][..],
+        &["job", "--check", &job],
+        &["submit", &job, "--new"],
+        &["doctor", "--job", &job],
+        &["doctor", "--job", &other],
+    ] {
+        let shown = env.run(line).shown();
+        for command in shown.split('`').filter(|part| part.starts_with("ua ") && part.contains("touch")) {
+            let words = read_by_a_shell(command);
+            of_policy += usize::from(words[0] == "trust" && words.iter().any(|word| word.ends_with(policy)));
+            of_model += usize::from(words[0] == "models" && words.iter().any(|word| word == model));
+        }
+    }
+    assert!(of_policy > 1 && of_model > 0, "{of_policy} {of_model}");
 }

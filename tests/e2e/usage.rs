@@ -82,6 +82,10 @@ fn each_request_is_charged_at_its_price_and_shown_to_people_and_programs() {
     assert_eq!(shown["requests"][0]["cost"], "0.0075 USD");
     assert_eq!(shown["requests"][0]["price"]["output_nanos_per_million"], 15_000_000_000_u64);
     assert!(shown["requests"][0]["estimated_tokens"].as_u64().is_some_and(|tokens| tokens > 50));
+    env.run(&["runs", "list"]).code(0).shows(&["USED", "succeeded  $0.0093  2 "]);
+    let listed = &env.run(&["runs", "list", "--json"]).code(0).json()[0];
+    assert_eq!((&listed["cost"], &listed["total_tokens"]), (&json!(["0.0093 USD"]), &json!(6_660)));
+    assert_eq!(listed["unpriced_requests"], 0);
     let completion = std::fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
     for words in
         ["- cost: $0.0093", "- requests to models: 2\n", "`anthropic/scripted`: 2 requests; 6660 tokens; cost $0.0093"]
@@ -100,6 +104,28 @@ fn a_model_without_a_price_has_tokens_and_an_unknown_cost() {
     env.run(&["runs", "show", "r"])
         .code(0)
         .shows(&["Tokens         6660", "Cost           unknown (no price for the model)"]);
+    env.run(&["runs", "list"]).code(0).shows(&["6660 tokens"]);
+}
+
+/// What failed in a night, and why, is one command, which `ua status` names.
+#[test]
+fn the_runs_that_failed_are_listed_with_their_reasons() {
+    let env = env();
+    let says = json!({"tools": [{"name": "mcp__ua__notify", "input": {"title": "Start", "message": "It starts."}}]});
+    let asks = json!({"escalation": {"ask_human_before": ["notify"]}});
+    let [good, bad] = [("good", json!({})), ("bad", asks)]
+        .map(|(name, fields)| env.named_job(name, &fields, &json!([says, {"text": "Done."}])));
+    env.run(&["job", &good, "--run-id", "good"]).code(0);
+    assert!(!env.run(&["status"]).code(0).stdout.contains("runs list"), "nothing failed");
+    env.run(&["job", &bad, "--run-id", "bad"]).code(75);
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "abort"]).code(0);
+    assert_eq!(env.value("SELECT status FROM runs WHERE run_id = 'bad'"), "failed");
+    env.run(&["status"]).code(0).shows(&["1 succeeded, 1 failed", "ua runs list --status failed", "and why"]);
+    let why = env.value("SELECT status_detail FROM runs WHERE run_id = 'bad'");
+    assert!(!why.is_empty());
+    let listed = env.run(&["runs", "list", "--status", "failed"]).code(0).shows(&["WHY", "bad", &why]);
+    assert!(!listed.stdout.contains("good"), "{}", listed.stdout);
+    assert!(!env.run(&["runs", "list"]).code(0).stdout.contains("WHY"), "among all, what each is for");
 }
 
 #[test]
@@ -262,6 +288,35 @@ fn a_budget_of_money_that_cannot_be_kept_is_not_put_on_a_run() {
     env.run(&["resume", "r", "--max-cost", "0"]).refused(2, &["no request would be possible", "+1.50 USD"]);
     assert_eq!(model.requests(), 1);
     env.run(&["resume", "r", "--max-tokens", "+500000"]).code(0);
+}
+
+/// What is printed after a reply that was far larger than both budgets is typed as it is printed, and is enough.
+#[test]
+fn the_command_that_is_printed_after_an_overshoot_is_enough_for_every_budget() {
+    for budgets in
+        [json!({"max_tokens": 50_000}), json!({"max_cost": 0.2}), json!({"max_tokens": 50_000, "max_cost": 0.2})]
+    {
+        let mut turns = turns();
+        turns[0]["usage"] = usage(90_000, 9_000, 0, 0);
+        let model = Model::start(&turns, Vec::new());
+        let env = env().with_forum().with_model(&model);
+        let prices = env.write("prices.toml", PRICES);
+        let output = env.run(&["job", &job(&env, &budgets), "--run-id", "r", "--pricing", &prices]).code(75);
+        let shown = output.shown();
+        let (_, flags) = shown.split_once("ua resume r --").unwrap_or_else(|| panic!("no command: {shown}"));
+        let flags = format!("--{}", flags.lines().next().unwrap_or_default());
+        for budget in budgets.as_object().unwrap().keys() {
+            assert!(flags.contains(&budget.replace('_', "-")), "{budgets}: {flags}");
+        }
+        // As a shell reads it: what is quoted is one word.
+        let words = flags.split('\'').enumerate().flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        let typed: Vec<&str> = ["resume", "r"].into_iter().chain(words).collect();
+        env.run(&typed).code(0);
+        assert_eq!((env.comments().len(), model.requests()), (1, 2), "{budgets}");
+    }
 }
 
 #[test]

@@ -378,3 +378,43 @@ fn a_copy_that_is_put_back_once_more_does_nothing_again_either() {
         is_sound(&env, 1, "put back once more");
     }
 }
+
+/// Whoever looks for a message that the copy does not have has the name that it carries, in each question about it, and reads that the log has it as
+/// sent. A name that nobody was given is in none of them.
+#[test]
+fn a_question_about_a_lost_message_names_the_one_that_was_sent() {
+    let env = env();
+    let hold = env.write("hold.toml", "[[rule]]\nid = \"held\"\nname = \"send_email\"\non_unknown = \"hold\"\n");
+    let mail = json!({"to": ["team@example.test"], "subject": "News", "body": "It is done."});
+    let turns = json!([{"tools": [{"name": "mcp__ua__send_email", "input": mail}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"escalation": {"ask_human_before": ["send_email"]}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--policy", &hold]).code(75);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(75);
+    let open =
+        |run: &str| env.value(&format!("SELECT question_id FROM questions WHERE status = 'open' AND run_id = '{run}'"));
+    env.run(&["answer", &open("f"), "approve"]).code(0);
+    env.run(&["resume", "f"]).code(0);
+    let sent: Vec<String> = std::fs::read_dir(env.root().join("outbox/new"))
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let [sent] = &sent[..] else { panic!("{} messages", sent.len()) };
+    let id = sent.lines().find_map(|line| line.strip_prefix("Message-ID: ")).unwrap();
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+    env.run(&["db", "accept", "r"]).code(0);
+    let look_for = format!("Look for it by: Message-ID {id}");
+    let asked = env.run(&["resume", "r"]).code(75);
+    asked.shows(&["May `send_email` run?", "May have happened already: effects.log knows", "of run f", &look_for]);
+    env.run(&["answer", &open("r"), "approve"]).code(0);
+    let asked = env.run(&["resume", "r"]).code(75);
+    asked.shows(&["Did `send_email` happen? effects.log says that it did", "of run f", &look_for]);
+    let call = call(&env);
+    env.run(&["calls", "show", &call]).code(0).shows(&[&format!("found by       Message-ID {id} (call")]);
+    let shown = env.run(&["calls", "show", &call, "--json"]).code(0).json();
+    assert_eq!(shown["found_by"], json!([format!("Message-ID {id}")]));
+    env.run(&["answer", &open("r"), "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(std::fs::read_dir(env.root().join("outbox/new")).unwrap().count(), 1);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}

@@ -217,7 +217,8 @@ fn a_made_up_cargo_command_is_seen() {
 // Flags.
 
 /// Flags of programs of others that the pages name: of Claude Code.
-const OF_OTHERS: [&str; 5] = ["--fork-session", "--continue", "--from", "--spec", "--with"];
+const OF_OTHERS: [&str; 8] =
+    ["--api-key", "--fork-session", "--continue", "--from", "--import", "--spec", "--token", "--with"];
 
 /// The flags of this program and of everything below it.
 fn flags(command: &clap::Command, found: &mut BTreeSet<String>) {

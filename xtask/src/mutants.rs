@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 72] = [
+const MUTANTS: [Mutant; 74] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -535,6 +535,16 @@ const MUTANTS: [Mutant; 72] = [
             "--broken-rule",
             "ends-of-doubt-unseen",
         ],
+    ),
+    lane(
+        "–",
+        "what sub-agents did before an iteration began is not looked at behind it",
+        &["sim", "--broken-rule", "sub-agents-forgotten"],
+    ),
+    lane(
+        "–",
+        "the same, on every path",
+        &["explore", "--scene", "iterations-of-tasks", "--deviations", "0", "--broken-rule", "sub-agents-forgotten"],
     ),
     lane(
         "–",

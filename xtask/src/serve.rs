@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -71,7 +72,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     });
     // Whoever started us holds the other end.
     io::copy(&mut io::stdin(), &mut io::sink())?;
-    runtime.shutdown_background();
+    // Waited for, as the threads of `ua` are: one that ends while it is let go of may end the process by a signal.
+    runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
 

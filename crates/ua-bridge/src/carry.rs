@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::args::{Args, Environment, WIRE};
 use crate::claim::{Claim, Claims, Failure};
 use crate::line::{Line, next, quoted};
 use crate::name::Names;
-use crate::scan::{begun, is_batch, parts};
+use crate::scan::{begun, cancelled, is_batch, parts};
+use crate::socket::Address;
 
 /// How long a broker is looked for and started before the bridge gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -49,6 +50,8 @@ const MAY_PASS: Duration = Duration::from_secs(20);
 const ANSWERS: Duration = Duration::from_secs(5);
 /// How long it may leave unanswered whether it is there, which it is asked before each request, before it is asked how it stands.
 const HERE: Duration = Duration::from_secs(1);
+/// A broker that said something so long ago is there: a client that makes one call behind the other has no need to wait for a word of it before each.
+const FRESH: Duration = Duration::from_millis(1);
 /// How often one that has something to answer is asked so.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked whether it was, while somebody waits for an answer.
@@ -58,8 +61,6 @@ const UNREADABLE: i32 = -32700;
 const BROKEN: i32 = -32603;
 /// What is said of a request that no broker was told.
 const NOT_SENT: &str = "this request was not sent";
-/// The longest path that a socket's address holds.
-const LONGEST_ADDRESS: usize = 100;
 
 /// A request without an answer.
 struct Open {
@@ -69,6 +70,9 @@ struct Open {
     /// Whether a broker was told.
     is_said: bool,
     came_at: Instant,
+    /// With what its client took it back, or parts of it. No broker is known to have heard of that before it says that the request is over; so the
+    /// next one that is asked for it is told as well.
+    cancels: Vec<String>,
 }
 
 /// What the client said that the broker is told as soon as it says that it is there.
@@ -172,15 +176,14 @@ impl Bridge {
             if found.is_request() || is_batch(&line) {
                 let is_handshake = found.is_handshake();
                 let name = names.next()?;
-                let open = Open { name: name.clone(), line, is_handshake, is_said: false, came_at: now() };
-                state.unanswered.push(open);
+                state.unanswered.push(Open::new(name.clone(), line, is_handshake));
                 state.offer(Held::Request(name));
                 if !state.is_watched {
                     watcher.unpark();
                 }
             } else {
-                // What is lost with a broker has no meaning for the next one.
-                state.offer(Held::Message(line));
+                // What else is lost with a broker than a cancellation has no meaning for the next one.
+                state.take_back(&line);
             }
         }
         Ok(())
@@ -240,12 +243,7 @@ impl Bridge {
         let asked = format!("{{{}}}", asked.join(","));
         let mut text = self.args.hello(&self.name, &self.environment, &asked, state.handshake.as_deref());
         text.push('\n');
-        for open in &mut state.unanswered {
-            // What no broker was told comes for the first time: nobody has to say of it that it may have been carried out.
-            let word = if open.is_said { "S" } else { "R" };
-            text.push_str(&format!("{word} {} {}\n", open.name, open.line));
-            open.is_said = true;
-        }
+        text.push_str(&state.all_again());
         let mut writer = broker.try_clone()?;
         // If it went away just now, reading finds that.
         let _unheard = writer.write_all(text.as_bytes());
@@ -370,6 +368,7 @@ impl Bridge {
                 // A broker that was killed in the middle of a line has not said it; the next one does.
                 Line::Torn { .. } => return Ok(()),
             };
+            self.state().heard_at = Some(now());
             match line.split_once(' ') {
                 Some(("A", answer)) => self.answered(answer)?,
                 Some(("Q", within)) => self.state().is_here(within),
@@ -396,7 +395,7 @@ impl Bridge {
     fn refuse_all(&self, why: &str, with_those_said: bool) -> io::Result<()> {
         let is_refused = |open: &mut Open| with_those_said || !open.is_said;
         let refused: Vec<Open> = self.state().unanswered.extract_if(.., is_refused).collect();
-        for open in refused {
+        for open in refused.into_iter().filter(|open| !open.is_taken_back()) {
             let told = if open.is_said {
                 "a broker had this request and may have carried it out: look whether it did before you make the call again"
             } else {
@@ -465,7 +464,7 @@ impl Bridge {
         });
         let late: Vec<Open> = state.unanswered.extract_if(.., |open| open.came_at.elapsed() >= patience).collect();
         drop(state);
-        for open in late {
+        for open in late.into_iter().filter(|open| !open.is_taken_back()) {
             let told = if open.is_said {
                 "a broker had this request, and what came of it is not known yet: the same call, made again later, has its answer or what is known of it"
             } else {
@@ -481,6 +480,9 @@ impl Bridge {
         let mut state = self.state();
         let Some(place) = state.unanswered.iter().position(|open| open.name == name) else { return Ok(()) };
         let open = state.unanswered.remove(place);
+        if open.is_taken_back() {
+            return Ok(());
+        }
         write_out(&error(parts(&open.line).id, BROKEN, why))
     }
 
@@ -497,6 +499,11 @@ impl Bridge {
         let mut state = self.state();
         // Two brokers may have answered; the client is told once.
         let Some(place) = state.unanswered.iter().position(|open| open.name == name) else { return Ok(()) };
+        // Whoever took its request back takes no answer to it, so none is delivered: what came of it is owed.
+        if state.unanswered[place].is_taken_back() {
+            state.unanswered.remove(place);
+            return Ok(());
+        }
         if !line.is_empty() {
             write_out(line)?;
         }
@@ -511,6 +518,16 @@ impl Bridge {
 }
 
 impl Open {
+    fn new(name: String, line: String, is_handshake: bool) -> Self {
+        Self { name, line, is_handshake, is_said: false, came_at: now(), cancels: Vec::new() }
+    }
+
+    /// Whether it is a call whose client takes no answer any more. What is taken back of a batch is one of its requests, and the others have an answer;
+    /// a subscription that is ended has one that says so.
+    fn is_taken_back(&self) -> bool {
+        !self.cancels.is_empty() && parts(&self.line).is_call()
+    }
+
     /// How long ago the client asked, in milliseconds, by its name.
     fn asked(&self) -> String {
         format!("{}:{}", quoted(&self.name), self.came_at.elapsed().as_millis())
@@ -528,10 +545,43 @@ impl State {
         if self.broker.is_none() {
             return;
         }
-        // What stands behind no request has nothing to wait for.
-        let waits = self.says_here && (matches!(held, Held::Request(_)) || !self.held.is_empty());
+        // What stands behind no request has nothing to wait for, and neither has a request to a broker that spoke just now.
+        let is_there = self.asked_at.is_none() && self.heard_at.is_some_and(|at| at.elapsed() < FRESH);
+        let waits = self.says_here && !is_there && (matches!(held, Held::Request(_)) || !self.held.is_empty());
         self.held.push(held);
         if waits { self.ask() } else { self.tell() }
+    }
+
+    /// Takes what the client says that is no request. If it takes one back, that is kept with the request as long as there is anybody to be asked
+    /// for it; what no broker was told is withdrawn, and none ever is.
+    fn take_back(&mut self, line: &str) {
+        let Some(id) = cancelled(line) else { return self.offer(Held::Message(line.to_owned())) };
+        let is_it = |open: &Open| parts(&open.line).id == Some(id);
+        let withdrawn = self.unanswered.extract_if(.., |open| is_it(open) && !open.is_said).count();
+        let mut is_told = false;
+        for open in self.unanswered.iter_mut().filter(|open| is_it(open) || is_batch(&open.line)) {
+            open.cancels.push(line.to_owned());
+            is_told = true;
+        }
+        // It may have crossed an answer that was written.
+        if is_told || withdrawn == 0 {
+            self.offer(Held::Message(line.to_owned()));
+        }
+    }
+
+    /// All that is not answered, for a broker that is asked for it now: as it came, each with what its client took back of it.
+    fn all_again(&mut self) -> String {
+        let mut text = String::new();
+        for open in &mut self.unanswered {
+            // What no broker was told comes for the first time: nobody has to say of it that it may have been carried out.
+            let word = if open.is_said { "S" } else { "R" };
+            text.push_str(&format!("{word} {} {}\n", open.name, open.line));
+            for line in &open.cancels {
+                text.push_str(&format!("N {line}\n"));
+            }
+            open.is_said = true;
+        }
+        text
     }
 
     /// Asks the broker whether it is there.
@@ -649,7 +699,7 @@ fn peer(stream: &UnixStream) -> io::Result<(Option<i32>, u32)> {
 /// Connects to the broker of this user, or of root. Another user's program that listens there is told nothing: the hello has what the client
 /// gave its tool server.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let broker = connect_to(socket)?;
+    let broker = UnixStream::connect(Address::of(socket)?)?;
     if is_of_this_user(&broker)? {
         return Ok(broker);
     }
@@ -699,15 +749,6 @@ fn is_of_this_user(_: &UnixStream) -> io::Result<bool> {
     Ok(true)
 }
 
-fn connect_to(socket: &Path) -> io::Result<UnixStream> {
-    if socket.as_os_str().len() <= LONGEST_ADDRESS {
-        return UnixStream::connect(socket);
-    }
-    let folder = std::fs::File::open(socket.parent().unwrap_or(Path::new("/")))?;
-    let name = socket.file_name().unwrap_or_default();
-    UnixStream::connect(Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name))
-}
-
 #[expect(clippy::disallowed_methods, reason = "how long ago something was; this program has no environment of ours")]
 pub(crate) fn now() -> Instant {
     Instant::now()
@@ -744,6 +785,71 @@ mod tests {
         assert!(!is_read_for(&writer, Duration::from_mins(1)));
         gone.join().unwrap();
         assert!(is_read_for(&std::fs::File::open("/dev/null").unwrap(), Duration::ZERO));
+    }
+
+    /// Behind a word of the broker a request goes out at once; else, and while an earlier one waits, it waits for one.
+    #[test]
+    fn a_request_waits_for_a_word_of_a_broker_that_has_not_spoken_just_now() {
+        // So that no machine is too slow for the first case.
+        let ahead = now() + Duration::from_mins(1);
+        let long_ago = now().checked_sub(FRESH).unwrap();
+        for (heard_at, asked_at, said) in
+            [(ahead, None, "R n {}\n"), (long_ago, None, "Q \n"), (ahead, Some(now()), "")]
+        {
+            let (broker, mut heard) = UnixStream::pair().unwrap();
+            let mut state =
+                State { broker: Some(broker), says_here: true, heard_at: Some(heard_at), asked_at, ..State::default() };
+            state.unanswered.push(Open::new("n".to_owned(), "{}".to_owned(), false));
+            state.offer(Held::Request("n".to_owned()));
+            assert_eq!(
+                (state.unanswered[0].is_said, state.held.len()),
+                (said.starts_with('R'), usize::from(!said.starts_with('R')))
+            );
+            state.broker = None;
+            let mut text = String::new();
+            heard.read_to_string(&mut text).unwrap();
+            assert_eq!(text, said);
+        }
+    }
+
+    /// Whatever a broker heard of a cancellation before it went, the next one hears of it behind the request; and of a request that none was told,
+    /// none is told.
+    #[test]
+    fn a_cancellation_stays_with_the_request_that_is_asked_for_again() {
+        let line = |id: u32| format!(r#"{{"id":{id},"method":"tools/call"}}"#);
+        let cancel = |id: u32| format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+        let batch = format!("[{}]", line(3));
+        for has_broker in [true, false] {
+            let (broker, mut heard) = UnixStream::pair().unwrap();
+            let mut state = State { broker: has_broker.then_some(broker), ..State::default() };
+            for (name, line, is_said) in
+                [("a", line(1), true), ("b", line(2), true), ("c", batch.clone(), true), ("d", line(4), false)]
+            {
+                state.unanswered.push(Open { is_said, ..Open::new(name.to_owned(), line, false) });
+            }
+            for id in [1, 3, 4, 5] {
+                state.take_back(&cancel(id));
+            }
+            state.broker = None;
+            let mut told = String::new();
+            if has_broker {
+                heard.read_to_string(&mut told).unwrap();
+                assert_eq!(told, format!("N {}\nN {}\nN {}\nN {}\n", cancel(1), cancel(3), cancel(4), cancel(5)));
+            }
+            let taken_back: Vec<bool> = state.unanswered.iter().map(Open::is_taken_back).collect();
+            assert_eq!(taken_back, [true, false, false]);
+            let wanted = format!(
+                "S a {}\nN {c1}\nS b {}\nS c {batch}\nN {c1}\nN {}\nN {}\nN {}\n",
+                line(1),
+                line(2),
+                cancel(3),
+                cancel(4),
+                cancel(5),
+                c1 = cancel(1)
+            );
+            // However often a broker goes.
+            assert_eq!([state.all_again(), state.all_again()], [wanted.clone(), wanted]);
+        }
     }
 
     /// A reason is never empty, whichever program is there in the place of ours.

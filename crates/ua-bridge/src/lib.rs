@@ -2,11 +2,12 @@
 //!
 //! A client ends its tool servers when it ends, and often before; the broker outlives both. So nothing is decided here. The bridge gives every
 //! request line a name of its own, keeps it until its answer has been written to the client, and when the broker goes away it connects again,
-//! starting the broker when it has to, and sends what is not answered once more under the same name. A client sees a pause.
+//! starting the broker when it has to, and sends what is not answered once more under the same name, with what its client said of it since: that it
+//! is cancelled. A client sees a pause.
 //!
 //! Invariants: a line reaches the broker as it came; an answer is written once; what was answered is said to the broker when it has been written,
-//! not before; nothing is said to a broker of another user; of many that find no broker one starts it. No store, no runtime, and no reading of a
-//! message beyond its id and its method, by which nothing is decided but which lines are kept: what a line is, the broker judges.
+//! not before; what its client took back is answered by nobody and never said to be; nothing is said to a broker of another user; of many that find no broker one starts it. No store, no runtime, and no reading of a
+//! message beyond its id, its method and which request it cancels, by which nothing is decided but which lines are kept: what a line is, the broker judges.
 //!
 //! ```text
 //! hello                         one line of JSON, first of all
@@ -31,6 +32,7 @@ mod line;
 mod name;
 mod options;
 mod scan;
+mod socket;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -40,6 +42,7 @@ pub use args::{Args, WIRE};
 pub use claim::{Claim, Claims, last_failure};
 pub use options::Options;
 pub use scan::{Parts, parts};
+pub use socket::{Address, listen};
 
 /// The arguments are not understood; the code that `ua` has for it.
 const USAGE: u8 = 2;
@@ -50,6 +53,7 @@ const NO_PROGRAM: u8 = 127;
 
 /// Runs the bridge with its raw arguments; what it returns is the exit code for `main`.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    hide_from_others();
     let args: Vec<OsString> = args.into_iter().collect();
     if args == ["--version"] {
         // For whoever looks whether it is of the version of the `ua` beside it.
@@ -72,6 +76,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Keeps the client's keys and what `--env` gives, which this process has in its environment, from other programs of this user, tool servers of
+/// the gateway among them: it is not theirs to read, and is written to no file when this process crashes. Where a system has no such wall, it has
+/// none for `ua` either.
+fn hide_from_others() {
+    #[cfg(target_os = "linux")]
+    let _hidden = nix::sys::prctl::set_dumpable(false);
+    let _no_core = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+}
+
 fn fail(code: u8, why: &str) -> ExitCode {
     say(why);
     ExitCode::from(code)
@@ -80,4 +93,17 @@ fn fail(code: u8, why: &str) -> ExitCode {
 fn say(why: &str) {
     // Nobody may be left to read it.
     let _unread = writeln!(io::stderr(), "ua gateway: {why}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_the_bridge_was_given_is_for_no_other_program_of_the_user() {
+        hide_from_others();
+        assert_eq!(nix::sys::prctl::get_dumpable(), Ok(false));
+        assert_eq!(nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_CORE), Ok((0, 0)));
+    }
 }

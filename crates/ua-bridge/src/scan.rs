@@ -1,5 +1,6 @@
-//! The little of a message that the bridge looks at: its `id` and its `method`, as they stand in the line. It decides nothing: what a line is,
-//! the broker judges, which reads it whole. Here it is only found out which lines are kept until they are answered.
+//! The little of a message that the bridge looks at: its `id` and its `method`, as they stand in the line, and which request a cancellation names.
+//! It decides nothing: what a line is, the broker judges, which reads it whole. Here it is only found out which lines are kept until they are
+//! answered.
 
 /// The two, as JSON. A request has both, a notification only a method, an answer only an id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,10 +11,26 @@ pub struct Parts<'l> {
     pub method: Option<&'l str>,
 }
 
-impl Parts<'_> {
+/// With what a client takes a request back.
+const CANCELLED: &str = "notifications/cancelled";
+
+impl<'l> Parts<'l> {
+    fn note(&mut self, name: &str, value: Option<&'l str>) {
+        if is_text(name, "id") {
+            self.id = value;
+        } else if is_text(name, "method") {
+            self.method = value;
+        }
+    }
+
     /// Whether somebody waits for an answer.
     pub fn is_request(&self) -> bool {
         self.method.is_some() && self.id.is_some_and(|id| id != "null")
+    }
+
+    /// Whether it is a request for a tool.
+    pub(crate) fn is_call(&self) -> bool {
+        self.is_request() && self.method.is_some_and(|method| is_text(method, "tools/call"))
     }
 
     /// Whether it is the request with which a client begins.
@@ -26,7 +43,26 @@ impl Parts<'_> {
 /// most readers of JSON.
 pub fn parts(line: &str) -> Parts<'_> {
     let mut parts = Parts::default();
-    scan(line, &mut parts).map(|()| parts).unwrap_or_default()
+    scan(line, |name, value| parts.note(name, value)).map(|()| parts).unwrap_or_default()
+}
+
+/// The id of the request that a line takes back, if it is a cancellation.
+pub(crate) fn cancelled(line: &str) -> Option<&str> {
+    let (mut parts, mut params) = (Parts::default(), None);
+    scan(line, |name, value| {
+        parts.note(name, value);
+        if is_text(name, "params") {
+            params = value;
+        }
+    })?;
+    let is_one = parts.id.is_none() && parts.method.is_some_and(|method| is_text(method, CANCELLED));
+    let mut id = None;
+    scan(params.filter(|_| is_one)?, |name, value| {
+        if is_text(name, "requestId") {
+            id = value;
+        }
+    })?;
+    id
 }
 
 /// Whether a line is several messages at once, whose answers come as one.
@@ -55,11 +91,12 @@ fn is_text(json: &str, text: &str) -> bool {
 pub(crate) fn begun(line: &str) -> Parts<'_> {
     let mut parts = Parts::default();
     // As far as it got.
-    let _whole = scan(line, &mut parts);
+    let _whole = scan(line, |name, value| parts.note(name, value));
     parts
 }
 
-fn scan<'l>(line: &'l str, parts: &mut Parts<'l>) -> Option<()> {
+/// Notes the members of an object one after the other: the name and the value of each.
+fn scan<'l>(line: &'l str, mut note: impl FnMut(&'l str, Option<&'l str>)) -> Option<()> {
     let bytes = line.as_bytes();
     let mut at = blank(bytes, 0);
     if *bytes.get(at)? != b'{' {
@@ -75,12 +112,7 @@ fn scan<'l>(line: &'l str, parts: &mut Parts<'l>) -> Option<()> {
         }
         let start = blank(bytes, at + 1);
         let end = value(bytes, start)?;
-        let found = line.get(start..end);
-        if is_text(name, "id") {
-            parts.id = found;
-        } else if is_text(name, "method") {
-            parts.method = found;
-        }
+        note(name, line.get(start..end));
         at = blank(bytes, end);
         if *bytes.get(at)? == b',' {
             at = blank(bytes, at + 1);
@@ -158,7 +190,30 @@ mod tests {
             assert!(parts(&format!(r#"{{"id":0,"method":"{method}"}}"#)).is_handshake(), "{method}");
         }
         assert!(!parts(r#"{"id":0,"method":"initialized"}"#).is_handshake());
+        assert!(parts(r#"{"id":1,"method":"tools\/call"}"#).is_call());
+        assert!(!parts(r#"{"id":1,"method":"subscriptions/listen"}"#).is_call());
         assert!(is_batch(" [{}]") && !is_batch("{}") && is_text(r#""a\/b""#, "a/b"));
+    }
+
+    #[test]
+    fn a_cancellation_names_its_request() {
+        for (line, id) in [
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10,"reason":"x"}}"#,
+                Some("10"),
+            ),
+            (
+                r#"{"params":{"reason":{"requestId":1},"requestId":"a b"},"method":"notifications\/cancelled"}"#,
+                Some(r#""a b""#),
+            ),
+            (r#"{"method":"notifications/cancelled","params":{}}"#, None),
+            (r#"{"method":"notifications/cancelled"}"#, None),
+            (r#"{"method":"notifications/progress","params":{"requestId":1}}"#, None),
+            (r#"{"id":1,"method":"notifications/cancelled","params":{"requestId":1}}"#, None),
+            (r#"[{"method":"notifications/cancelled","params":{"requestId":1}}]"#, None),
+        ] {
+            assert_eq!(cancelled(line), id, "{line}");
+        }
     }
 
     #[test]

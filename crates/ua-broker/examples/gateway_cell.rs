@@ -161,6 +161,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         remote_horizon: Duration::ZERO,
         idle_exit: Duration::from_mins(1),
         logins: None,
+        made_from: std::collections::BTreeMap::new(),
     };
     let mut config = config;
     let env = ua_core::system::env();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use ua_mcp::{QueueReceiver, QueueSender};
+use ua_mcp::{Pages, QueueReceiver, QueueSender};
 
 use crate::batches;
 use crate::broker::{Broken, Broker, Way};
@@ -24,8 +24,6 @@ use crate::wire::Hello;
 
 /// What stands between a server's name and its tool's.
 const BETWEEN: &str = "__";
-/// How many pages of a list are read.
-const MAX_PAGES: usize = 1_000;
 
 /// All tool servers, for one client.
 pub(crate) struct Aggregate {
@@ -252,9 +250,9 @@ impl Aggregate {
     }
 
     async fn tools_of(&self, place: usize, name: &str, params: &Value) -> Vec<Value> {
-        let mut tools = Vec::new();
+        let mut tools = Pages::of("tools");
         let mut cursor = Value::Null;
-        for _ in 0..MAX_PAGES {
+        loop {
             let mut own = params.as_object().cloned().unwrap_or_default();
             own.remove("cursor");
             if !cursor.is_null() {
@@ -263,18 +261,23 @@ impl Aggregate {
             let mut page = self.ask(place, name, "tools/list", &Value::Object(own)).await;
             // What is no object has no name that could be written anew, and is no tool.
             let Some(Value::Object(page)) = page.get_mut("result") else { break };
+            let mut renamed = Vec::new();
             for tool in page.get_mut("tools").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default() {
                 let Value::Object(mut tool) = tool else { continue };
                 let own = tool.get("name").and_then(Value::as_str).unwrap_or_default();
                 tool.insert("name".to_owned(), json!(format!("{}{BETWEEN}{own}", self.parts[place].0)));
-                tools.push(Value::Object(tool));
+                renamed.push(Value::Object(tool));
             }
-            cursor = page.remove("nextCursor").unwrap_or_default();
-            if cursor.is_null() {
-                break;
+            match tools.add(renamed, page.remove("nextCursor").unwrap_or_default()) {
+                Ok(Some(next)) => cursor = next,
+                Ok(None) => break,
+                Err(why) => {
+                    tracing::warn!(server = self.parts[place].0, "only the beginning of its tools is listed: {why}");
+                    break;
+                }
             }
         }
-        tools
+        tools.into_items()
     }
 }
 

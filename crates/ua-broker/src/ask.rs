@@ -10,7 +10,7 @@ use ua_core::{
     SideEffectClass, Timestamp,
 };
 use ua_store::{
-    ArrivalRecord, ArrivalsOf, CallRecord, Change, Choice, GatewayStore as _, LedgerStore as _, NewArrival,
+    ArrivalRecord, ArrivalsOf, CallRecord, Change, Choice, Correction, GatewayStore as _, LedgerStore as _, NewArrival,
     QuestionKind, QuestionRecord, QuestionsOf, SameCall, SessionRecord, SessionsOf, StoreError, rules, whole_reply,
 };
 
@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::given::{FromClient, Given};
 use crate::live::{Ended, LiveCall, Reached, Sent, State, Waiting};
 use crate::open_requests::Asker;
-use crate::posted::Arrived;
+use crate::posted::{Arrived, Came};
 use crate::queue::Place;
 use crate::road::Road;
 use crate::rules::{Asked, Asks, Live, Rule, Ruling, Seen, SeenArrival, decide, is_left_behind};
@@ -47,12 +47,29 @@ pub(crate) enum Reply {
         /// Whether it is the call's own, so that whoever has it has its answer.
         is_final: bool,
     },
+    /// Something in the place of a result.
+    Told {
+        /// What.
+        told: Told,
+        /// Of which call.
+        call: Option<CallId>,
+        /// What a person said beside it.
+        words: Option<String>,
+        /// As of a result.
+        is_final: bool,
+    },
     /// The tool server refused it.
     Error { code: i64, message: String, data: Value },
     /// It is none that is taken up, and stands nowhere.
     Refused { code: i64, message: String },
     /// The client is to come back with something.
     Wanted(Wanted),
+}
+
+impl Reply {
+    fn told(told: Told, call: Option<&CallId>, is_final: bool) -> Self {
+        Self::Told { told, call: call.cloned(), words: None, is_final }
+    }
 }
 
 /// What came of a request for a tool.
@@ -93,7 +110,10 @@ impl Connection {
         session: &InUse,
         place: Place<()>,
     ) -> Result<Answered, Unanswerable> {
-        let road = self.road(session).await.map_err(Unanswerable::Before)?;
+        let road = match self.road(session).await {
+            Ok(road) => road,
+            Err(why) => return Err(self.unanswerable(params, why).await),
+        };
         let (arrived, known) = match params["requestState"].as_str() {
             Some(state) => self.came_back(asker, state, params, session, &road).await?,
             None => self.tell_apart(asker, params, session, &road).await?,
@@ -113,9 +133,7 @@ impl Connection {
         was_answered: bool,
         asker: &Asker,
     ) -> Result<Option<Reply>, Unanswerable> {
-        let ua = &self.broker.config.person;
-        let told =
-            |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
+        let told = |told: &Told, call: &CallId| Reply::told(told.clone(), Some(call), false);
         // Its client counts from its request on, however often the call is taken up for it.
         let mut early = std::pin::pin!(self.broker.env.sleep_or_never(self.patience_left(asker)));
         // A call that was let go of is taken up again as soon as there is somebody to answer.
@@ -123,12 +141,11 @@ impl Connection {
             return match known {
                 Known::Refused(call, why) => {
                     let why = self.hello.in_clients_names(&why);
-                    let result = Told::NotSent { why }.as_result(Some(&call), ua);
                     // It ended with this.
-                    Ok(Some(Reply::Result { result, is_final: true }))
+                    Ok(Some(Reply::told(Told::NotSent { why }, Some(&call), true)))
                 }
                 Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
-                Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
+                Known::Untaken(why) => Ok(Some(Reply::told(why, None, false))),
                 Known::Stale => Ok(Some(Reply::Refused { code: -32602, message: STALE.to_owned() })),
                 Known::Over(call, rule) => {
                     let reply = self.answer_of(&call, rule, was_answered).await?;
@@ -195,21 +212,33 @@ impl Connection {
     ) -> Result<ToldApart, Unanswerable> {
         let asked_for = self.plan(&asker.name, params, road).map_err(Unanswerable::Before)?;
         let planned = &asked_for.call;
-        let client = client_call(&params["_meta"]);
+        let redactor = &self.broker.redactor;
+        let (client, own) = (client_call(redactor, &params["_meta"]), own_call(redactor, &params["_meta"]));
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
         if let Some(known) = self.kept_in_hand(&asked_for, session) {
-            return Ok((None, known));
+            let mut arrived = None;
+            if let (Known::Kept(call, ..), Came::Named { is_first: true }) = (&known, &asker.came) {
+                // With the next write that the database takes: whoever is told of a call has asked for it.
+                session.later(self.comes_for(&asker.name, call, session, params, Rule::Unsettled)).await;
+                arrived = Some(Arrived { name: asker.name.clone(), is_first: true, was_answered: false });
+            }
+            return Ok((arrived, known));
         }
-        let arrived = self.arrived(asker, planned.policy.class).await.map_err(Unanswerable::Before)?;
-        if arrived.is_first {
-            self.goes_on(session).await.map_err(Unanswerable::Before)?;
+        let arrived = match self.arrived(asker, planned.policy.class).await {
+            Ok(arrived) => arrived,
+            Err(why) => return Err(self.unanswerable(params, why).await),
+        };
+        if arrived.is_first
+            && let Err(why) = self.goes_on(session).await
+        {
+            return Err(self.unanswerable(params, why).await);
         }
         let (arrival, is_first) = (arrived.name.as_str(), arrived.is_first);
         let asked = Asked {
             arrival,
             client_call: client.as_deref(),
-            own_call: own_call(&params["_meta"]),
+            own_call: own.as_deref(),
             gives_up_within: self.patience(),
             class: planned.policy.class,
             // Of a thing that is known by its name alone, a later one of the same name may be wanted.
@@ -272,6 +301,11 @@ impl Connection {
                     Known::Waits(waiting, Box::new(record), Rule::New, Some(given))
                 }
             }
+            // Its answer may have come while that was decided, and the database not have taken it.
+            Ruling::Join(call, rule) | Ruling::Decide(call, rule) if self.has_in_hand(&call) => {
+                note(&call, rule).await.map_err(Unanswerable::after(&call))?;
+                self.in_hand(&call).unwrap_or(Known::Over(call, rule))
+            }
             Ruling::Join(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
                 let live = self.broker.live().get(&call).cloned();
@@ -280,7 +314,7 @@ impl Connection {
                 // It may have ended just now.
                 match live {
                     Some(live) => Known::Waits(live.ask(), Box::new(record), rule, Some(given)),
-                    None => Known::Over(call, rule),
+                    None => self.in_hand(&call).unwrap_or(Known::Over(call, rule)),
                 }
             }
             Ruling::Decide(call, rule) => {
@@ -333,8 +367,8 @@ impl Connection {
     ) -> Result<Known, Unanswerable> {
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
-        if let Some(kept) = lock(&self.broker.kept).get(call) {
-            return Ok(Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()));
+        if let Some(known) = self.in_hand(call) {
+            return Ok(known);
         }
         self.broker.flush(&self.project).await.map_err(Unanswerable::after(call))?;
         let record = self.broker.store.call(call).await.map_err(Broken::at("read the call"));
@@ -425,7 +459,7 @@ impl Connection {
             return Ok(Vec::new());
         }
         // A call is among these before it is written, and until it was.
-        let names = self.names_of(&wanted.call);
+        let names = self.names_of(&wanted.call.name.raw, &wanted.call.name.tool);
         let mut same = {
             let all = self.broker.live();
             let is_same = |live: &&Arc<LiveCall>| {
@@ -447,6 +481,16 @@ impl Connection {
         self.seen(asked, wanted, session, is_first).await.map_err(failed)
     }
 
+    /// A call whose answer is in hand, and that the database did not take yet.
+    fn in_hand(&self, call: &CallId) -> Option<Known> {
+        let kept = lock(&self.broker.kept);
+        kept.get(call).map(|kept| Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()))
+    }
+
+    fn has_in_hand(&self, call: &CallId) -> bool {
+        lock(&self.broker.kept).contains_key(call)
+    }
+
     /// The call that this is, if its answer is in hand and the database did not take it yet: it is looked for before what is stored, since
     /// nothing may be readable or writable now, and no rule makes another call of it before it is settled.
     fn kept_in_hand(&self, wanted: &FromClient, session: &InUse) -> Option<Known> {
@@ -463,10 +507,17 @@ impl Connection {
     }
 
     /// What the tool is called through this entry, and through others that reach its server by other names.
-    fn names_of(&self, planned: &PlannedCall) -> Vec<String> {
+    pub(crate) fn names_of(&self, raw: &str, tool: &str) -> Vec<String> {
         let others = self.broker.other_names(&self.project, &self.reach, &self.hello.name).into_iter();
-        let others = others.map(|server| format!("mcp__{server}__{}", planned.name.tool));
-        std::iter::once(planned.name.raw.clone()).chain(others).collect()
+        let others = others.map(|server| format!("mcp__{server}__{tool}"));
+        std::iter::once(raw.to_owned()).chain(others).collect()
+    }
+
+    /// Under which names the calls of this project are stored: what earlier versions kept is under the folder itself.
+    pub(crate) fn projects(&self) -> Vec<String> {
+        let mut projects = vec![self.project.clone(), self.folder.clone()];
+        projects.dedup();
+        projects
     }
 
     /// Whether a run is of what the client calls this session, and of which tool server it is.
@@ -495,12 +546,9 @@ impl Connection {
             arrivals = one.map_err(Broken::at("look for the same call"))?;
         }
         if asked.class != SideEffectClass::ReadOnly {
-            // What earlier versions kept is under the folder itself.
-            let mut projects = vec![&self.project, &self.folder];
-            projects.dedup();
             let same = SameCall {
-                projects: projects.into_iter().cloned().collect(),
-                tools: self.names_of(planned),
+                projects: self.projects(),
+                tools: self.names_of(&planned.name.raw, &planned.name.tool),
                 args_hashes: wanted.hashes.to_vec(),
             };
             let same = store.arrivals_of(ArrivalsOf::Same(same)).await;
@@ -537,6 +585,7 @@ impl Connection {
                 of_client.push(of.is_some_and(|of| is_of_client(&of, &session.record)));
             }
             let live = self.broker.live().get(&id).cloned();
+            let told_at = self.broker.promises.made_at(&session.run.run_id, &id);
             let as_seen = |(arrival, is_of_client): (ArrivalRecord, bool)| SeenArrival {
                 is_of_client,
                 arrived_at: arrival.arrived_at,
@@ -554,11 +603,13 @@ impl Connection {
                 is_family: call.root_run_id == session.run.root_run_id,
                 is_of_client: of.as_ref().is_some_and(|of| is_of_client(of, &session.record)),
                 is_same_server: of.is_some_and(|of| of.reach == self.reach && call.name.raw == planned.name.raw),
-                is_left_behind: is_left_behind(&arrivals, heard_at, self.broker.dropped.since(&call)),
+                is_left_behind: is_left_behind(&arrivals, told_at, heard_at, self.broker.dropped.since(&call)),
                 has_effect: call.policy.class.has_effect(),
                 status: call.status,
                 is_given_up: call.resolution == Some(Resolution::Skipped),
                 may_have_happened: call.possible_effect == Some(PossibleEffect::Maybe),
+                was_doubted: was_doubted(&call),
+                told_at,
                 is_held: live.as_ref().is_some_and(|live| live.is_held()),
                 is_withdrawn,
                 live: live.map_or(Live::No, |live| if live.is_awaited() { Live::Awaited } else { Live::Left }),
@@ -710,8 +761,7 @@ impl Connection {
         // What it ended with may wait to be written.
         self.broker.flush(&self.project).await.map_err(after())?;
         let call = store.call(id).await.map_err(Broken::at("read the call")).map_err(after())?;
-        let ua = &self.broker.config.person;
-        let told = |told: Told, is_final| Ok(Reply::Result { result: told.as_result(Some(id), ua), is_final });
+        let told = |told: Told, is_final| Ok(Reply::told(told, Some(id), is_final));
         let why = || call.error_in_words().unwrap_or_else(|| "it was not sent".to_owned());
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => {}
@@ -774,7 +824,7 @@ impl Connection {
 
     /// An answer with what a person said beside their decision about the call, where the answer does not say it.
     async fn with_words(&self, reply: Reply, call: &CallId) -> Reply {
-        if !matches!(reply, Reply::Result { .. } | Reply::Error { .. }) {
+        if !matches!(reply, Reply::Result { .. } | Reply::Told { .. } | Reply::Error { .. }) {
             return reply;
         }
         let words = self.words_beside(call).await.unwrap_or_else(|error| {
@@ -785,6 +835,7 @@ impl Connection {
             (Reply::Result { result, is_final }, Some(words)) => {
                 Reply::Result { result: with_words(result, &words), is_final }
             }
+            (Reply::Told { told, call, is_final, .. }, words) => Reply::Told { told, call, words, is_final },
             (Reply::Error { code, message, data }, Some(words)) => {
                 let (message, data) = error_with_words(&message, data, &words);
                 Reply::Error { code, message, data }
@@ -821,10 +872,9 @@ impl Connection {
 
     /// What a call ended with, as an answer.
     fn answer_with(&self, call: &CallRecord, reply: RawReply, notice: Option<Notice>, made_at: Timestamp) -> Reply {
-        let told = |told: Told| {
-            let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
-            Reply::Result { result, is_final: true }
-        };
+        let told = |told: Told| Reply::told(told, Some(&call.call_id), true);
+        let is_perhaps_another = matches!(notice, Some(Notice::Late { may_be_made_again: true, .. }));
+        let once_more = is_perhaps_another.then_some(made_at);
         match reply {
             RawReply::ToolResult { result } => {
                 let result = match notice {
@@ -840,8 +890,8 @@ impl Connection {
             }
             RawReply::HttpStatus { status, body, .. } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
             RawReply::Refused { why } => told(Told::Refused { why }),
-            RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
-            RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
+            RawReply::Statement { by, proof } => told(Told::Happened { by, proof, once_more }),
+            RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id, once_more }),
         }
     }
 }
@@ -878,6 +928,14 @@ fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
         (Rule::Exact, Written::Yes) => Some(Notice::SameRequest),
         (Rule::Exact | Rule::Unsettled | Rule::New, _) => call.answered_by().map(|_| Notice::Duplicate),
     }
+}
+
+/// Whether that a call happened was not known until a person said so, or a probe found it.
+fn was_doubted(call: &CallRecord) -> bool {
+    let by_word = matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
+    // What had an end that its client was told, and a person says now that it was another one, was no doubt.
+    let was_open = |word: &Correction| matches!(word.was, CallStatus::Running | CallStatus::Unknown);
+    call.status == CallStatus::Succeeded && by_word && call.correction.as_ref().is_none_or(was_open)
 }
 
 /// Whether two sessions are one to their client, with whichever tool server.

@@ -1,6 +1,6 @@
 //! What the broker has, for all who come to it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
-use ua_core::{CallId, Env, RawReply, Redactor, Timestamp};
+use ua_core::{CallId, Env, QuestionId, RawReply, Redactor, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
 use ua_runner::LateFile;
@@ -20,7 +20,9 @@ use crate::client::Inputs;
 use crate::dropped::Dropped;
 use crate::http::HttpSettings;
 use crate::live::{LiveCall, LiveCalls};
-use crate::session::Sessions;
+use crate::owned::Sessions;
+use crate::presence::Shown;
+use crate::promises::Promises;
 use crate::settings::{Entries, GatewayRules};
 use crate::sync::lock;
 
@@ -58,6 +60,9 @@ pub struct BrokerConfig {
     pub idle_exit: Duration,
     /// Where the user is logged in, for servers over HTTP whose entry has no token.
     pub logins: Option<Logins>,
+    /// The files that all this was read from, each with the digest of what it said; `None` of one that was not there. Whoever asks how things stand
+    /// is told.
+    pub made_from: BTreeMap<String, Option<String>>,
 }
 
 /// The broker.
@@ -82,8 +87,12 @@ pub struct Broker {
     pub(crate) inputs: Inputs,
     /// What of the budgets is used up.
     pub(crate) spent: Spent,
+    /// What sessions were told to ask for again.
+    pub(crate) promises: Promises,
     /// What clients gave up of which they were told nothing.
     pub(crate) dropped: Dropped,
+    /// What clients' own dialogues show.
+    pub(crate) shown: Shown,
     /// Where it listens for clients over HTTP.
     pub(crate) address: Mutex<Option<std::net::SocketAddr>>,
     /// Why it does not, as long as the address is another program's.
@@ -228,7 +237,9 @@ impl Broker {
             kept: Mutex::default(),
             inputs: Inputs::of(own),
             spent: Spent::default(),
+            promises: Promises::default(),
             dropped: Dropped::default(),
+            shown: Shown::default(),
             address: Mutex::default(),
             taken: Mutex::default(),
             connected: Mutex::default(),
@@ -277,6 +288,11 @@ impl Broker {
             hooks.retain(|process, _| std::path::Path::new("/proc").join(process.to_string()).exists());
         }
         hooks.insert(process, session);
+    }
+
+    /// Whether a client's own dialogue shows a question, and has not shown it for so long that nobody can be there.
+    pub fn is_shown(&self, question: &QuestionId) -> bool {
+        self.shown.is_shown(question, self.env.now())
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {

@@ -112,7 +112,10 @@ impl Connection {
             self.goes_on(session).await.map_err(after())?;
         }
         if !is_noted {
-            session.write(self.comes_for(&arrived.name, &record, session, params)).await.map_err(after())?;
+            session
+                .write(self.comes_for(&arrived.name, &record, session, params, Rule::Exact))
+                .await
+                .map_err(after())?;
         }
         let expected = self.broker.inputs.take(state);
         if let Some(expected) = expected {
@@ -153,13 +156,20 @@ impl Connection {
     }
 
     /// That a request came for a call that there is.
-    fn comes_for(&self, name: &str, call: &CallRecord, session: &InUse, params: &Value) -> Change {
+    pub(crate) fn comes_for(
+        &self,
+        name: &str,
+        call: &CallRecord,
+        session: &InUse,
+        params: &Value,
+        rule: Rule,
+    ) -> Change {
         let arrival = ArrivalRecord {
             arrival_id: name.to_owned(),
             run_id: session.run.run_id.clone(),
             call_id: call.call_id.clone(),
-            client_call: client_call(&params["_meta"]),
-            rule: Rule::Exact.as_str().to_owned(),
+            client_call: client_call(&self.broker.redactor, &params["_meta"]),
+            rule: rule.as_str().to_owned(),
             project: self.project.clone(),
             tool: call.name.raw.clone(),
             args_hash: call.args_hash,

@@ -264,12 +264,14 @@ impl Connection {
         let request = json!({"method": "elicitation/create", "params": form(question)});
         let requests = Map::from_iter([(DECISION.to_owned(), request)]);
         let state = self.expects(call, expected, &requests)?;
+        self.broker.shown.begins(&question.question_id, self.broker.env.now());
         Some(Wanted { requests, state })
     }
 
     /// Has the client's own dialogue ask for a decision, on the connection. What nobody can have read says that nobody is there.
     pub(crate) async fn ask_for_decision(self: Arc<Self>, question: QuestionRecord) {
         let begun = self.broker.env.now();
+        let _shown = self.broker.shown.while_asked(&question.question_id, begun);
         let moot = self.is_settled(&question.question_id);
         let Some(answer) = self.ask_client("elicitation/create", form(&question), moot).await else { return };
         if let Err(error) = self.decided(&question, &answer, self.broker.env.now().since(begun)).await {
@@ -293,6 +295,7 @@ impl Connection {
         let chosen = answer["content"][DECISION].as_str().filter(|_| answer["action"] == "accept");
         let Some(choice) = chosen.and_then(|word| chosen_by(question, word)) else {
             self.presence.was_not_decided(&question.question_id, after < NOBODY);
+            self.broker.shown.ends(&question.question_id);
             return Ok(());
         };
         let redactor = &self.broker.redactor;
@@ -302,7 +305,7 @@ impl Connection {
         };
         let answer =
             Answer { choice, proof: text("proof").filter(|_| choice == Choice::Happened), text: text("remark") };
-        let by = format!("elicitation:{}", self.client().name);
+        let by = format!("a person in the dialogue of {}", self.client().name);
         let outside = InDialogue { connection: self, run: question.run_id.clone() };
         let given =
             ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by, &outside).await;

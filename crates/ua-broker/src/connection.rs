@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use ua_core::{RunId, Timestamp, json_length};
+use ua_core::{CallId, RunId, Timestamp, json_length};
 use ua_mcp::{QueueReceiver, QueueSender, goes_with_login};
 
 use crate::ask::{Answered, Reply};
@@ -29,7 +29,7 @@ use crate::session::{CONNECTION, HOLDER, Identity, InUse, wrong_names};
 use crate::settings::Patience;
 use crate::subscriptions::Subscriptions;
 use crate::sync::lock;
-use crate::texts::Told;
+use crate::texts::{Told, with_words};
 use crate::upstream::{Launch, Reach, Upstream};
 use crate::wire::Hello;
 
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     pub(crate) fn greet(&self, era: Era, client: Client) {
-        *lock(&self.client) = (era, Arc::new(client));
+        *lock(&self.client) = (era, Arc::new(client.kept(&self.broker.redactor)));
         self.show("connection");
     }
 
@@ -226,7 +226,7 @@ impl Connection {
                 return self.answer(&name, id, Era::Stateless, &method, error(code, &why, data));
             }
             let client = Client::of_request(&params["_meta"]);
-            if self.era() != era || *self.client() != client {
+            if self.era() != era || *self.client() != client.clone().kept(&self.broker.redactor) {
                 self.upstream.remember_client(&client);
                 self.greet(era, client);
             }
@@ -261,7 +261,7 @@ impl Connection {
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
             Ok(session) => self.ask(&asker, params, session, place).await,
-            Err(error) => Err(Unanswerable::Before(Broken::new(error.to_string()))),
+            Err(error) => Err(self.unanswerable(params, Broken::new(error.to_string())).await),
         };
         let asked =
             asked.map_err(|error| if asker.came.may_be_known() { error.of_one_that_comes_again() } else { error });
@@ -294,7 +294,12 @@ impl Connection {
     ) {
         let (asked, owed) = match asked {
             Ok(Answered { request, reply }) => {
-                let is_owed = matches!(reply, Some(Reply::Result { is_final: true, .. } | Reply::Error { .. }));
+                let is_final = |reply: &Reply| match reply {
+                    Reply::Result { is_final, .. } | Reply::Told { is_final, .. } => *is_final,
+                    Reply::Error { .. } => true,
+                    Reply::Refused { .. } | Reply::Wanted(_) => false,
+                };
+                let is_owed = reply.as_ref().is_some_and(is_final);
                 (Ok(reply), request.filter(|_| is_owed))
             }
             Err(error) => (Err(error), None),
@@ -306,6 +311,14 @@ impl Connection {
                 return;
             }
             Ok(Some(Reply::Result { result, .. })) => json!({"result": result}),
+            Ok(Some(Reply::Told { told, call, words, .. })) => {
+                let result = self.told(&told, call.as_ref(), session.as_ref());
+                let result = match words {
+                    Some(words) => with_words(result, &words),
+                    None => result,
+                };
+                json!({"result": result})
+            }
             Ok(Some(Reply::Error { code, message, data })) => error(code, &message, data),
             Ok(Some(Reply::Refused { code, message })) => error(code, &message, Value::Null),
             Ok(Some(Reply::Wanted(wanted))) => json!({"result": wanted.as_result()}),
@@ -316,7 +329,7 @@ impl Connection {
                     Unanswerable::Before(_) => (Told::Broken { why }, None),
                     Unanswerable::After { call, since, .. } => (Told::Unstored { since, why }, call),
                 };
-                json!({"result": told.as_result(call.as_ref(), &self.broker.config.person)})
+                json!({"result": self.told(&told, call.as_ref(), session.as_ref())})
             }
         };
         let (answer, is_carried) = self.as_carried(id.clone(), era, "tools/call", answer);
@@ -325,6 +338,15 @@ impl Connection {
             self.deliveries.begin(name.clone(), id, request, session);
         }
         self.out.put(ToClient::Answer { name, answer: Some(answer) });
+    }
+
+    /// What is told in the place of a result. Where its words say that the same call again returns what came of it, the session is owed that from
+    /// here on.
+    fn told(&self, told: &Told, call: Option<&CallId>, session: Option<&InUse>) -> Value {
+        if let (true, Some(call), Some(session)) = (told.asks_again(), call, session) {
+            self.broker.promises.make(&session.run.run_id, call, self.broker.env.now());
+        }
+        told.as_result(call, &self.broker.config.person)
     }
 
     fn answer(&self, name: &str, id: Value, era: Era, method: &str, answer: Value) {
@@ -433,7 +455,7 @@ impl Connection {
     async fn session(&self, meta: &Value) -> Result<InUse, Broken> {
         let client = self.client();
         let hooked = self.broker.hooked(self.hello.parent);
-        let identity = Identity::of(meta, &client.name, &self.hello, hooked.as_deref());
+        let identity = Identity::of(&self.broker.redactor, meta, &client.name, &self.hello, hooked.as_deref());
         let mut sessions = self.sessions.lock().await;
         if let Some(session) = sessions.get(&identity) {
             let run = session.run.run_id.clone();

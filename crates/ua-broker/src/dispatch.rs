@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Resolution, Timestamp, chain};
+use ua_core::{CallId, CallStatus, Resolution, RunId, Timestamp, chain};
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::LedgerError;
 use ua_store::rules::is_learnt_of_another;
@@ -101,7 +101,11 @@ impl Broker {
         loop {
             // One that a person decided about comes behind those that were asked for meanwhile.
             let own = turn.take().unwrap_or_else(|| session.turns.place(Standing::of(call)));
-            own.comes(has_effect).await;
+            tokio::select! {
+                biased;
+                () = own.comes(has_effect) => {}
+                () = self.end_of(&call.run_id) => return Some(self.ended(session, call).await),
+            }
             // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
             live.begins();
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
@@ -124,8 +128,10 @@ impl Broker {
                     drop(own);
                     drop(road.upstream.take_reply(&call.call_id));
                     live.holds(question.clone());
-                    if !self.answered(session, &road, call, &question, live).await {
-                        return None;
+                    match self.answered(session, &road, call, &question, live).await {
+                        Heard::Answer => {}
+                        Heard::End => return Some(self.ended(session, call).await),
+                        Heard::Nothing => return None,
                     }
                     live.state.send_replace(State::UnderWay);
                     // Its tool server may have other tools by now.
@@ -136,17 +142,15 @@ impl Broker {
                     continue;
                 }
                 Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
-                Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => match self.said_of(call).await {
-                    Some(record) => return Some(Ok(record)),
-                    None => NotOver::Ended,
-                },
+                Ok(Some(Dispatched::Stopped)) if self.has_ended(&call.run_id).await => {
+                    return Some(self.ended(session, call).await);
+                }
                 Ok(Some(Dispatched::Stopped)) if self.is_followed(&call.call_id).await => NotOver::Followed,
                 Ok(Some(Dispatched::Stopped)) => NotOver::Stopped,
                 Ok(None) => NotOver::Failed("nothing was said of it; ask again in a moment".to_owned()),
-                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => match self.said_of(call).await {
-                    Some(record) => return Some(Ok(record)),
-                    None => NotOver::Ended,
-                },
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => {
+                    return Some(self.ended(session, call).await);
+                }
                 // Nothing goes by a list of tools that is not the newest one. By that one it is looked at again what this call is: whether its own
                 // tool is another one now, or only others are.
                 Err(error) if looks < MOST_LOOKS && !road.listed.may_be_planned_by() => {
@@ -163,6 +167,23 @@ impl Broker {
                 Err(error) => NotOver::Failed(chain(&error)),
             };
             return Some(Err(why));
+        }
+    }
+
+    /// How a call ends whose session a person ended: with what they said of it, or without anything.
+    async fn ended(&self, session: &InUse, call: &CallRecord) -> Result<Box<CallRecord>, NotOver> {
+        // What was asked for is written before nobody has it under way.
+        session.flush().await;
+        self.said_of(call).await.ok_or(NotOver::Ended)
+    }
+
+    /// Waits until a person ends a session. Whoever waits for anything in it, for a turn or for an answer, waits for this too.
+    async fn end_of(&self, run: &RunId) {
+        loop {
+            self.env.clock.sleep(LOOK_EVERY).await;
+            if self.has_ended(run).await {
+                return;
+            }
         }
     }
 
@@ -197,7 +218,8 @@ impl Broker {
         is_left
     }
 
-    /// Waits until a question is answered. `false` when nobody waits for it any more: then the call is let go, and whoever asks next takes it up.
+    /// Waits until a question is answered, its session is ended, or nobody waits for it any more: then the call is let go, and whoever asks next takes
+    /// it up.
     async fn answered(
         &self,
         session: &InUse,
@@ -205,20 +227,32 @@ impl Broker {
         call: &CallRecord,
         question: &QuestionRecord,
         live: &LiveCall,
-    ) -> bool {
+    ) -> Heard {
+        let mut end = std::pin::pin!(self.end_of(&call.run_id));
         loop {
             let left = live.somebody_leaves();
             let stored = session.outbox.question(&question.question_id).await;
             if stored.is_ok_and(|stored| stored.status != QuestionStatus::Open) {
-                return true;
+                return Heard::Answer;
             }
             if self.is_let_go(session, road, call, live).await {
-                return false;
+                return Heard::Nothing;
             }
             tokio::select! {
                 () = self.env.clock.sleep(LOOK_EVERY) => {}
                 () = left => {}
+                () = end.as_mut() => return Heard::End,
             }
         }
     }
+}
+
+/// What a call that waits for a person's answer heard.
+enum Heard {
+    /// Its question is answered, or nobody has to answer it any more.
+    Answer,
+    /// Its session is ended.
+    End,
+    /// Nothing, and nobody waits for it.
+    Nothing,
 }

@@ -5,6 +5,7 @@
 //! pure functions here. Where both sides are of one era nothing is changed.
 
 use serde_json::{Map, Value, json};
+use ua_core::Redactor;
 
 use crate::incoming::CALL;
 use crate::texts::as_object;
@@ -68,6 +69,12 @@ impl Client {
     fn of(info: &Value, capabilities: &Value) -> Self {
         let word = |name: &str| info[name].as_str().unwrap_or_default().chars().take(MAX_WORD).collect();
         Self { name: word("name"), version: word("version"), capabilities: capabilities.clone(), info: info.clone() }
+    }
+
+    /// As it is stored and shown: without what entries of clients keep secret. Its tool servers are told what it says itself.
+    pub(crate) fn kept(self, redactor: &Redactor) -> Self {
+        let kept = |text: &str| redactor.text(text).into_owned();
+        Self { name: kept(&self.name), version: kept(&self.version), ..self }
     }
 
     /// Whether its people can be asked to fill in a form.

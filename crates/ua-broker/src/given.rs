@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use ua_core::{
-    ArgsHash, Block, ModelTurn, PlannedCall, Shared, StopReason, ToolUse, is_withheld, keyed_digest, put_back, withhold,
+    ArgsHash, Block, CanonicalJson, ModelTurn, PlannedCall, Shared, StopReason, ToolUse, is_withheld, keyed_digest,
+    put_back, withhold,
 };
+use ua_store::{ArrivalsOf, GatewayStore as _, LedgerStore as _, SameCall};
 
-use crate::broker::Broken;
+use crate::broker::{Broken, Unanswerable};
 use crate::connection::Connection;
 use crate::road::{Road, passed_on};
 
@@ -70,16 +72,45 @@ impl Given {
 /// Why arguments cannot be sent.
 const NOT_KEPT: &str = "its arguments hold a secret, which is not stored; the same call, made again with it, is sent";
 
+/// The arguments of a call, as its client gives them.
+fn arguments_of(params: &Value) -> Value {
+    params.get("arguments").filter(|arguments| !arguments.is_null()).cloned().unwrap_or_else(|| json!({}))
+}
+
 impl Connection {
     /// What a tool is called with the ledger's name for it.
     pub(crate) fn raw_name(&self, params: &Value) -> String {
         format!("mcp__{}__{}", self.hello.name, params["name"].as_str().unwrap_or_default())
     }
 
+    /// Why a request cannot be told apart at all. Where an effect in the same words was asked for in the project before, or that cannot be read, nobody
+    /// is told that it was not sent.
+    pub(crate) async fn unanswerable(&self, params: &Value, why: Broken) -> Unanswerable {
+        let arguments = arguments_of(params);
+        let in_clear = CanonicalJson::of(&arguments, &[]).map(|canonical| canonical.hash()).ok();
+        let keyed = in_clear.zip(self.broker.own_key().ok());
+        let keyed = keyed.map(|(hash, key)| keyed_digest(&key, &format!("arguments {}", hash.to_hex())));
+        let same = SameCall {
+            projects: self.projects(),
+            tools: self.names_of(&self.raw_name(params), params["name"].as_str().unwrap_or_default()),
+            args_hashes: in_clear.into_iter().chain(keyed).collect(),
+        };
+        let store = &self.broker.store;
+        let Ok(arrivals) = store.arrivals_of(ArrivalsOf::Same(same)).await else {
+            return Unanswerable::Before(why).of_one_that_comes_again();
+        };
+        for arrival in arrivals {
+            if store.call(&arrival.call_id).await.is_ok_and(|call| !call.policy.class.has_effect()) {
+                continue;
+            }
+            return Unanswerable::After { call: Some(arrival.call_id), since: None, why };
+        }
+        Unanswerable::Before(why)
+    }
+
     /// The call that a request is, if it is a new one.
     pub(crate) fn plan(&self, arrival: &str, params: &Value, road: &Road) -> Result<FromClient, Broken> {
-        let input =
-            params.get("arguments").filter(|arguments| !arguments.is_null()).cloned().unwrap_or_else(|| json!({}));
+        let input = arguments_of(params);
         let tool_use = ToolUse { id: arrival.to_owned(), name: self.raw_name(params), input };
         let reply = ModelTurn {
             blocks: vec![Block::ToolUse(tool_use)],

@@ -156,7 +156,9 @@ impl Front {
         let path = request.uri().path().to_owned();
         let server = path.strip_prefix("/s/").and_then(|rest| rest.strip_suffix("/mcp")).unwrap_or_default();
         if !self.broker.config.entries.contains_key(server) {
-            return refusal(StatusCode::NOT_FOUND, "there is no such tool server; they are at /s/NAME/mcp");
+            let why = "no tool server of this name was in servers.json when the gateway's broker started: they are at /s/NAME/mcp, and \
+                       `ua gateway restart` reads the file again";
+            return refusal(StatusCode::NOT_FOUND, why);
         }
         match *request.method() {
             Method::POST => self.post(&who, server, request, ends, carrier).await,
@@ -385,7 +387,7 @@ impl Front {
 
     /// Keeps what outlives the broker of a session. Where it cannot be kept, its client has it as long as there is this broker.
     fn keep(&self, session: &HttpSession, of: &KeptSession) {
-        if let Err(error) = self.kept.keep(&session.id, of) {
+        if let Err(error) = self.kept.keep(&self.broker.redactor, &session.id, of) {
             tracing::warn!(%error, "a session over HTTP cannot be kept, and ends with this broker");
         }
         self.kept.was_used(&session.id, session.used_at());

@@ -131,7 +131,7 @@ impl Broker {
                 // Somebody decided about it meanwhile; that stands.
                 Ok(_) | Err(StoreError::Conflict { .. }) => break,
                 Err(error) => {
-                    session.outbox.keep_beside(&settle);
+                    session.outbox.keep_beside(&settle).await;
                     let is_kept = session.outbox.is_kept_beside(&call.call_id, call.attempt);
                     if let Some(kept) = lock(&self.kept).get_mut(&call.call_id).filter(|_| is_kept) {
                         kept.unrecorded = None;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use ua_core::chain;
 
 use serde_json::{Map, Value};
-use ua_dispatch::{DispatchError, Dispatcher};
+use ua_dispatch::{DispatchError, Dispatcher, ToolTransport};
 use ua_ledger::{CallsOf, PeopleRules};
+use ua_mcp::LockDir;
 use ua_runner::{Desk, DeskPorts, NoWaiting, Workspace};
 
 use crate::broker::{Broken, Broker};
+use crate::doubts::LeftBehind;
 use crate::session::InUse;
 use crate::upstream::{AsListed, Upstream};
 
@@ -27,20 +29,33 @@ pub(crate) struct Road {
 impl Broker {
     /// Opens the road: the tools are listed and classified.
     pub(crate) async fn road(&self, session: &InUse, upstream: &Arc<Upstream>) -> Result<Road, Broken> {
+        let listed = Arc::new(AsListed::new(upstream.clone()));
+        let dispatcher = self.dispatcher(session, listed.clone()).await?;
+        Ok(Road { dispatcher, upstream: upstream.clone(), listed })
+    }
+
+    /// The same without a tool server: what can be decided about calls of a session while no client of it is there.
+    pub(crate) async fn road_of_nobody(&self, session: &InUse) -> Result<Dispatcher, Broken> {
+        let locks = LockDir::new(&self.config.locks, session.run.run_id.clone(), self.env.clone());
+        let locks = locks.map_err(|error| Broken::new(error.to_string()))?;
+        let (folder, horizon, env) = (self.config.locks.clone(), self.horizon.clone(), self.env.clone());
+        self.dispatcher(session, Arc::new(LeftBehind { folder, locks, horizon, env })).await
+    }
+
+    async fn dispatcher(&self, session: &InUse, tools: Arc<dyn ToolTransport>) -> Result<Dispatcher, Broken> {
         let folder = Path::new(&session.run.workspace_dir);
         let workspace = Workspace::open(folder).or_else(|_| {
             // The client's folder has gone; files that a call names are not found then, which is the truth.
             Workspace::create(&self.config.logs.join("workspaces").join(session.run.run_id.as_str()))
         });
         let workspace = workspace.map_err(|error| Broken::new(chain(&error)))?;
-        let listed = Arc::new(AsListed::new(upstream.clone()));
         let desk = Desk::new(DeskPorts {
             store: self.store.clone(),
             lease: session.lease.clone(),
             run: session.run.clone(),
             past: session.past.clone(),
             workspace,
-            tools: listed.clone(),
+            tools,
             classifier: self.classifier.clone(),
             env: self.env.clone(),
             trace: session.trace.clone(),
@@ -55,9 +70,7 @@ impl Broker {
         .with_read_retries(READ_RETRIES)
         // A client is told that tools changed, and nobody is asked to accept that for the calls of before.
         .held_to_definitions();
-        let road = desk.road(&session.outbox).await;
-        let dispatcher = road.map_err(|error| Broken::new(chain(&error)))?;
-        Ok(Road { dispatcher, upstream: upstream.clone(), listed })
+        desk.road(&session.outbox).await.map_err(|error| Broken::new(chain(&error)))
     }
 }
 

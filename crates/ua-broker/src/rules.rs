@@ -2,7 +2,7 @@
 //!
 //! A client's transport posts a call again after a cut, its model asks again after a kill, two clients want the same: each is a request of its
 //! own and may be a call that is there. What is in doubt, or was never handed to anybody, is looked for in the whole project; what was settled
-//! and handed over only in the same family. Rivals (the same effect in other words) are the verdict's to find, behind this.
+//! and handed over only in the same family. A doubt that ends reaches as far as it did. Rivals (the same effect in other words) are the verdict's to find, behind this.
 //!
 //! The same words to another tool server of that name, or as another account, are another call; whether it is the same one under a new token
 //! nobody here knows. So what would be that call if the servers were one is asked about: never told as made, never sent silently.
@@ -128,6 +128,11 @@ pub struct Seen {
     pub is_given_up: bool,
     /// For one that failed, whether it may have had its effect.
     pub may_have_happened: bool,
+    /// For one that succeeded, whether nobody knew until a person said so, or a probe did. In doubt it was anybody's call in the project who asked for
+    /// it; so it is until one of them is told how the doubt ended.
+    pub was_doubted: bool,
+    /// When this family was last told that the same call again returns what came of it, as far as this process knows.
+    pub told_at: Option<Timestamp>,
     /// Whether this process has it under way.
     pub live: Live,
     /// Whether a person is asked about it.
@@ -138,13 +143,41 @@ pub struct Seen {
     pub arrivals: Vec<SeenArrival>,
 }
 
+/// What a family is owed of a call.
+struct Owed {
+    /// When it asked for it, or was told to ask again.
+    since: Timestamp,
+    /// When an answer to that was written, which it is not known to have.
+    written_at: Option<Timestamp>,
+}
+
+/// What a family is owed of a call: what it asked for, or was told to ask for again, behind the last request whose answer it is known to have. An
+/// answer to an earlier one, which its client may have given up without a word, pays for none of a later one.
+fn owed(arrivals: &[SeenArrival], told_at: Option<Timestamp>) -> Option<Owed> {
+    let own = || arrivals.iter().filter(|arrival| arrival.is_family);
+    let had = own().filter(|arrival| arrival.is_acknowledged).map(|arrival| arrival.arrived_at).max();
+    let asked = own().filter(|arrival| !arrival.is_acknowledged);
+    let asked = asked.map(|arrival| Owed { since: arrival.arrived_at, written_at: arrival.answered_at });
+    let told = told_at.map(|since| Owed { since, written_at: None });
+    let behind = asked.chain(told).filter(|owed| had.is_none_or(|had| owed.since > had));
+    behind.max_by_key(|owed| (owed.since, owed.written_at.is_none()))
+}
+
 /// Whether a session went on from a call: it has had the answer of another effect, which it asked for after the answer to this one had been written
 /// to it. What had no answer, since its client was told to ask again, gave up or was cut, is owed whatever was asked for since; and of two that
-/// were under way at one cut, neither takes the other's receipt away. `heard_at`: when the session asked for the newest effect that was a call of
-/// its own, was sent, and whose answer its client has. `dropped_at`: when one ended that its client gave up and was not told to ask for again, where
-/// what came of it grows stale (a command of a shell).
-pub fn is_left_behind(arrivals: &[SeenArrival], heard_at: Option<Timestamp>, dropped_at: Option<Timestamp>) -> bool {
-    let written = arrivals.iter().filter(|arrival| arrival.is_family).filter_map(|arrival| arrival.answered_at).max();
+/// were under way at one cut, neither takes the other's receipt away. `told_at`: when the session was last told to ask again. `heard_at`: when it
+/// asked for the newest effect that was a call of its own, was sent, and whose answer its client has. `dropped_at`: when one ended that its client
+/// gave up and was not told to ask for again, where what came of it grows stale (a command of a shell).
+pub fn is_left_behind(
+    arrivals: &[SeenArrival],
+    told_at: Option<Timestamp>,
+    heard_at: Option<Timestamp>,
+    dropped_at: Option<Timestamp>,
+) -> bool {
+    let written = match owed(arrivals, told_at) {
+        Some(owed) => owed.written_at,
+        None => arrivals.iter().filter(|arrival| arrival.is_family).filter_map(|arrival| arrival.answered_at).max(),
+    };
     written.or(dropped_at).zip(heard_at).is_some_and(|(ended, heard)| heard > ended)
 }
 
@@ -301,9 +334,10 @@ impl Seen {
         }
     }
 
-    /// Whether its family asked for it, or was handed the receipt of another one's: then it has heard of it, and asking again is a repeat.
+    /// Whether its family asked for it, was told of it, or was handed the receipt of another one's: then it has heard of it, and asking again is a
+    /// repeat.
     fn is_known_to_family(&self) -> bool {
-        self.is_family || self.arrivals.iter().any(|arrival| arrival.is_family)
+        self.is_family || self.told_at.is_some() || self.arrivals.iter().any(|arrival| arrival.is_family)
     }
 
     /// It was sent and answered.
@@ -335,11 +369,14 @@ impl Seen {
 
     /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only a family that asked for it means the same
     /// one, also where it was joined with the request of another, as long as it did not go on from it and does not call it another one; and what another
-    /// session heard is not its own answer.
+    /// session heard is not its own answer, nor is what the family heard before it asked once more, or was told to. One that was in doubt is anybody's
+    /// until somebody has heard how that ended.
     fn is_owed(&self, asked: &Asked<'_>) -> bool {
-        let is_had = |arrival: &SeenArrival| arrival.is_acknowledged && (asked.is_declared || arrival.is_family);
+        let is_anybodys = asked.is_declared || !self.is_known_to_family();
+        let is_had = |arrival: &SeenArrival| arrival.is_acknowledged && (is_anybodys || arrival.is_family);
+        let is_paid = self.arrivals.iter().any(is_had) && (is_anybodys || owed(&self.arrivals, self.told_at).is_none());
         let is_another = !asked.is_declared && self.is_meant_as_another(asked);
-        self.happened() && !is_another && self.is_meant(asked) && !self.arrivals.iter().any(is_had)
+        self.happened() && !is_another && self.is_meant(asked) && !is_paid
     }
 
     /// The same where its answer was written so late that whoever asked may have given up before, and asks again.
@@ -362,7 +399,8 @@ impl Seen {
     }
 
     fn is_meant(&self, asked: &Asked<'_>) -> bool {
-        let is_meant = asked.is_declared || (self.is_known_to_family() && !self.is_left_behind);
+        let is_own = self.is_known_to_family();
+        let is_meant = asked.is_declared || (is_own && !self.is_left_behind) || (!is_own && self.was_doubted);
         is_meant && self.live == Live::No && asked.at.since(self.asked_at) <= OWED_FOR
     }
 }

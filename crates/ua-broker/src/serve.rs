@@ -2,8 +2,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use ua_bridge::Address;
 use ua_files::Folder;
 use ua_store::EndedBy;
 
@@ -24,7 +23,6 @@ use crate::broker::{Broken, Broker};
 use crate::ending::{LONGEST, Lines};
 use crate::http;
 use crate::peers;
-use crate::session::Sessions;
 use crate::sync::lock;
 use crate::wire::{Control, Sits, Visitor, WIRE, Wanted};
 
@@ -34,8 +32,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 /// How often it is looked whether it is over.
 const POLL: Duration = Duration::from_millis(20);
-/// The longest path that a socket's address holds.
-const LONGEST_ADDRESS: usize = 100;
 /// How long a broker may take to say how it stands, which takes it no time.
 const ANSWERS: Duration = Duration::from_secs(10);
 /// How many files the broker may have open, where its user may have as many: more than its clients need, and not so many that a program which it
@@ -90,10 +86,11 @@ async fn serve_all(broker: &Arc<Broker>) -> Result<EndedBy, Broken> {
         Folder::make(folder).map_err(io("make a folder"))?;
     }
     broker.clear_up().await?;
-    let listener = listen(&broker.config.socket).map_err(io("listen"))?;
+    let listener = ua_bridge::listen(&broker.config.socket).and_then(UnixListener::from_std).map_err(io("listen"))?;
     if let Some(settings) = &broker.config.http {
         http::listen(broker, settings).await?;
     }
+    tokio::spawn(broker.clone().mind_doubts());
     let mut idle_since = broker.env.now();
     let mut signals = Ends::listen().map_err(io("listen to signals"))?;
     loop {
@@ -131,7 +128,7 @@ async fn serve_all(broker: &Arc<Broker>) -> Result<EndedBy, Broken> {
     broker.stop.stop_gently();
     let until = broker.env.now().plus(DRAIN);
     let mut by = EndedBy::Drained;
-    while broker.env.now() < until && !is_over(&broker.sessions, broker).await {
+    while broker.env.now() < until && !is_over(broker) {
         tokio::select! {
             // Whoever asks twice does not want to wait.
             signal = signals.asked() => {
@@ -192,31 +189,8 @@ impl Ends {
     }
 }
 
-async fn is_over(sessions: &Sessions, broker: &Broker) -> bool {
-    broker.live().is_empty() && broker.connections.load(Ordering::Acquire) == 0 && sessions.lock().await.is_empty()
-}
-
-fn listen(socket: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(socket) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let (address, _open) = address(socket)?;
-    // Its folder is the owner's alone, so nobody gets here between the two.
-    let listener = UnixListener::bind(&address)?;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
-}
-
-/// A path of the socket that fits into an address, and what has to stay open while it is used.
-#[expect(clippy::disallowed_methods, reason = "a folder, which only gives the address its name")]
-fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
-    if path.as_os_str().len() <= LONGEST_ADDRESS {
-        return Ok((path.to_path_buf(), None));
-    }
-    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
-    let name = path.file_name().unwrap_or_default();
-    Ok((Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name), Some(folder)))
+fn is_over(broker: &Broker) -> bool {
+    broker.live().is_empty() && broker.connections.load(Ordering::Acquire) == 0 && broker.sessions.is_empty()
 }
 
 /// Whether this user, or root, has the other end. The folder of the socket keeps others out; where somebody opened that to them, this does.
@@ -239,7 +213,7 @@ fn sits(stream: &UnixStream) -> Sits {
         Err(why) => {
             tracing::warn!(
                 why,
-                "a client's dialogue decides nothing: it cannot be told whether a tool server started it"
+                "a client's own dialogue is not asked anything, since nobody can tell whether a tool server started that client"
             );
             Sits::Nobody
         }
@@ -341,7 +315,7 @@ fn status(broker: &Broker) -> Value {
     let address = lock(&broker.address).map(|address| format!("http://{address}"));
     json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "wire": WIRE, "http": address, "http_taken": *lock(&broker.taken), "bridges": bridges,
-        "calls": calls, "is_ending": broker.closing.is_cancelled(),
+        "calls": calls, "is_ending": broker.closing.is_cancelled(), "made_from": broker.config.made_from,
     })
 }
 
@@ -400,8 +374,7 @@ fn silent(process: Option<i32>) -> io::Error {
 }
 
 async fn want_once(socket: &Path, line: &str) -> io::Result<Option<Value>> {
-    let (address, _open) = address(socket)?;
-    let mut stream = match UnixStream::connect(address).await {
+    let mut stream = match UnixStream::connect(Address::of(socket)?).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);

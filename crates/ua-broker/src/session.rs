@@ -1,13 +1,12 @@
 //! Sessions of clients: a run each, which this process owns while somebody is connected or a call is under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Mutex;
-use ua_core::{CallId, CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
+use ua_core::{CallId, CallStatus, Message, Origin, Redactor, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
 use ua_ledger::{LateReplies as _, Outbox, settle_by_late_replies};
 use ua_mcp::LockDir;
 use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
@@ -46,7 +45,14 @@ pub(crate) struct Identity {
 impl Identity {
     /// By what the call says itself, else by what the client's own hook said of its process, else by what the client's environment says where the
     /// client is one that sets it, else by the connection.
-    pub(crate) fn of(meta: &Value, client: &str, hello: &Hello, hooked: Option<&str>) -> Self {
+    ///
+    /// It is stored and shown, so it is kept without what entries of clients keep secret.
+    pub(crate) fn of(redactor: &Redactor, meta: &Value, client: &str, hello: &Hello, hooked: Option<&str>) -> Self {
+        let Self { key, level } = Self::as_said(meta, client, hello, hooked);
+        Self { key: redactor.text(&key).into_owned(), level }
+    }
+
+    fn as_said(meta: &Value, client: &str, hello: &Hello, hooked: Option<&str>) -> Self {
         let said = |name: &&str| meta[*name].as_str().map(|value| format!("{name}:{value}"));
         if let Some(key) = IN_META.iter().find_map(said) {
             return Self { key, level: "exact" };
@@ -82,13 +88,13 @@ pub(crate) fn wrong_names(meta: &Value) -> Option<String> {
 
 /// The name by which a client says that a call is one of its own, whatever it is like: nothing but this program's own field means that, since
 /// models that ask again have a new name everywhere else.
-pub(crate) fn own_call(meta: &Value) -> Option<&str> {
-    meta[CALL_IN_META[0]].as_str()
+pub(crate) fn own_call(redactor: &Redactor, meta: &Value) -> Option<String> {
+    meta[CALL_IN_META[0]].as_str().map(|name| redactor.text(name).into_owned())
 }
 
-/// The client's own name for a tool use.
-pub(crate) fn client_call(meta: &Value) -> Option<String> {
-    CALL_IN_META.iter().find_map(|name| meta[*name].as_str()).map(str::to_owned)
+/// The client's own name for a tool use, as it is stored.
+pub(crate) fn client_call(redactor: &Redactor, meta: &Value) -> Option<String> {
+    CALL_IN_META.iter().find_map(|name| meta[*name].as_str()).map(|name| redactor.text(name).into_owned())
 }
 
 /// A session that this process owns.
@@ -205,9 +211,6 @@ const MUCH: usize = 48;
 /// How long a note waits for a write that it can go with.
 const SOON: Duration = Duration::from_millis(200);
 
-/// Those that this process owns.
-pub(crate) type Sessions = Mutex<HashMap<RunId, Arc<Session>>>;
-
 impl Broker {
     /// The session of a client that says who it is, opened when there is none.
     pub(crate) async fn session(
@@ -218,7 +221,7 @@ impl Broker {
         identity: &Identity,
         reach: &str,
     ) -> Result<InUse, Broken> {
-        let mut sessions = self.sessions.lock().await;
+        let _at = self.sessions.at_key(project, &hello.name, &identity.key).await;
         let mut generation = 0_u32;
         loop {
             // One that a person ended goes on as another one, and so does one with another tool server of that name.
@@ -239,7 +242,7 @@ impl Broker {
                     generation += 1;
                     continue;
                 }
-                return self.take(&mut sessions, record).await;
+                return self.take(record).await;
             }
             let record = SessionRecord {
                 run_id: RunId::new(&self.env),
@@ -253,7 +256,7 @@ impl Broker {
             };
             self.open(&record, hello).await?;
             self.note_name(&record);
-            return self.take(&mut sessions, record).await;
+            return self.take(record).await;
         }
     }
 
@@ -266,9 +269,8 @@ impl Broker {
     /// Sends what waits in sessions of a project, so that what is read of it is all there is.
     pub(crate) async fn flush(&self, project: &str) -> Result<(), Broken> {
         let waiting: Vec<Arc<Session>> = {
-            let sessions = self.sessions.lock().await;
             let waits = |session: &&Arc<Session>| session.record.project == project && session.outbox.holds();
-            sessions.values().filter(waits).cloned().collect()
+            self.sessions.owned().values().filter(waits).cloned().collect()
         };
         for session in waiting {
             session.outbox.flush().await.map_err(Broken::at("write to the session"))?;
@@ -278,11 +280,10 @@ impl Broker {
 
     /// The session of a run, which may be another client's.
     pub(crate) async fn session_of(self: &Arc<Self>, run: &RunId) -> Result<InUse, Broken> {
-        let mut sessions = self.sessions.lock().await;
         let found = self.store.sessions_of(SessionsOf::Run(run.clone())).await;
         let found = found.map_err(Broken::at("look for the session"))?.pop();
         let record = found.ok_or_else(|| Broken::new(format!("run {run} is not a session of the gateway")))?;
-        self.take(&mut sessions, record).await
+        self.take(record).await
     }
 
     async fn open(&self, record: &SessionRecord, hello: &Hello) -> Result<(), Broken> {
@@ -311,13 +312,10 @@ impl Broker {
     }
 
     /// Takes the session's run, if this process has it not. What an earlier owner had sent and not heard of is unknown from here on.
-    async fn take(
-        self: &Arc<Self>,
-        sessions: &mut HashMap<RunId, Arc<Session>>,
-        record: SessionRecord,
-    ) -> Result<InUse, Broken> {
+    async fn take(self: &Arc<Self>, record: SessionRecord) -> Result<InUse, Broken> {
         let run_id = record.run_id.clone();
-        if let Some(session) = sessions.get(&run_id) {
+        let _at = self.sessions.at(&run_id).await;
+        if let Some(session) = self.sessions.owned().get(&run_id) {
             session.users.fetch_add(1, Ordering::Relaxed);
             return Ok(InUse { session: session.clone(), broker: self.clone() });
         }
@@ -347,7 +345,7 @@ impl Broker {
             users: AtomicUsize::new(1),
             lock,
         });
-        sessions.insert(run_id, session.clone());
+        self.sessions.owned().insert(run_id, session.clone());
         Ok(InUse { session, broker: self.clone() })
     }
 
@@ -382,18 +380,16 @@ impl Broker {
 
     /// Lets go of a session that nobody needs any more.
     async fn park(&self, run: &RunId) -> Result<(), Broken> {
-        let mut sessions = self.sessions.lock().await;
-        let Some(session) = sessions.get(run).filter(|session| session.users.load(Ordering::Acquire) == 0).cloned()
-        else {
-            return Ok(());
-        };
+        let _at = self.sessions.at(run).await;
+        let is_free = |session: &&Arc<Session>| session.users.load(Ordering::Acquire) == 0;
+        let Some(session) = self.sessions.owned().get(run).filter(is_free).cloned() else { return Ok(()) };
         let ended = self.end_work(&session).await;
         if ended.is_err() {
             // Nobody killed this process, should it not come to it again.
             session.lock.note_error();
         }
         ended?;
-        sessions.remove(run);
+        self.sessions.owned().remove(run);
         Ok(())
     }
 
@@ -421,14 +417,15 @@ impl Broker {
     /// At the end of this process: lets go of what nobody needs, and has the locks of the other sessions say that an error kept them, or by what
     /// they were ended in the middle of their work. Nobody killed it.
     pub(crate) async fn let_go(&self, by: Option<EndedBy>) {
-        let runs: Vec<RunId> = self.sessions.lock().await.keys().cloned().collect();
+        self.sessions.settled().await;
+        let runs: Vec<RunId> = self.sessions.owned().keys().cloned().collect();
         for run in runs {
             if let Err(error) = self.park(&run).await {
                 tracing::warn!(%error, %run, "a session could not be parked");
                 break;
             }
         }
-        for session in self.sessions.lock().await.values() {
+        for session in self.sessions.owned().values() {
             if let Some(by) = by {
                 session.lock.note_end(by);
             }
@@ -503,6 +500,8 @@ fn went_back(error: &PastError) -> Broken {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use serde_json::json;
 
     use super::*;
@@ -522,11 +521,34 @@ mod tests {
             (json!({}), "mcp", &claude, "connection:b1", "connection"),
             (json!({}), "claude-code", &hello(&[]), "connection:b1", "connection"),
         ] {
-            let identity = Identity::of(&meta, client, hello, None);
+            let identity = Identity::of(&Redactor::default(), &meta, client, hello, None);
             assert_eq!((identity.key.as_str(), identity.level), (key, level));
         }
-        let hooked = Identity::of(&json!({}), "claude-code", &claude, Some("s2"));
+        let hooked = Identity::of(&Redactor::default(), &json!({}), "claude-code", &claude, Some("s2"));
         assert_eq!((hooked.key.as_str(), hooked.level), ("env:s2", "exact"));
-        assert_eq!(client_call(&json!({"claudecode/toolUseId": "toolu_1"})).as_deref(), Some("toolu_1"));
+        let call = client_call(&Redactor::default(), &json!({"claudecode/toolUseId": "toolu_1"}));
+        assert_eq!(call.as_deref(), Some("toolu_1"));
+    }
+
+    /// Whatever a client calls itself, its sessions and its calls is stored, and shown in lists.
+    #[test]
+    fn no_name_that_a_client_gives_is_kept_with_a_secret_in_it() {
+        let secret = "canary-5f1d7e20c4";
+        let redactor = Redactor::new([("TOKEN".to_owned(), secret.to_owned())]);
+        let hello = hello(&[("CLAUDE_CODE_SESSION_ID", secret)]);
+        for name in IN_META {
+            let identity = Identity::of(&redactor, &json!({name: format!("s {secret}")}), "c", &hello, None);
+            assert_eq!(identity.key, format!("{name}:s [secret TOKEN]"));
+        }
+        assert_eq!(Identity::of(&redactor, &json!({}), "claude-code", &hello, None).key, "env:[secret TOKEN]");
+        assert_eq!(Identity::of(&redactor, &json!({}), "c", &hello, Some(secret)).key, "env:[secret TOKEN]");
+        for name in CALL_IN_META {
+            let call = client_call(&redactor, &json!({name: secret}));
+            assert_eq!(call.as_deref(), Some("[secret TOKEN]"));
+        }
+        assert_eq!(own_call(&redactor, &json!({CALL_IN_META[0]: secret})).as_deref(), Some("[secret TOKEN]"));
+        let told = json!({"clientInfo": {"name": format!("c {secret}"), "version": secret}});
+        let client = crate::era::Client::of_handshake(&told).kept(&redactor);
+        assert_eq!((client.name.as_str(), client.version.as_str()), ("c [secret TOKEN]", "[secret TOKEN]"));
     }
 }

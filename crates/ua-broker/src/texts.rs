@@ -39,8 +39,8 @@ pub(crate) enum Told {
     NotSent { why: String },
     /// The tool server answered with a status that is no success.
     Refused { why: String },
-    /// A person said that it happened.
-    Happened { by: String, proof: Option<String> },
+    /// A person said that it happened. `once_more`: when it was made, where the same call may be meant as another one.
+    Happened { by: String, proof: Option<String>, once_more: Option<Timestamp> },
     /// It was made and answered, and its answer is longer than is carried.
     TooLong { length: usize },
     /// The gateway itself could not do its work, before anything was sent.
@@ -72,6 +72,27 @@ impl Told {
             Self::Happened { .. } => "happened",
             Self::TooLong { .. } => "too_long",
             Self::Broken { .. } => "broken",
+        }
+    }
+
+    /// Whether it says that the same call again returns what came of it, or this: whoever reads that is owed it.
+    pub(crate) const fn asks_again(&self) -> bool {
+        match self {
+            Self::Unknown { .. }
+            | Self::Unstored { .. }
+            | Self::Unrecorded { .. }
+            | Self::Running { .. }
+            | Self::Queued { .. }
+            | Self::LetGo { .. }
+            | Self::Held { .. }
+            | Self::HeldAgain { .. }
+            | Self::TooLong { .. } => true,
+            Self::ReadLost { .. }
+            | Self::Budget { .. }
+            | Self::NotSent { .. }
+            | Self::Refused { .. }
+            | Self::Happened { .. }
+            | Self::Broken { .. } => false,
         }
     }
 
@@ -145,9 +166,13 @@ impl Told {
                  sets budgets in its gateway.toml."
             ),
             Self::NotSent { why } | Self::Refused { why } => why.clone(),
-            Self::Happened { by, proof } => {
+            Self::Happened { by, proof, once_more } => {
                 let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
-                format!("This happened: {by} says so{proof}. The tool's own answer was lost. Do not send it again.")
+                let happened = format!("This happened: {by} says so{proof}. The tool's own answer was lost.");
+                match once_more {
+                    Some(at) => format!("{happened} The call was made at {at} and was not made again.{ONCE_MORE}"),
+                    None => format!("{happened} Do not send it again."),
+                }
             }
             Self::TooLong { length } => format!(
                 "This call was made, and its tool server answered it. Only the answer did not come through: {}. Do not make the call in other \
@@ -438,6 +463,38 @@ mod tests {
         }
     }
 
+    /// What the words promise is what is noted as promised.
+    #[test]
+    fn whoever_reads_that_the_same_call_returns_it_is_owed_it() {
+        let (since, why, question) =
+            (Timestamp::from_millis(0), "the disk is full".to_owned(), QuestionId::parse("q_1").unwrap());
+        for told in [
+            Told::Unknown { since: Some(since), why: why.clone(), question: Some(question.clone()) },
+            Told::Unknown { since: None, why: why.clone(), question: None },
+            Told::Unstored { since: Some(since), why: why.clone() },
+            Told::Unstored { since: None, why: why.clone() },
+            Told::unrecorded(since, why.clone(), &RawReply::http(200, "sent")),
+            Told::ReadLost { why: why.clone() },
+            Told::Running { since, is_sent: true },
+            Told::Running { since, is_sent: false },
+            Told::Queued { since, behind: None },
+            Told::LetGo { since },
+            Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate },
+            Told::Held { question: question.clone(), kind: QuestionKind::Approval },
+            Told::HeldAgain { question },
+            Told::Budget { budget: why.clone() },
+            Told::NotSent { why: why.clone() },
+            Told::Refused { why: why.clone() },
+            Told::Happened { by: why.clone(), proof: None, once_more: None },
+            Told::TooLong { length: 70 << 20 },
+            Told::Broken { why },
+        ] {
+            let result = told.as_result(None, "ua");
+            let text = result["content"][0]["text"].as_str().unwrap();
+            assert_eq!(text.contains("ame call again"), told.asks_again(), "{text}");
+        }
+    }
+
     /// Of what was sent, or may have been, nothing says that it was not.
     #[test]
     fn only_what_was_not_sent_is_said_not_to_be() {
@@ -451,7 +508,8 @@ mod tests {
             Told::Running { since, is_sent: true },
             Told::Running { since, is_sent: false },
             Told::TooLong { length: 70 << 20 },
-            Told::Happened { by: why, proof: None },
+            Told::Happened { by: why.clone(), proof: None, once_more: None },
+            Told::Happened { by: why, proof: None, once_more: Some(since) },
         ] {
             let result = told.as_result(None, "ua");
             assert!(!result["content"][0]["text"].as_str().unwrap().contains("Not sent"), "{result}");

@@ -33,7 +33,7 @@ pub(crate) use self::process::Unanswered;
 use self::process::{Link, Pipe, Process, read};
 pub(crate) use self::tasks::{is_about_tasks, tells_of_tasks, withhold_task_support, withhold_tasks};
 use self::tools::Tools;
-pub(crate) use self::transport::{AsListed, spec};
+pub(crate) use self::transport::{AsListed, fence_of_another, may_act_of_another, spec};
 use crate::era::{self, Client, Era};
 use crate::given::Given;
 use crate::incoming::{Answer, Aside, CALL, CANCELLED};
@@ -395,6 +395,7 @@ impl Upstream {
         }
         let greeting = lock(&self.greeting).clone();
         let greeting = greeting.ok_or("the client has sent no `initialize` yet")?;
+        let begun = self.env.now();
         let process = self.start()?;
         let greeted = tokio::select! {
             greeted = self.greet(&process, &greeting) => greeted,
@@ -404,6 +405,7 @@ impl Upstream {
             self.end(&process).await;
             return Err(why);
         }
+        self.say_if_slow(begun);
         *running = Some(process.clone());
         Ok(process)
     }

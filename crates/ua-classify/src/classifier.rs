@@ -222,6 +222,7 @@ impl Classifier {
             policy.scope = ScopeRule::default();
             policy.sends_files = Vec::new();
             (policy.probe, policy.marker, policy.horizon) = (None, None, None);
+            policy.found_by = Vec::new();
             policy.rule_id.clone_from(&by.rule_id);
             policy.class_source = by.source;
             policy.reason = format!("{} says that the program {program:?} only looks", by.name());

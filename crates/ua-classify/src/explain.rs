@@ -151,6 +151,9 @@ impl fmt::Display for Explanation {
                 marker.argument
             )?;
         }
+        for name in &policy.found_by {
+            writeln!(f, "  found by       {}", printable(name))?;
+        }
         if let Some(probe) = &policy.probe {
             let horizon = policy.horizon.unwrap_or(CallPolicy::DEFAULT_HORIZON);
             let absent = match &probe.absent {

@@ -14,8 +14,9 @@ mod vocabulary;
 use ua_core::{EffectKind, ToolName, ToolNamespace};
 
 use self::vocabulary::{
-    ADJECTIVES, AGAIN_OR_BACK, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_AS,
-    MARKED_READ, MILD_THINGS, PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
+    ADJECTIVES, AGAIN_OR_BACK, ASKING_LANGUAGES, DATABASE_STATES, DATABASES, EFFECTS, GIT_SHOWS, JOINS,
+    LISTED_IN_SHORT, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_AS, MARKED_READ, MILD_THINGS,
+    PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
 };
 
 /// The words this module goes by, for the policy version.
@@ -29,6 +30,11 @@ pub(crate) fn vocabulary() -> String {
         ADJECTIVES,
         LOG_OWNERS,
         TREE_OWNERS,
+        GIT_SHOWS,
+        LISTED_IN_SHORT,
+        ASKING_LANGUAGES,
+        DATABASES,
+        DATABASE_STATES,
         TAKEN_WHEN_READ,
         MARKED_READ,
         MARKED_AS,
@@ -207,6 +213,9 @@ fn changes(word: &str) -> bool {
 fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
     let [.., last] = rest else { return NameSays::Nothing };
     let read = || NameSays::Read(last.clone());
+    if is_select(rest) {
+        return NameSays::MayRead("select".to_owned());
+    }
     let owner = rest.len().checked_sub(2).map(|at| rest[at].as_str());
     // No verb that looks says that such a word is a thing.
     let first_effect = rest.iter().enumerate().find(|(at, word)| changes(word) && !is_pull_request(rest, *at));
@@ -229,7 +238,12 @@ fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
         "tree" if has(TREE_OWNERS, owner) => read(),
         "screenshot" => read(),
         "ping" if rest.len() == 1 => read(),
-        "show" if rest.len() == 1 && is_git => read(),
+        word if has(GIT_SHOWS, word) && (owner == "git" || (rest.len() == 1 && is_git)) => read(),
+        word if has(DATABASE_STATES, word) && has(DATABASES, owner) && rest.len() <= 2 => read(),
+        word if has(ASKING_LANGUAGES, word) && rest.len() == 1 => read(),
+        "query" if rest.len() == 2 && has(ASKING_LANGUAGES, owner) => read(),
+        // It may run what it explains.
+        "explain" if rest.len() == 1 => NameSays::MayRead(last.clone()),
         // To top up a wallet is no list of the best.
         _ if rest.len() > 1 && money::is_phrase(&rest[0], &rest[1]) => NameSays::Effect(rest[0].clone()),
         _ if rest.len() > 1 && has(ADJECTIVES, &rest[0]) => NameSays::Read(rest[0].clone()),
@@ -238,6 +252,14 @@ fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
             None => NameSays::Nothing,
         },
     }
+}
+
+/// Whether a name says of what it runs that it is a query which selects: it runs whatever it is given all the same, as `read_query` does.
+fn is_select(rest: &[String]) -> bool {
+    let [run, select, query] = rest else { return false };
+    ["exec", "execute", "run"].contains(&run.as_str())
+        && select == "select"
+        && ["queries", "query", "sql", "statement"].contains(&query.as_str())
 }
 
 /// A name with a verb that looks at `at`.
@@ -289,7 +311,10 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
     // A verb that is a thing as well, behind words that may be a verb nobody knows.
     let closes = after.first().is_none_or(|word| has(PREPOSITIONS, word));
     let is_read = match verb {
-        "list" if closes => before.last().is_some_and(|word| is_plural(word)),
+        "list" if closes => match before {
+            [only] if has(LISTED_IN_SHORT, only) => true,
+            _ => before.last().is_some_and(|word| is_plural(word)),
+        },
         "list" => before.len() <= 2 && after.iter().any(|word| is_listed(word)),
         "search" => after.is_empty() || before.len() <= 2,
         _ => before.len() <= 2,
@@ -457,6 +482,20 @@ mod tests {
             ("git", "git_log"),
             ("work-git", "git_status"),
             ("git", "git_show"),
+            ("h", "git_show"),
+            ("h", "git_blame"),
+            ("git", "git_reflog"),
+            ("git", "git_blame"),
+            ("heroku", "ps_list"),
+            ("pg", "pg_locks"),
+            ("heroku", "pg_outliers"),
+            ("heroku", "pg_ps"),
+            ("mongodb", "collection-indexes"),
+            ("elastic", "esql"),
+            ("grafana", "promql_query"),
+            ("resend", "get-broadcast"),
+            ("maps", "find_place"),
+            ("other", "get_bookmark_folders"),
             ("other", "audit_log"),
             ("other", "directory_tree"),
             ("other", "recent_activity"),
@@ -504,12 +543,31 @@ mod tests {
             ("mail", "get_emails_content_mark_read"),
             ("mail", "fetch_thread_mark_as_done"),
             ("mail", "list_mails_mark_seen"),
+            ("resend", "compose-broadcast"),
+            ("other", "list_broadcast"),
+            ("other", "broadcast_list"),
+            ("db", "run_query"),
+            ("db", "run_select_and_delete"),
+            ("db", "execute_select_into_query"),
+            ("git", "git_reset"),
+            ("git", "git_commit_show"),
+            ("pg", "pg_kill"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Effect(_)), "{tool}: {:?}", says(server, tool));
         }
         for (server, tool) in [
             ("queue", "read_messages"),
             ("other", "notification_read"),
+            ("click", "run_select_query"),
+            ("mongodb", "explain"),
+            ("postgres", "explain_query"),
+            ("h", "show"),
+            ("video", "browser_video_show"),
+            ("shell", "rm_list"),
+            ("chat", "dm_list"),
+            ("other", "blame"),
+            ("other", "door_locks"),
+            ("other", "frob_promql"),
             ("git", "git_fetch"),
             ("db", "read_query"),
             ("auth", "get_access_token"),

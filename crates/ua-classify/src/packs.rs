@@ -29,6 +29,7 @@ macro_rules! files {
 
 const FILES: &[(&str, &str)] = files![
     "agentmail",
+    "asana",
     "aws-api",
     "aws-cloudwatch",
     "aws-pricing",
@@ -51,6 +52,7 @@ const FILES: &[(&str, &str)] = files![
     "homeassistant",
     "hubspot",
     "intercom",
+    "kubernetes",
     "linear",
     "linear-jerhadf",
     "mcp-atlassian",
@@ -62,6 +64,7 @@ const FILES: &[(&str, &str)] = files![
     "pagerduty",
     "playwright",
     "postgres",
+    "quickbooks",
     "redis",
     "s3",
     "sendgrid",

@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 29] = [
+const FIELDS: [&str; 30] = [
     "id",
     "name",
     "patterns",
@@ -29,6 +29,7 @@ const FIELDS: [&str; 29] = [
     "key_ttl",
     "probe",
     "marker",
+    "found_by",
     "horizon",
     "requires_idempotency_key",
     "effect_kind",
@@ -141,6 +142,7 @@ fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<u
             "reads" => settings.reads = Some(field.words()?),
             "probe" => settings.probe = Some(field.probe()?),
             "marker" => settings.marker = Some(field.marker()?),
+            "found_by" => settings.found_by = Some(field.found_by()?),
             "horizon" => settings.horizon = Some(field.duration()?),
             "source" => source = Some(field.text()?),
             unknown => return Err(field.error(&unknown_field(unknown))),
@@ -194,6 +196,7 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
         let effect = [
             ("probe", settings.probe.is_some()),
             ("marker", settings.marker.is_some()),
+            ("found_by", settings.found_by.is_some()),
             ("horizon", settings.horizon.is_some()),
             ("effect_kind", settings.effect_kind.is_some()),
             ("creates", settings.creates == Some(true)),

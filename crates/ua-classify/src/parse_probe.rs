@@ -229,6 +229,18 @@ impl Field<'_> {
         }
     }
 
+    /// Texts by which a call is found on the other side.
+    pub(crate) fn found_by(&self) -> Result<Vec<String>, PolicyError> {
+        let texts = self.texts()?;
+        for text in &texts {
+            self.check_template(text)?;
+            if !template_uses(text).is_ok_and(|(arguments, has_key)| has_key || !arguments.is_empty()) {
+                return Err(self.error("name what is in it of this call alone: {key}, {key_id} or {arg.NAME}"));
+            }
+        }
+        Ok(texts)
+    }
+
     /// `"none"`, or an argument with what is put at its end or set as its value.
     pub(crate) fn marker(&self) -> Result<MarkerSetting, PolicyError> {
         let why = "write { argument = \"body\", append = \"\\n\\nref {key}\" }, { argument = \"…\", set = … }, { argument = \"…\", push = … }, { argument = \"…\", put = { … } } or \"none\"";

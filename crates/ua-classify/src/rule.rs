@@ -237,6 +237,9 @@ pub(crate) struct Settings {
     pub(crate) key_ttl: Option<Duration>,
     pub(crate) probe: Option<ProbePolicy>,
     pub(crate) marker: Option<MarkerSetting>,
+    /// What a call is found by on the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) found_by: Option<Vec<String>>,
     pub(crate) horizon: Option<Duration>,
     pub(crate) requires_idempotency_key: Option<bool>,
     pub(crate) effect_kind: Option<EffectKind>,

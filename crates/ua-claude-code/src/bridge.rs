@@ -4,30 +4,13 @@
 //! when `claude` closes its side, and at no other time: the shim ends both when the process that drives the run is gone.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
-/// The longest path that a socket's address holds.
-const LONGEST: usize = 100;
-
-/// A path of the socket `path` that fits into an address, and what has to stay open while it is used.
-pub(crate) fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
-    if path.as_os_str().len() <= LONGEST {
-        return Ok((path.to_path_buf(), None));
-    }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the folder of the socket that this process was told of; nothing is read there"
-    )]
-    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
-    let name = path.file_name().unwrap_or_default();
-    Ok((Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name), Some(folder)))
-}
+use ua_bridge::Address;
 
 /// Runs the bridge with its raw arguments, a socket and the name of the tool server it stands for, and returns the exit code for `main`.
 pub fn run_bridge(args: impl IntoIterator<Item = OsString>) -> i32 {
@@ -50,8 +33,7 @@ pub fn run_bridge(args: impl IntoIterator<Item = OsString>) -> i32 {
 }
 
 fn carry(socket: &Path, server: &str) -> io::Result<()> {
-    let (address, _open) = address(socket)?;
-    let mut stream = UnixStream::connect(address)?;
+    let mut stream = UnixStream::connect(Address::of(socket)?)?;
     writeln!(stream, "{}", serde_json::json!({"server": server}))?;
     between(stream, io::stdin(), io::stdout())
 }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,8 +18,6 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::{JoinHandle, JoinSet};
 use ua_core::ToolUse;
 use ua_llm::ToolOffer;
-
-use crate::bridge::address;
 
 /// Where `claude` says which tool use of its model a call belongs to.
 const TOOL_USE_ID: &str = "claudecode/toolUseId";
@@ -72,14 +69,7 @@ impl Desk {
             let tool = json!({"name": tool, "description": offer.description, "inputSchema": offer.input_schema});
             by_server.entry(server.to_owned()).or_default().push(tool);
         }
-        match std::fs::remove_file(socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let (address, _open) = address(socket)?;
-        // Its folder is the owner's alone, so nobody gets here between the two.
-        let listener = UnixListener::bind(&address)?;
-        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+        let listener = UnixListener::from_std(ua_bridge::listen(socket)?)?;
         let shared = Arc::new(Shared { tools: by_server, ..Shared::default() });
         let task = tokio::spawn(listen(listener, Arc::clone(&shared)));
         Ok(Self { shared, task })
@@ -218,6 +208,8 @@ async fn send(write: &AsyncMutex<OwnedWriteHalf>, message: &Value) -> io::Result
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     struct Bridge {

@@ -35,7 +35,7 @@ use crate::terminal::Color;
 
 pub(crate) use budgets::BudgetArgs;
 pub(crate) use launch::LaunchArgs;
-pub(crate) use values::{parse_ago, parse_concurrency, parse_span};
+pub(crate) use values::{parse_ago, parse_concurrency, parse_person, parse_span};
 
 /// Durable jobs for LLM agents: a job that is killed at any moment resumes where it left off. It never
 /// repeats an outside action on its own, and asks you when it cannot know whether one happened.
@@ -53,7 +53,7 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
-    /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES here, above, or beside the job file]
+    /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES here, above, or beside the job file; of the gateway ~/.local/state/ua/gateway]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
     /// Trust that folder although your own ua did not create it: its runs start the tool servers that its creator named
@@ -63,6 +63,9 @@ pub struct GlobalArgs {
     // An empty one is a variable that is not set; a file of this root would be used in silence.
     #[arg(long, global = true, value_name = "URL", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = GLOBAL)]
     pub database_url: Option<String>,
+    /// Who decides, where several people use one user: kept with what is answered, corrected or cancelled [default: whoever called sudo]
+    #[arg(long, global = true, value_name = "NAME", value_parser = parse_person, help_heading = GLOBAL)]
+    pub by: Option<String>,
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = GLOBAL)]
     pub color: Option<Color>,
@@ -90,14 +93,14 @@ const GLOBAL: &str = "Global options";
 const EXAMPLES: &str = concat!(
     "\
 Examples:
-  ua init                                       make a job that runs offline
-  ua job job.json                               run a job
-  ua status                                     show what is running and what waits for you
-  ua resume last                                resume after a kill, an answer or a stop
-  ua calls list --run last --unknown            list the calls whose outcome is unknown
-  ua calls resolve call_01… --happened          resolve one, then `ua resume last`
-  ua runs tail last                             watch a run from another terminal
-  ua doctor                                     check that everything a job needs is there
+  ua init                               make a job that runs offline
+  ua job job.json                       run a job
+  ua status                             show what runs and what waits for you
+  ua resume last                        resume after a kill, answer or stop
+  ua calls list --run last --unknown    list calls whose outcome is unknown
+  ua calls resolve call_01… --happened  resolve one, then `ua resume last`
+  ua runs tail last                     watch a run from another terminal
+  ua doctor                             check that what a job needs is there
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
 

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(crate) mod answer;
+mod answered;
 pub(crate) mod ask;
 mod audit;
 pub(crate) mod calls;
@@ -52,6 +53,8 @@ use crate::still::Still;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
+    // What a command repeats of its own words is shown without them, too.
+    host.known_secrets().learn_declared();
     let looks = only_looks(&cli.command);
     let ended = Box::pin(carry_out(cli, host, parts)).await;
     if looks { ended.map_err(HostError::of_a_look) } else { ended }
@@ -59,6 +62,9 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
 
 async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
+    if let Some(name) = &cli.global.by {
+        ua_host::words::without_secrets(host, "name", name)?;
+    }
     let (home, settings) = (host.home(), host.settings());
     let named_in = cli.global.root.as_ref().map(|_| "--root").or(home.variable_of_root());
     if let Some(place) = named_in.filter(|_| only_looks(&cli.command) && ua_host::paths::is_missing(home.root())) {
@@ -113,10 +119,10 @@ async fn carry_out(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError
         Command::Trust(args) => trust::run(host, &args).await,
         Command::Login(args) => Box::pin(login::run(host, args)).await,
         Command::Logout(args) => login::end(host, &args),
-        Command::Doctor(args) => doctor::run(host, parts, cli.global.root.as_deref(), &args).await,
+        Command::Doctor(args) => Box::pin(doctor::run(host, parts, cli.global.root.as_deref(), &args)).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),
-        Command::Db(command) => db::run(home, command).await,
+        Command::Db(command) => db::run(host, command).await,
         Command::Gateway(command) => gateway::run(host, cli.global.root.as_deref(), command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(mut server) => {

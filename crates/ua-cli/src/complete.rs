@@ -13,6 +13,7 @@ use ua_host::Database;
 use ua_host::Settings;
 use ua_host::home::Home;
 use ua_host::job::LAST;
+use ua_host::words::KnownSecrets;
 use ua_resume::answers::{self, Reach};
 use ua_store::{CallQuery, CallRecord, LedgerStore as _, QuestionStatus, RunQuery, RunStore as _, Store};
 
@@ -230,7 +231,7 @@ fn from_database(
 ) -> Vec<CompletionCandidate> {
     let found = (|| {
         let prefix = current.to_str()?;
-        let home = Home::new(&Settings::of_process(), root_on_the_line().as_deref()).ok()?;
+        let home = Home::new(&Settings::of_process(), root_on_the_line().as_deref(), &KnownSecrets::default()).ok()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         runtime.block_on(async {
             let store = home.open_read_only().ok()?;

@@ -77,21 +77,39 @@ fn the_unit_starts_a_worker_and_gives_it_time_to_end() {
     assert_eq!(value("StateDirectory").1, "ua", "its root lies below /var/lib");
 }
 
+#[test]
+fn the_unit_of_the_gateway_starts_its_broker_and_gives_it_time_to_end() {
+    let unit = unit(&read("ua-gateway.service"));
+    let value = |wanted: &str| {
+        let found = unit.iter().find(|(_, name, _)| name == wanted);
+        found.map_or_else(|| panic!("no {wanted}"), |(_, _, value)| value.as_str())
+    };
+    let words: Vec<&str> = value("ExecStart").split(' ').collect();
+    assert_eq!(words[0], "/usr/local/bin/ua");
+    let parsed = Cli::try_parse_from(std::iter::once("ua").chain(words[1..].iter().copied()));
+    assert!(parsed.is_ok(), "{parsed:?}");
+    assert_eq!((value("KillMode"), value("WantedBy")), ("mixed", "default.target"));
+    // A broker waits for half a minute for the calls in flight.
+    assert!(value("TimeoutStopSec").parse::<u64>().unwrap() >= 40);
+}
+
 /// What systemd itself says, where it is installed.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
+fn systemd_finds_nothing_wrong_with_the_units() {
     let folder = tempfile::tempdir().unwrap();
     // The program need not be installed here.
     let program = ["/bin/true", "/usr/bin/true"].into_iter().find(|path| PathBuf::from(path).exists()).unwrap();
-    let path = folder.path().join("ua-worker.service");
-    fs::write(&path, read("ua-worker.service").replace("/usr/local/bin/ua", program)).unwrap();
-    match Process::new("systemd-analyze").arg("verify").arg(&path).output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let ours: Vec<&str> = said.lines().filter(|line| line.contains("ua-worker")).collect();
-            assert!(output.status.success() && ours.is_empty(), "{said}");
+    for name in ["ua-worker.service", "ua-gateway.service"] {
+        let path = folder.path().join(name);
+        fs::write(&path, read(name).replace("/usr/local/bin/ua", program)).unwrap();
+        match Process::new("systemd-analyze").arg("verify").arg(&path).output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                let ours: Vec<&str> = said.lines().filter(|line| line.contains(name)).collect();
+                assert!(output.status.success() && ours.is_empty(), "{said}");
+            }
+            Err(error) => eprintln!("skipped: systemd-analyze cannot be run ({error})"),
         }
-        Err(error) => eprintln!("skipped: systemd-analyze cannot be run ({error})"),
     }
 }
 

@@ -114,7 +114,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -128,6 +128,7 @@ const KNOWN: [&str; 26] = [
     "jq",
     "kill",
     "less",
+    "loginctl",
     "npm",
     "rm",
     "sleep",
@@ -179,11 +180,11 @@ fn a_made_up_program_or_step_is_seen() {
     assert_eq!(unknown("ub job a.json"), Some("ub".to_owned()));
 }
 
-/// The examples of a command's help: its lines up to the remark behind them.
+/// The examples of a command's help: its lines up to the remark behind them, which may also stand below.
 fn examples(command: &clap::Command, found: &mut Vec<String>) {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
-    found.extend(lines.map(|line| line.split("   ").next().unwrap_or(line).to_owned()));
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    found.extend(lines.map(|line| line.split("  ").next().unwrap_or(line).to_owned()));
     for inner in command.get_subcommands() {
         examples(inner, found);
     }
@@ -400,7 +401,7 @@ fn a_file_that_would_be_refused_is_seen() {
         ("json", "{\"objective\": ", "it is no JSON"),
         ("toml", "[[rule]]\nid = \"a\"\nname = \"b\"\naproval = \"ask\"", "aproval"),
         ("toml", "[model]\ntimeout = 3", "there is no setting `model.timeout`"),
-        ("toml", "[secrets.A]\nvalues = \"x\"", "values"),
+        ("toml", "[secrets.A]\nvalues = \"x\"", "did you mean `value`?"),
         ("toml", "currency = \"USD\"\n[providers.anthropic.\"m\"]\nintput = 3.0", "intput"),
         ("toml", "[openai.\"m\"]\ncontxt = 3", "contxt"),
     ];

@@ -15,7 +15,7 @@ use clap::builder::styling::AnsiColor;
 use ua_host::{Ending, Kind};
 
 use crate::shown::Shown;
-use crate::view::{ErrorBody, ErrorShown};
+use crate::view::{ErrorBody, ErrorShown, OtherError};
 
 pub(crate) use ua_host::{HostError, chain};
 
@@ -92,7 +92,12 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
         let body = ErrorBody {
             code: code(error),
             message: error.message().to_owned(),
-            hint: error.hint_text().map(|hint| with_pages(&crate::output::complete(hint))),
+            hint: whole_hint(error),
+            others: error
+                .others()
+                .iter()
+                .map(|other| OtherError { message: other.message().to_owned(), hint: whole_hint(other) })
+                .collect(),
             detail: error.detail(),
         };
         if let Ok(text) = crate::output::json_line(&ErrorShown { error: body }) {
@@ -101,6 +106,18 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
             return;
         }
     }
+    for one in std::iter::once(error).chain(error.others()) {
+        print_one(one);
+    }
+}
+
+/// The hint of a failure, as a machine reads it.
+fn whole_hint(error: &HostError) -> Option<String> {
+    error.hint_text().map(|hint| with_pages(&crate::output::complete(hint)))
+}
+
+/// Prints one failure for a person, without what else is in the way.
+fn print_one(error: &HostError) {
     let has_color = crate::terminal::err_has_color();
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
     let told = |text: &str, indent| crate::output::wrapped_told(&hanging(text, indent), indent);

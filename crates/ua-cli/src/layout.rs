@@ -9,7 +9,7 @@ use ua_pdf::{Layout, LayoutProcess};
 use crate::parts::Parts;
 
 /// The hidden name under which this program lays out a document.
-const LAYOUT: &str = "__layout";
+pub(crate) const LAYOUT: &str = "__layout";
 
 /// Lays out, when this process was started for that; its exit code then.
 pub(crate) fn run(parts: &Parts) -> Option<ExitCode> {

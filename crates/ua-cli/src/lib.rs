@@ -47,6 +47,7 @@ mod view;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use ua_core::Redactor;
@@ -74,13 +75,16 @@ pub fn main(parts: Parts) -> ExitCode {
 
 #[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
 fn run(parts: Parts) -> ExitCode {
+    // Before anything else: until then, whoever looks at that moment reads what this process was given.
+    if !opens_proc() {
+        hide_from_others();
+    }
     ua_files::keep_from_children();
     ua_mcp::unblock_signals();
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run().or_else(|| layout::run(&parts)) {
         return code;
     }
-    hide_from_others();
     // What a client starts in the place of a tool server: up at once, and nothing but a bridge.
     if let Some(code) = commands::gateway::bridge(std::env::args_os()) {
         return code;
@@ -102,8 +106,10 @@ fn run(parts: Parts) -> ExitCode {
             let words: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let failure = mistakes::told_apart(&error, &words).unwrap_or_else(|| mistakes::in_short(&error, &words));
             let is_json = words.iter().any(|word| word == "--json");
-            // Signs that the terminal does not draw, and colours, are for these words as for all others.
-            terminal::init(&Settings::of_process(), Redactor::default(), is_json, args::color_in(&words));
+            // Signs that the terminal does not draw, colours and secrets are for these words as for all others.
+            let settings = Arc::new(Settings::of_process());
+            let redactor = ua_host::words::redactor_of_process(settings.clone());
+            terminal::init(&settings, redactor, is_json, args::color_in(&words));
             error::print_as(&failure, is_json);
             terminal::flush();
             return ExitCode::from(error::USAGE);
@@ -134,7 +140,8 @@ fn run(parts: Parts) -> ExitCode {
     if let Command::GatewayBridge(args) = cli.command {
         return commands::gateway_bridge(args);
     }
-    let settings = Settings::of_process().with("UA_DATABASE_URL", cli.global.database_url.clone());
+    let settings =
+        Settings::of_process().with("UA_DATABASE_URL", cli.global.database_url.clone()).said_by(cli.global.by.clone());
     let (settings, redactor) = (Arc::new(settings), Redactor::default());
     terminal::init(&settings, redactor.clone(), cli.global.json, cli.global.color);
     terminal::guard_panics(redactor.clone());
@@ -168,8 +175,10 @@ fn run(parts: Parts) -> ExitCode {
             });
             // While signals are still listened for: a terminal that stands still keeps what is written last.
             terminal::flush();
-            // A reader thread may still sit in a blocking call; nothing of the run depends on it any more.
-            runtime.shutdown_background();
+            // Its threads are waited for: glibc (bug 19951) may end a process by a signal that lets go of a thread just when that ends, and
+            // their stacks are too large to be kept for others, where it would go unnoticed. A reader may still sit in a blocking call, on which
+            // nothing depends any more, and which goes on behind that.
+            runtime.shutdown_timeout(THREADS_END);
             code
         }
         Err(error) => ended(Err(HostError::failed(format!("cannot start the runtime: {error}")))),
@@ -178,12 +187,27 @@ fn run(parts: Parts) -> ExitCode {
     ExitCode::from(output::code_for_the_reader(code))
 }
 
+/// How long the end of the runtime's threads is waited for, which is at once but for one that reads what never comes.
+const THREADS_END: Duration = Duration::from_millis(100);
+
 /// The exit code of a command, which has said why it failed.
 fn ended(result: Result<u8, HostError>) -> u8 {
     result.unwrap_or_else(|error| {
         error::print(&error);
         error::code(&error)
     })
+}
+
+/// Whether this process is to become a confined program, which has no environment to hide.
+#[cfg(feature = "toolserver")]
+fn opens_proc() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == sandbox::CONFINED || word == layout::LAYOUT)
+}
+
+/// There is none.
+#[cfg(not(feature = "toolserver"))]
+fn opens_proc() -> bool {
+    false
 }
 
 /// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to

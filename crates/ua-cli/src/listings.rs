@@ -45,8 +45,13 @@ const fn aside(head: &'static str, widest: &'static str) -> Column {
 listings! {
     /// `ua runs list`.
     RUNS = "ua runs list": [
-        whole("RUN", ID), whole("STATUS", "stopped (setup changed)"), extra("TURNS", "12 (iteration 3/10)"),
-        extra("UPDATED", "59 min ago"), text("OBJECTIVE", WORDS),
+        whole("RUN", ID), whole("STATUS", "stopped (setup changed)"), extra("USED", "0.0123 USD + ?"),
+        extra("TURNS", "12 (iteration 3/10)"), extra("UPDATED", "59 min ago"), text("OBJECTIVE", WORDS),
+    ];
+    /// The same of runs of one status, whose reasons a person looks for.
+    RUNS_AND_WHY = "ua runs list, with reasons": [
+        whole("RUN", ID), whole("STATUS", "stopped (setup changed)"), text("WHY", WORDS), extra("USED", "0.0123 USD + ?"),
+        extra("TURNS", "12 (iteration 3/10)"), extra("UPDATED", "59 min ago"), aside("OBJECTIVE", WORDS),
     ];
     /// `ua status`.
     STATUS = "ua status": [
@@ -55,13 +60,27 @@ listings! {
     ];
     /// `ua calls list`.
     CALLS = "ua calls list": [
-        whole("CALL", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+        whole("CALL", ID), extra("WHEN", "59 min ago"), extra("TURN", "12.3"), extra("SERVER", "github"),
+        text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
+        extra("TRIES", "1"), text("FOR", WORDS), text("RECEIPT OR ERROR", WORDS),
     ];
     /// The same of all runs.
     CALLS_OF_ALL = "ua calls list, of all runs": [
-        whole("CALL", ID), extra("RUN", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+        whole("CALL", ID), extra("WHEN", "59 min ago"), extra("RUN", ID), extra("TURN", "call 12"), extra("SERVER", "github"),
+        text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS),
+        extra("TRIES", "1"), text("FOR", WORDS), text("RECEIPT OR ERROR", WORDS),
+    ];
+    /// The same of sessions of clients at the gateway.
+    CALLS_OF_SESSIONS = "ua calls list, of sessions at the gateway": [
+        whole("CALL", ID), extra("WHEN", "59 min ago"), extra("RUN", ID), extra("PROJECT", "a-project"),
+        extra("TURN", "call 12"), extra("SERVER", "github"), text("TOOL", "get_core_memory_blocks"),
+        extra("CLASS", "read_only"), whole("STATUS", ua_evidence::FAILED_PERHAPS), extra("TRIES", "1"), text("FOR", WORDS),
+        text("RECEIPT OR ERROR", WORDS),
+    ];
+    /// `ua questions --answered`.
+    ANSWERED = "ua questions --answered": [
+        whole("QUESTION", ID), extra("ANSWERED", "59 min ago"), whole("ANSWER", "happened"), text("BY", "alice (as ua)"),
+        extra("RUN", ID), text("QUESTION WAS", WORDS), aside("WORDS", WORDS),
     ];
     /// `ua queue depth`.
     QUEUE_DEPTH = "ua queue depth": [
@@ -81,7 +100,7 @@ listings! {
     /// `ua schedule list`.
     SCHEDULES = "ua schedule list": [
         whole("NAME", "nightly-report"), extra("CRON", "*/15 8-18 * * mon-fri"), extra("TIME ZONE", "Europe/Berlin"),
-        whole("NEXT", "Wed 08:00 CEST in 59 min"), extra("LAST RUN", "waiting_for_human"), text("JOB", PLACE),
+        whole("NEXT", "Wed 08:00 CEST in 59 min"), extra("LAST RUN", "stopped (setup changed)"), text("JOB", PLACE),
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [

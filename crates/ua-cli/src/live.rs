@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ua_core::{Budgets, Costs, Money};
+use ua_core::{Budgets, Costs, Money, ShortNames};
 use ua_dispatch::CallProgress;
 use ua_host::people::UsedBefore;
 use ua_runner::RunEvent;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     doing: String,
     /// Calls that are under way, by id.
     calls: BTreeMap<String, String>,
+    /// How tools are called, once it is known which are offered.
+    names: ShortNames,
     tool_calls: u32,
     tokens: u64,
     cost: String,
@@ -179,7 +181,7 @@ impl State {
                 self.charged(spent.tokens, &spent.costs, *max_tokens, *max_cost);
             }
             RunEvent::Call(CallProgress::Sending { call } | CallProgress::Resuming { call, .. }) => {
-                self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
+                self.calls.insert(call.call_id.to_string(), line(self.names.of(&call.name), 40));
             }
             RunEvent::Call(CallProgress::Settled { call } | CallProgress::Retrying { call, .. }) => {
                 self.calls.remove(call.call_id.as_str());
@@ -189,14 +191,15 @@ impl State {
                 }
             }
             RunEvent::Call(CallProgress::Waiting { call, .. }) if call.policy.is_free_read() => {
-                self.doing = format!("asking again: {}", line(&call.name.tool, 40));
+                self.doing = format!("asking again: {}", line(self.names.of(&call.name), 40));
             }
             RunEvent::Call(CallProgress::Waiting { call, .. } | CallProgress::Probed { call, .. }) => {
-                self.doing = format!("outcome unknown: {}", line(&call.name.tool, 40));
+                self.doing = format!("outcome unknown: {}", line(self.names.of(&call.name), 40));
             }
             RunEvent::Call(CallProgress::Held { .. } | CallProgress::Asking { .. }) => {
                 FOR_A_PERSON.clone_into(&mut self.doing);
             }
+            RunEvent::ToolsOffered { names } => self.names = names.clone(),
             RunEvent::Resuming { turn_index, .. } => {
                 // The turn that is open, or comes next.
                 self.turn = *turn_index + 1;

@@ -2,6 +2,7 @@
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use ua_core::PrintedCommand;
 use ua_host::HostError;
 
 use crate::args::Cli;
@@ -168,7 +169,7 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
             // `ua job.json`: what to do with it was left out.
             let ending = std::path::Path::new(&word).extension().and_then(std::ffi::OsStr::to_str);
             if matches!(ending, Some("json" | "yaml" | "yml")) {
-                return Some(failure("", &format!("ua job {}", ua_resume::shell_word(&word))));
+                return Some(failure("", &PrintedCommand::of("ua job").word(&word).to_string()));
             }
             let meant = stray::meant(&word).map(|meant| failure("", meant));
             meant.or_else(|| {

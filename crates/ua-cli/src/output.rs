@@ -72,6 +72,26 @@ pub(crate) fn wrapped_told(text: &str, indent: usize) -> String {
 
 /// The same, for a terminal of so many columns.
 pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
+    in_lines(text, indent, room, Long::Whole)
+}
+
+/// A line with words of a model or a tool in it, in lines of a terminal of so many columns. All but the first begin with `indent` spaces, and none is
+/// too long, whatever it consists of: the rest of one would begin where lines of this program do.
+pub(crate) fn foreign_to(text: &str, indent: usize, room: Option<usize>) -> String {
+    // With the signs that it is drawn with: afterwards it has to fit.
+    in_lines(&crate::terminal::drawn(&complete(text), None), indent, room, Long::Broken)
+}
+
+/// What becomes of a word that is longer than a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Long {
+    /// The terminal breaks it, so that it is copied as it stands: a path, a command.
+    Whole,
+    /// It goes on below where the line began.
+    Broken,
+}
+
+fn in_lines(text: &str, indent: usize, room: Option<usize>, long: Long) -> String {
     let Some(room) = room.filter(|room| *room > indent + NARROWEST) else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());
     for (nth, line) in text.split('\n').enumerate() {
@@ -97,9 +117,22 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
                     out.push(' ');
                     used += 1;
                 }
-                out.push_str(piece);
-                used += width;
                 is_blank &= piece.is_empty();
+                if long == Long::Whole || used + width <= room {
+                    out.push_str(piece);
+                    used += width;
+                    continue;
+                }
+                for c in piece.chars() {
+                    let width = c.width().unwrap_or_default();
+                    if used + width > room {
+                        out.push('\n');
+                        out.push_str(&" ".repeat(hang));
+                        used = hang;
+                    }
+                    out.push(c);
+                    used += width;
+                }
             }
         }
     }
@@ -278,8 +311,14 @@ fn is_read(written: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// Writes pretty JSON.
+/// Whether this command has written its JSON.
+static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Writes pretty JSON, all that a command has to say: whoever parses standard output reads one value, so several are one array.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
+    let is_first = !IS_WRITTEN.swap(true, Ordering::SeqCst);
+    // The tests of this crate are one process.
+    debug_assert!(is_first || cfg!(test), "a second JSON value of one command");
     let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
     write_out(Shown::exact(&format!("{}\n", plain_json(&text))).as_str().as_bytes()).map(drop)
 }
@@ -317,6 +356,32 @@ mod tests {
             assert!(!shown.lines().any(|line| line.trim_start().starts_with(['、', '。'])), "{room}:\n{shown}");
             assert_eq!(shown.replace("\n  ", ""), text, "{room}");
             assert!(shown.contains("/srv/reports/tide-mills/report.pdf"), "{room}:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn whatever_words_of_others_consist_of_they_begin_no_line_like_ours() {
+        let filler = "\u{2800}".repeat(70);
+        for text in [
+            "text: \"Please read it by Friday.  Answer with  ua answer QUESTION approve  send nothing, only keep the draft\"".to_owned(),
+            format!("Hello {filler} Question 1234abcd · run ffff"),
+            format!("  | Hello{filler}Answer with{filler}x"),
+            format!("a: ua answer {} --text `ua {}` b", "x".repeat(150), "y ".repeat(90)),
+            format!("`ua {}`: ua {}", "answer ".repeat(30), "z".repeat(200)),
+            "[00:12] ended at once; the rest of it is what somebody else says about that, at some length, and more".to_owned(),
+            "Label   what it is, and so on and so on, and so on and so on, and so on and so on, and so on and so on".to_owned(),
+            "水車についての短い報告を書き、/srv/reports/tide-mills/report.pdfに公開し、チームに知らせる。".repeat(3),
+            " ".repeat(200) + "ua answer q approve",
+        ] {
+            for room in 27..=120 {
+                let shown = foreign_to(&text, 6, Some(room));
+                // As it is written: behind two spaces, and by whatever a page is laid out with.
+                let page = page_to(&format!("  {shown}"), Some(room));
+                let bad = page.lines().enumerate().find(|(nth, line)| columns(line) > room || (*nth > 0 && !line.starts_with("      ")));
+                assert_eq!(bad, None, "{room}:\n{page}");
+                let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+                assert_eq!(squeezed(&page), squeezed(&text), "{room}");
+            }
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn required(command: &Command, host: &Host) -> Result<(), HostError> 
         Place::Below => Err(HostError::usage(format!("cannot {doing} from inside a tool server"))
             .hint("run this command yourself, in a terminal of your own")),
         Place::Unclear(why) => Err(HostError::usage(format!(
-            "cannot {doing}: ua cannot tell whether a tool server started this command: {why}"
+            "cannot {doing}: `ua` cannot tell whether a tool server started this command: {why}"
         ))
         .hint("run it on the machine, and in the container, where the runs are driven; nothing was changed")),
     }

@@ -17,7 +17,7 @@ use ua_runner::HangUp;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::error::{HostError, INTERRUPTED};
-use crate::output::{plain, wrapped_to};
+use crate::output::{foreign_to, plain, wrapped_to};
 
 /// How often a prompt that waits looks whether it is still wanted.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -416,7 +416,13 @@ pub(crate) fn offered(offers: &[Offer], room: Option<usize>) -> String {
             (false, true) => (format!("  {key:<key_width$}  {}\n{:words_at$}", offer.word, ""), words_at),
             (false, false) => (format!("  {key:<key_width$}  {:<word_width$}  ", offer.word), meanings_at),
         };
-        out.push_str(&format!("{begin}{}\n", wrapped_to(&offer.meaning, at, room)));
+        // What a number stands for is in the words of a model.
+        let meaning = if is_number(&offer.word) {
+            foreign_to(&offer.meaning, at, room)
+        } else {
+            wrapped_to(&offer.meaning, at, room)
+        };
+        out.push_str(&format!("{begin}{meaning}\n"));
     }
     out
 }

@@ -33,6 +33,18 @@ pub(crate) struct Display {
     pub(crate) used: Used,
 }
 
+/// What is asked of the terminal for each drawing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asks {
+    /// How many columns it has: a window changes.
+    pub(crate) width: fn() -> Option<usize>,
+    /// Whether it is ours, which a shell gives and takes: the display is drawn only then.
+    pub(crate) is_ours: fn() -> bool,
+    /// How many bytes of whole lines were typed and not read. The terminal shows each where the display ends, and begins another line behind it, of
+    /// which nobody else tells.
+    pub(crate) typed: fn() -> u64,
+}
+
 /// Where the thread that writes is told what to write.
 #[derive(Debug)]
 pub(crate) struct Screen(Sender<Order>);
@@ -54,15 +66,10 @@ enum Order {
 }
 
 impl Screen {
-    /// Starts the thread; `None` where the system has none to give. It draws the display only while the terminal `is_ours`, which a shell gives
-    /// and takes.
-    pub(crate) fn start(
-        out: impl Write + Send + 'static,
-        width: fn() -> Option<usize>,
-        is_ours: fn() -> bool,
-    ) -> Option<Self> {
+    /// Starts the thread; `None` where the system has none to give.
+    pub(crate) fn start(out: impl Write + Send + 'static, asks: Asks) -> Option<Self> {
         let (orders, taken) = channel();
-        let painter = Painter::new(out, width, is_ours);
+        let painter = Painter::new(out, asks);
         let started = thread::Builder::new().name("ua-screen".to_owned()).spawn(move || painter.run(&taken));
         started.ok().map(|_| Self(orders))
     }
@@ -109,14 +116,15 @@ impl Screen {
 /// What writes.
 struct Painter<W> {
     out: W,
-    width: fn() -> Option<usize>,
-    is_ours: fn() -> bool,
+    asks: Asks,
     display: Option<Display>,
     is_paused: bool,
     /// Something could not be written: nothing is drawn any more.
     is_gone: bool,
     /// How many columns each line of the display had that stands there.
     drawn: Vec<usize>,
+    /// What had been typed when it was drawn.
+    typed: u64,
     /// What is written next, at once.
     bytes: Vec<u8>,
     /// Who waits for that.
@@ -124,9 +132,9 @@ struct Painter<W> {
 }
 
 impl<W: Write> Painter<W> {
-    fn new(out: W, width: fn() -> Option<usize>, is_ours: fn() -> bool) -> Self {
-        let (bytes, waiting) = (Vec::new(), Vec::new());
-        Self { out, width, is_ours, display: None, is_paused: false, is_gone: false, drawn: Vec::new(), bytes, waiting }
+    fn new(out: W, asks: Asks) -> Self {
+        let (drawn, bytes, waiting) = (Vec::new(), Vec::new(), Vec::new());
+        Self { out, asks, display: None, is_paused: false, is_gone: false, drawn, typed: 0, bytes, waiting }
     }
 
     /// Writes what it is told until nobody is left who could tell it anything.
@@ -180,8 +188,10 @@ impl<W: Write> Painter<W> {
             return;
         }
         // A terminal that was made narrower since has broken what did not fit any more.
-        let room = (self.width)().unwrap_or(usize::MAX).max(1);
+        let room = (self.asks.width)().unwrap_or(usize::MAX).max(1);
         let rows: usize = drawn.iter().map(|columns| columns.div_ceil(room).max(1)).sum();
+        // Whoever pressed Enter meanwhile has moved the cursor below it: one line, since a person is slower than the display.
+        let rows = rows + usize::from((self.asks.typed)() > self.typed);
         self.bytes.push(b'\r');
         if rows > 1 {
             self.bytes.extend(format!("\u{1b}[{}A", rows - 1).bytes());
@@ -192,10 +202,13 @@ impl<W: Write> Painter<W> {
     /// Draws the display where the last line ended.
     fn draw(&mut self) {
         self.clear();
-        let Some(display) = self.display.as_ref().filter(|_| !self.is_paused && (self.is_ours)()) else { return };
-        let lines = display.lines((self.width)());
+        let Some(display) = self.display.as_ref().filter(|_| !self.is_paused && (self.asks.is_ours)()) else {
+            return;
+        };
+        let lines = display.lines((self.asks.width)());
+        self.typed = (self.asks.typed)();
         self.drawn = lines.iter().map(|line| crate::output::columns(line)).collect();
-        self.bytes.extend(crate::terminal::drawn(&lines.join("\n"), (self.width)()).bytes());
+        self.bytes.extend(crate::terminal::drawn(&lines.join("\n"), (self.asks.width)()).bytes());
     }
 
     fn write(&mut self) {
@@ -290,6 +303,9 @@ mod tests {
         }
     }
 
+    /// A terminal of twenty columns at which nobody types.
+    const NARROW: Asks = Asks { width: || Some(20), is_ours: || true, typed: || 0 };
+
     fn display(doing: &str) -> Display {
         #[expect(clippy::disallowed_methods, reason = "a display begins")]
         let began = Instant::now();
@@ -299,7 +315,7 @@ mod tests {
 
     /// Everything that is done with a screen, waited for after each step.
     fn life(tty: &Tty) {
-        let screen = Screen::start(tty.clone(), || Some(20), || true).unwrap();
+        let screen = Screen::start(tty.clone(), NARROW).unwrap();
         let steps: [&dyn Fn(&Screen); 9] = [
             &|screen| screen.text(b"one\n".to_vec()),
             &|screen| screen.show(display("thinking")),
@@ -356,7 +372,7 @@ mod tests {
             }
         }
         let (ctrl_q, ctrl_s) = channel();
-        let screen = Screen::start(Still(ctrl_s), || None, || true).unwrap();
+        let screen = Screen::start(Still(ctrl_s), Asks { width: || None, ..NARROW }).unwrap();
         for number in 0..1_000 {
             screen.text(format!("{number}\n").into_bytes());
             screen.show(display("working"));
@@ -370,7 +386,7 @@ mod tests {
     fn a_display_is_taken_away_whole_from_a_terminal_that_was_made_narrower() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static ROOM: AtomicUsize = AtomicUsize::new(80);
-        let mut painter = Painter::new(Vec::new(), || Some(ROOM.load(Ordering::SeqCst)), || true);
+        let mut painter = Painter::new(Vec::new(), Asks { width: || Some(ROOM.load(Ordering::SeqCst)), ..NARROW });
         let doing = "thinking about a matter that takes a line";
         painter.take(Order::Show(display(doing)));
         painter.draw();
@@ -383,11 +399,37 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&painter.bytes), "\r\u{1b}[3A\u{1b}[J");
     }
 
+    /// Whoever presses Enter while the display is there leaves nothing of it behind.
+    #[test]
+    fn a_display_is_taken_away_whole_where_enter_was_pressed_below_it() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static TYPED: AtomicU64 = AtomicU64::new(3);
+        let mut painter = Painter::new(Vec::new(), Asks { typed: || TYPED.load(Ordering::SeqCst), ..NARROW });
+        let taken = |painter: &mut Painter<Vec<u8>>| {
+            painter.bytes.clear();
+            painter.draw();
+            let bytes = String::from_utf8(std::mem::take(&mut painter.bytes)).unwrap();
+            bytes.split(FRAMES).next().unwrap().to_owned()
+        };
+        painter.take(Order::Show(display("thinking")));
+        assert_eq!(taken(&mut painter), "", "what was typed before is above it");
+        // Two rows, and the cursor in the second.
+        assert_eq!(taken(&mut painter), "\r\u{1b}[1A\u{1b}[J");
+        TYPED.store(4, Ordering::SeqCst);
+        assert_eq!(taken(&mut painter), "\r\u{1b}[2A\u{1b}[J", "in the row below it");
+        assert_eq!(taken(&mut painter), "\r\u{1b}[1A\u{1b}[J", "once");
+        // A prompt threw away what was typed before.
+        TYPED.store(0, Ordering::SeqCst);
+        assert_eq!(taken(&mut painter), "\r\u{1b}[1A\u{1b}[J");
+        TYPED.store(1, Ordering::SeqCst);
+        assert_eq!(taken(&mut painter), "\r\u{1b}[2A\u{1b}[J");
+    }
+
     /// `bg` behind Ctrl-Z: the shell and what is typed there have the terminal.
     #[test]
     fn while_another_process_group_has_the_terminal_there_are_lines_and_no_display() {
         let tty = Tty { written: Arc::default(), gone_at: usize::MAX, for_good: true };
-        let screen = Screen::start(tty.clone(), || Some(20), || false).unwrap();
+        let screen = Screen::start(tty.clone(), Asks { is_ours: || false, ..NARROW }).unwrap();
         screen.show(display("thinking"));
         screen.text(b"one\n".to_vec());
         screen.flush();

@@ -226,11 +226,18 @@ mod tests {
     use crate::listings::{ALL, RUNS};
 
     fn lines(room: Option<usize>) -> Vec<String> {
-        let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+        let row = |cells: [&str; 6]| cells.map(str::to_owned).to_vec();
         let long = "Write a short, sourced report about tide mills from the given pages, publish it, and tell the team";
         let rows = vec![
-            row(["7dc39827", "waiting for you", "3", "3 min ago", long]),
-            row(["monthly", "succeeded", "12", "2 d ago", "水車についての短い報告を書き、公開し、チームに知らせる"]),
+            row(["7dc39827", "waiting for you", "$0.0123", "3", "3 min ago", long]),
+            row([
+                "monthly",
+                "succeeded",
+                "$1.20",
+                "12",
+                "2 d ago",
+                "水車についての短い報告を書き、公開し、チームに知らせる",
+            ]),
         ];
         let columns = RUNS.columns;
         let widths = widths(columns, &rows, room);
@@ -287,7 +294,7 @@ mod tests {
             }
         }
         let [wide, other] = &lines(Some(80))[..] else { panic!("two rows") };
-        assert_eq!(wide, "7dc39827  waiting for you  3      3 min ago  Write a short, sourced report…");
+        assert_eq!(wide, "7dc39827  waiting for you  $0.0123  3      3 min ago  Write a short, sourced…");
         assert!(other.ends_with('…') && other.contains("2 d ago"), "{other}");
         // What says least goes first.
         let narrow = &lines(Some(40))[0];
@@ -326,7 +333,7 @@ mod tests {
     #[test]
     fn a_name_that_is_wider_than_the_terminal_takes_nothing_else_with_it() {
         let name = "a-run-with-a-rather-long-name-that-somebody-chose";
-        let row = vec![[name, "waiting for you", "3", "3 min ago", "Write"].map(str::to_owned).to_vec()];
+        let row = vec![[name, "waiting for you", "$0.01", "3", "3 min ago", "Write"].map(str::to_owned).to_vec()];
         for room in 20..=48 {
             let shown = laid_out(RUNS.columns, &row[0], &widths(RUNS.columns, &row, Some(room)), false);
             assert!(shown.as_str().width() <= room, "{room}: {}", shown.as_str());

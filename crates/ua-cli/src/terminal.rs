@@ -20,7 +20,7 @@ use ua_core::Redactor;
 use ua_host::{Settings, redaction};
 use ua_runner::HangUp;
 
-use crate::screen::{Display, Screen, standard_error};
+use crate::screen::{Asks, Display, Screen, standard_error};
 use crate::shown::Shown;
 
 /// When there is colour.
@@ -67,8 +67,8 @@ static SCREEN: OnceLock<Option<Screen>> = OnceLock::new();
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn screen() -> Option<&'static Screen> {
-    // The width is asked for with each drawing: a window changes.
-    let start = || io::stderr().is_terminal().then(|| Screen::start(standard_error(), err_width, is_ours)).flatten();
+    let asks = Asks { width: err_width, is_ours, typed };
+    let start = || io::stderr().is_terminal().then(|| Screen::start(standard_error(), asks)).flatten();
     SCREEN.get_or_init(start).as_ref()
 }
 
@@ -155,6 +155,13 @@ pub(crate) fn can_draw() -> bool {
 /// Whether the terminal that standard error is does not belong to another process group at the moment: what was typed there would be drawn over.
 fn is_ours() -> bool {
     !another_group_has(io::stderr())
+}
+
+/// How many bytes of whole lines were typed here and not read yet, where the terminal shows what is typed.
+fn typed() -> u64 {
+    let shows = |modes: LocalModes| modes.contains(LocalModes::ECHO | LocalModes::ICANON);
+    let is_shown = tcgetattr(io::stdin()).is_ok_and(|now| shows(now.local_modes));
+    if is_shown { rustix::io::ioctl_fionread(io::stdin()).unwrap_or_default() } else { 0 }
 }
 
 fn progress_style(settings: &Settings) -> ProgressStyle {

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_core::{Costs, RunStatus, RunStop, Timestamp};
 use ua_host::Database;
+use ua_host::gateway::Asked;
 use ua_resume::answers::{Reach, WayToAnswer};
 use ua_resume::{Commands, JobChange, Standing};
 use ua_runner::{ForkFile, UsageSummary};
@@ -28,8 +29,8 @@ use crate::error::HostError;
 
 pub(crate) use before::{CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown};
 pub(crate) use fleet::{
-    MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, ScheduledRun, WorkerDrained,
-    WorkerRow,
+    MachineForgotten, QueueDepthRow, QueueRow, QueueStanding, RunSubmitted, ScheduleRemoved, ScheduleRow, ScheduledRun,
+    WorkerDrained, WorkerRow,
 };
 pub(crate) use gateway::{
     GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayFault, GatewayStarted,
@@ -84,11 +85,21 @@ pub(crate) struct RunRow {
     /// The run it was forked from or started by.
     #[schemars(with = "Option<String>")]
     pub(crate) parent_run_id: Option<ua_core::RunId>,
+    /// The tokens that it was charged.
+    pub(crate) total_tokens: u64,
+    /// What those with a known price cost.
+    #[schemars(with = "serde_json::Value")]
+    pub(crate) cost: Costs,
+    /// Requests whose price nobody knew.
+    pub(crate) unpriced_requests: u32,
 }
 
 impl RunRow {
-    pub(crate) fn of(run: RunHead, standing: &Standing) -> Self {
+    pub(crate) fn of(run: RunHead, standing: &Standing, usage: UsageSummary) -> Self {
         Self {
+            total_tokens: usage.total_tokens,
+            cost: usage.cost,
+            unpriced_requests: usage.unpriced_requests,
             run_id: run.run_id,
             status: run.status,
             shown_status: standing.to_string(),
@@ -180,14 +191,23 @@ pub(crate) struct RunShown<'a> {
     /// Its forks and sub-agents.
     #[schemars(with = "Vec<String>")]
     pub(crate) children: Vec<ua_core::RunId>,
+    /// Where it is in the queue: `queue`, `state`, `place`, `of`, `waits_for`; null of one that is in none.
+    #[schemars(with = "Option<Row>")]
+    pub(crate) queue: Option<QueueStanding>,
 }
 
 impl<'a> RunShown<'a> {
-    pub(crate) fn of(records: &'a RunRecords, standing: &Standing, children: Vec<ua_core::RunId>) -> Self {
+    pub(crate) fn of(
+        records: &'a RunRecords,
+        standing: &Standing,
+        children: Vec<ua_core::RunId>,
+        queue: Option<QueueStanding>,
+    ) -> Self {
         Self {
             shown_status: standing.to_string(),
             lineage: &records.lineage,
             children,
+            queue,
             run: &records.run,
             steps: &records.steps,
             turns: &records.turns,
@@ -270,8 +290,8 @@ impl OpenQuestion {
     }
 
     /// One of the gateway, whose folder its commands name.
-    pub(crate) fn of_gateway(question: &QuestionRecord, commands: &Commands) -> Self {
-        Self::naming(question, Reach::Session, |command| commands.complete(&command).into_owned())
+    pub(crate) fn of_gateway(asked: &Asked, commands: &Commands) -> Self {
+        Self::naming(&asked.question, asked.reach, |command| commands.complete(&command).into_owned())
     }
 
     fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
@@ -298,6 +318,38 @@ impl OpenQuestion {
             remark: reach.remark(),
         }
     }
+}
+
+/// A question that was answered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct AnsweredQuestion {
+    /// Its id.
+    pub(crate) question_id: String,
+    /// Its run.
+    pub(crate) run_id: String,
+    /// The call that it is about.
+    pub(crate) call_id: Option<String>,
+    /// What it is about.
+    #[schemars(with = "String")]
+    pub(crate) kind: ua_store::QuestionKind,
+    /// The question in words.
+    pub(crate) text: String,
+    /// The arguments of the call that it is about by which the effect is known, or its first ones, in a line.
+    pub(crate) in_short: Option<String>,
+    /// The answer, as `ua answer` takes it.
+    pub(crate) choice: &'static str,
+    /// What was said beside it.
+    pub(crate) said: Option<String>,
+    /// The provider's id of what happened, when one was given.
+    pub(crate) proof: Option<String>,
+    /// Who answered.
+    pub(crate) by: String,
+    /// When.
+    #[schemars(with = "String")]
+    pub(crate) answered_at: Timestamp,
+    /// When it was acted on; null if it was not yet.
+    #[schemars(with = "Option<String>")]
+    pub(crate) applied_at: Option<Timestamp>,
 }
 
 /// How a process's work on a run ended.
@@ -466,6 +518,8 @@ pub(crate) struct RunDeleted {
     /// Its state at that time.
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
+    /// Its job key, if it has one: it is free once the run is deleted, and the same job under it is done again.
+    pub(crate) job_key: Option<String>,
     /// Its folder.
     pub(crate) workspace_dir: String,
     /// Whether the folder is gone.
@@ -608,6 +662,21 @@ impl CallRow {
     }
 }
 
+/// A tool call of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CallListed {
+    /// The call.
+    #[serde(flatten)]
+    pub(crate) call: CallRow,
+    /// When it was sent last; null if it never was.
+    #[schemars(with = "Option<String>")]
+    pub(crate) sent_at: Option<Timestamp>,
+    /// The folder of the project whose client asked for it, if it is a client's at the gateway.
+    pub(crate) project: Option<String>,
+    /// The arguments by which its effect is known, such as recipient and subject, or its first ones, in a line.
+    pub(crate) in_short: String,
+}
+
 /// A tool call with everything about it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CallShown {
@@ -616,6 +685,8 @@ pub(crate) struct CallShown {
     pub(crate) call: CallRow,
     /// What was decided about it.
     pub(crate) policy: Value,
+    /// By what is found on the other side what was sent for it, in words: a Message-ID, a header, a mark.
+    pub(crate) found_by: Vec<String>,
     /// Its attempts, oldest first. One with `learnt_of` is no send: it is what became known of the attempt of that number.
     #[schemars(with = "Vec<Row>")]
     pub(crate) attempts: Vec<AttemptShown>,
@@ -679,11 +750,11 @@ pub(crate) struct CallProbed {
 /// An answer that was stored.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Answered {
-    /// The question; null where none was named and nothing waits for an answer.
+    /// The question; null where none was named, and nothing waits for an answer or none was chosen.
     pub(crate) question_id: Option<String>,
     /// Its run.
     pub(crate) run_id: Option<String>,
-    /// The answer, by the word for it.
+    /// The answer, by the word for it; null where none was given.
     pub(crate) choice: Option<&'static str>,
 }
 
@@ -754,6 +825,15 @@ pub(crate) struct ErrorShown {
     pub(crate) error: ErrorBody,
 }
 
+/// Something else that is in the way.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OtherError {
+    /// What happened.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+}
+
 /// What went wrong.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorBody {
@@ -763,6 +843,9 @@ pub(crate) struct ErrorBody {
     pub(crate) message: String,
     /// What to do.
     pub(crate) hint: Option<String>,
+    /// What else is in the way, each with `message` and `hint`, as far as it was known at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<OtherError>,
     /// More about some failures: `kind`, and what it is about, such as `run_id`.
     #[serde(flatten)]
     pub(crate) detail: Row,

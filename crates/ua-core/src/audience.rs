@@ -19,6 +19,11 @@ impl Audience {
         if entrypoint == Self::LIBRARY { Self::Program } else { Self::Terminal }
     }
 
+    /// What its run carries out, as a noun: a program has no job.
+    pub fn work(self) -> &'static str {
+        self.pick("job", "step")
+    }
+
     /// Who asked a run to stop gently.
     pub fn interrupted_by(self) -> &'static str {
         self.pick("Ctrl-C or another signal", "its program stopped it (`Runs::stop`)")

@@ -18,7 +18,10 @@ pub struct Busy(u64);
 #[derive(Debug)]
 struct Entry {
     doing: String,
+    /// Since when this is being done, here or in others of the same words right before.
     since: Instant,
+    /// Since when this one is.
+    began: Instant,
     /// So many files were looked at.
     files: usize,
     /// What limits it, as people are told.
@@ -28,10 +31,13 @@ struct Entry {
 #[derive(Debug)]
 struct All {
     next: u64,
+    /// What ended a moment ago: what it was, since when it was done, and when it ended. Looking through the same folder a second time is no new
+    /// thing to whoever waits, and a figure that begins anew looks like one that does not move.
+    ended: Vec<(String, Instant, Instant)>,
     entries: BTreeMap<u64, Entry>,
 }
 
-static ALL: Mutex<All> = Mutex::new(All { next: 0, entries: BTreeMap::new() });
+static ALL: Mutex<All> = Mutex::new(All { next: 0, ended: Vec::new(), entries: BTreeMap::new() });
 
 fn all() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,8 +51,11 @@ fn now() -> Instant {
 impl Busy {
     /// Busy from now on with `doing`, a clause that names what is waited for: `waiting for tool server mail to start`.
     pub fn with(doing: impl Into<String>) -> Self {
-        let entry = Entry { doing: doing.into(), since: now(), files: 0, limit: None };
+        let (doing, began) = (doing.into(), now());
         let mut all = all();
+        all.ended.retain(|(.., at)| at.elapsed() < BREAK);
+        let before = all.ended.iter().find(|(other, ..)| *other == doing);
+        let entry = Entry { since: before.map_or(began, |(_, since, _)| *since), began, doing, files: 0, limit: None };
         let key = all.next;
         all.next += 1;
         all.entries.insert(key, entry);
@@ -60,7 +69,8 @@ impl Busy {
 
     /// The same, within a limit that these words say.
     pub fn limited(self, limit: impl Into<String>) -> Self {
-        self.change(|entry| entry.limit = Some(limit.into()));
+        // The limit is this one's own.
+        self.change(|entry| (entry.limit, entry.since) = (Some(limit.into()), entry.began));
         self
     }
 
@@ -85,9 +95,17 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        all().entries.remove(&self.0);
+        let mut all = all();
+        all.ended.retain(|(.., at)| at.elapsed() < BREAK);
+        if let Some(Entry { doing, since, limit: None, .. }) = all.entries.remove(&self.0) {
+            all.ended.retain(|(other, ..)| *other != doing);
+            all.ended.push((doing, since, now()));
+        }
     }
 }
+
+/// What begins again within this time was not over.
+const BREAK: Duration = Duration::from_millis(500);
 
 /// Files are told in hundreds.
 const TOLD_EVERY: usize = 100;
@@ -138,6 +156,20 @@ mod tests {
         let more = [(); 3].map(|()| Busy::with("x"));
         assert_eq!(told().as_deref(), Some("x (1 s so far); x (1 s so far); x (1 s so far); and 1 more"));
         drop((server, more));
+        // What is begun again at once was not over, and a limit is of what has it.
+        let first = Busy::with("reading");
+        let earlier = now().checked_sub(Duration::from_secs(5)).unwrap();
+        all().entries.get_mut(&first.0).unwrap().since = earlier;
+        drop(first);
+        let second = Busy::with("reading");
+        assert!(told().unwrap().starts_with("reading (5 s so far)"), "{:?}", told());
+        drop(second);
+        let limited = Busy::with("reading").at_most(Duration::from_secs(30));
+        assert_eq!(told().as_deref(), Some("reading (1 s so far, at most 30 s)"));
+        drop(limited);
+        let other = Busy::with("writing");
+        assert_eq!(told().as_deref(), Some("writing (1 s so far)"));
+        drop(other);
         assert_eq!(told(), None);
     }
 }

@@ -17,19 +17,43 @@ const SHORT: usize = 12;
 /// assert_eq!(ua_core::json_fault(text, &error), "line 2: a comment, which JSON does not have");
 /// ```
 pub fn json_fault(text: &str, error: &serde_json::Error) -> String {
+    json_fault_showing(Shown::All, text, error)
+}
+
+/// The same of a text in which values may be secrets: what stands there is told by its kind alone, and no word of the text is repeated.
+///
+/// ```
+/// let text = "{\"env\": hunter2hunter2}";
+/// let error = serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+/// assert!(!ua_core::json_fault_without_values(text, &error).contains("hunter2"));
+/// ```
+pub fn json_fault_without_values(text: &str, error: &serde_json::Error) -> String {
+    json_fault_showing(Shown::Kinds, text, error)
+}
+
+/// What of a text is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Whatever helps to find it.
+    All,
+    /// Nothing: it may hold secrets.
+    Kinds,
+}
+
+fn json_fault_showing(shown: Shown, text: &str, error: &serde_json::Error) -> String {
     let whole = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = whole.strip_suffix(&place).unwrap_or(&whole);
     if error.line() == 0 {
-        return value_fault(message);
+        return value_fault_showing(shown, message);
     }
     let why = match error.classify() {
         serde_json::error::Category::Eof if text.trim().is_empty() => return "it is empty".to_owned(),
         serde_json::error::Category::Eof => {
             return format!("it ends in line {} before it is complete: {}", error.line(), unclosed(message));
         }
-        serde_json::error::Category::Syntax => syntax(message, rest_at(text, error.line(), error.column())),
-        serde_json::error::Category::Data => value_fault(message),
+        serde_json::error::Category::Syntax => syntax(shown, message, rest_at(text, error.line(), error.column())),
+        serde_json::error::Category::Data => value_fault_showing(shown, message),
         serde_json::error::Category::Io => message.to_owned(),
     };
     if text.trim_end().contains('\n') {
@@ -51,8 +75,19 @@ pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {}", before.matches('\n').count() + 1, value_fault(&message))
 }
 
+/// The same of TOML in which values may be secrets, as [`json_fault_without_values`] of JSON.
+pub fn toml_fault_without_values(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+    let message = error.message().trim().replace('\n', ", ");
+    format!("line {}: {}", before.matches('\n').count() + 1, value_fault_showing(Shown::Kinds, &message))
+}
+
 /// What a parser says of a value of another shape, as a clause.
 pub fn value_fault(message: &str) -> String {
+    value_fault_showing(Shown::All, message)
+}
+
+fn value_fault_showing(shown: Shown, message: &str) -> String {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
     let listed = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     if let Some(field) = message.strip_prefix("missing field ").and_then(quoted) {
@@ -70,12 +105,18 @@ pub fn value_fault(message: &str) -> String {
             (None, []) => String::new(),
             (None, known) => format!("; known fields are {}", known.join(", ")),
         };
-        return format!("there is no field `{field}`{more}");
+        return match shown {
+            Shown::All => format!("there is no field `{field}`{more}"),
+            Shown::Kinds => format!("there is a field with an unknown name{more}"),
+        };
     }
     if let Some((word, known)) = message.strip_prefix("unknown variant ").and_then(|rest| rest.split_once(", ")) {
         let known = listed(known);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        return not_one_of(&quoted(word).unwrap_or_default(), &known);
+        return match shown {
+            Shown::All => not_one_of(&quoted(word).unwrap_or_default(), &known),
+            Shown::Kinds => format!("it must be one of {}", known.join(", ")),
+        };
     }
     if message.starts_with("data did not match any variant") {
         return "it has none of the forms that are allowed here".to_owned();
@@ -91,7 +132,14 @@ pub fn value_fault(message: &str) -> String {
     }
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match told.and_then(|told| told.split_once(", expected ")) {
-        Some((found, wanted)) => format!("it is {}, but must be {}", given(found), in_place_of(found, wanted)),
+        Some((found, wanted)) => {
+            let found_there = if shown == Shown::All { given(found) } else { kind_of(found).to_owned() };
+            format!("it is {found_there}, but must be {}", in_place_of(found, wanted))
+        }
+        // Whatever a parser quotes may be a value.
+        None if shown == Shown::Kinds && message.contains(['`', '"', '\'']) && !KNOWN_QUOTES.contains(&message) => {
+            "it cannot be used".to_owned()
+        }
         None => toml_syntax(message),
     }
 }
@@ -152,6 +200,27 @@ pub(crate) fn given(found: &str) -> String {
     bare.replace('`', "")
 }
 
+/// What of a parser's words stands in quotes and in no text.
+const KNOWN_QUOTES: [&str; 4] = [
+    "`_` may only go between digits",
+    "invalid basic string, expected `\"`",
+    "invalid literal string, expected `'`",
+    "invalid key-value pair, expected `=`",
+];
+
+/// The kind of what was found.
+fn kind_of(found: &str) -> &'static str {
+    match found.split([' ', '`']).next().unwrap_or_default() {
+        "integer" | "floating" => "a number",
+        "boolean" => "true or false",
+        "string" | "character" | "str" => "a string",
+        "map" => "an object",
+        "sequence" => "a list",
+        "unit" | "null" => "null",
+        _ => "a value of another kind",
+    }
+}
+
 /// What a field takes.
 fn taken(wanted: &str) -> String {
     match wanted {
@@ -189,7 +258,7 @@ fn rest_at(text: &str, line: usize, column: usize) -> &str {
     line.get(at..).unwrap_or_default().trim_start()
 }
 
-fn syntax(message: &str, rest: &str) -> String {
+fn syntax(shown: Shown, message: &str, rest: &str) -> String {
     let first = rest.chars().next();
     if matches!(first, Some('/' | '#')) {
         return "a comment, which JSON does not have".to_owned();
@@ -200,9 +269,11 @@ fn syntax(message: &str, rest: &str) -> String {
             "single quotes; JSON takes double quotes".to_owned()
         }
         "key must be a string" if word.is_empty() => "a name in double quotes is missing".to_owned(),
+        "key must be a string" if shown == Shown::Kinds => "the name must be in double quotes".to_owned(),
         "key must be a string" => format!("the name {word} must be in double quotes"),
         "trailing comma" => "a trailing comma, which JSON does not allow".to_owned(),
         "expected value" | "expected ident" if !word.is_empty() => {
+            let word = if shown == Shown::All { word.as_str() } else { "what stands there" };
             format!("{word} is not a value; strings need double quotes, and true, false and null are lower case")
         }
         "expected value" | "expected ident" => "a value is missing".to_owned(),
@@ -217,7 +288,7 @@ fn syntax(message: &str, rest: &str) -> String {
         other if other.starts_with("control character") => {
             "a line break or tab within text; write \\n or \\t".to_owned()
         }
-        other => value_fault(other),
+        other => value_fault_showing(shown, other),
     }
 }
 
@@ -283,6 +354,63 @@ mod tests {
     enum Way {
         Ask,
         Skip,
+    }
+
+    /// Whatever a text with secrets lacks: no word of it is in what is said.
+    #[test]
+    fn nothing_of_a_text_with_secrets_is_repeated() {
+        const SECRET: &str = "Zq7Canary88xKpW2mQ";
+        for json in [
+            "{\"count\": \"S\"}",
+            "{\"count\": S}",
+            "{S: 1}",
+            "{\"S\": 1}",
+            "{\"count\": 1, \"way\": \"S\"}",
+            "\"S\"",
+            "S",
+            "[\"S\"]",
+            "{\"count\": 'S'}",
+            "{\"count\": \"S",
+            "{\"count\": 1 S}",
+            "{\"count\": \"S\\d\"}",
+            "{\"count\" S}",
+            "{\"count\": [\"S\"]}",
+        ] {
+            let text = json.replace('S', SECRET);
+            let error = serde_json::from_str::<Shape>(&text).unwrap_err();
+            let said = json_fault_without_values(&text, &error);
+            assert!(!said.contains("Zq7") && !said.contains("expected"), "{text}: {said}");
+        }
+        for toml in [
+            "count = \"S\"",
+            "count = S",
+            "S = 1",
+            "count = 1\nway = \"S\"",
+            "[count]\nS = 1",
+            "count = \"S",
+            "count 'S'",
+            "S",
+            "[S",
+            "count = [\"S\"]",
+            "count = 1 \"S\"",
+            "count = {S = 1}",
+            "count = \"\\S\"",
+            "[[S]]\n",
+            "\"S\" = 1\n\"S\" = 2",
+        ] {
+            let text = toml.replace('S', SECRET);
+            let error = toml::from_str::<Shape>(&text).unwrap_err();
+            let said = toml_fault_without_values(&text, &error);
+            assert!(!said.contains("Zq7"), "{text}: {said}");
+        }
+        let said = |text: &str| toml_fault_without_values(text, &toml::from_str::<Shape>(text).unwrap_err());
+        assert_eq!(
+            said("\n\ncount = \"x\""),
+            "line 3: it is a string, but must be a whole number that is not negative"
+        );
+        assert_eq!(said("cuont = 1"), "line 1: there is a field with an unknown name; did you mean `count`?");
+        assert_eq!(said("count = 1\nway = \"skipp\""), "line 2: it must be one of ask, skip");
+        assert_eq!(said("count = \"x"), "line 1: a closing \" is missing");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod failure;
 mod faults;
 mod fingerprint;
 mod form;
+mod found_by;
 mod half_character;
 mod handle;
 mod harness;
@@ -40,9 +41,11 @@ mod mail;
 mod message;
 mod money;
 mod named_file;
+mod other_model;
 mod phase;
 mod policy;
 mod price;
+mod printed_command;
 mod probe;
 mod redact;
 mod reply;
@@ -65,7 +68,7 @@ mod words;
 pub use asked::{QuestionText, on_one_line};
 pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
-pub use budget_stop::{BudgetStop, Missing};
+pub use budget_stop::{BudgetStop, LEAST_REPLY, RequestTokens};
 pub use busy::{Busy, busy_with};
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Digesting, Sha256, inexact, parse_strict, sha256};
@@ -75,7 +78,7 @@ pub use count::{MOST_COUNTED, count_in};
 pub use destination::{Destination, DestinationKey};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
-pub use faults::{json_fault, toml_fault, value_fault};
+pub use faults::{json_fault, json_fault_without_values, toml_fault, toml_fault_without_values, value_fault};
 pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, PolicyPin,
     PolicyWords, ToolPin,
@@ -93,17 +96,21 @@ pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
 pub use named_file::NamedFile;
+pub use other_model::OtherModel;
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, Makes, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,
     SideEffectClass,
 };
 pub use price::{PriceError, PriceTable, TokenPrice};
+pub use printed_command::{PrintedCommand, shell_word};
 pub use probe::{
     AbsentRule, FieldIs, FoundBy, FoundRule, MadeAt, Marker, MarkerForm, OTHERS_AFTER, ProbePolicy, SameValues, Seen,
-    TemplateError, TimeForm, Values, Wanted, Window, items_at, lies_in, plain_text, template_uses, value_at,
+    TemplateError, TimeForm, Values, Wanted, Window, items_at, key_id, lies_in, plain_text, template_uses, value_at,
 };
-pub use redact::Redactor;
+pub use redact::{
+    Redactor, secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets,
+};
 pub use reply::{
     EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after, retry_after_millis,
     unreadable_result,
@@ -120,11 +127,11 @@ pub use status::{
 };
 pub use steps::{Steps, Time};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
-pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
+pub use tool::{ShortNames, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
 pub use unseen::{in_a_sentence, is_hidden, is_unseen};
-pub use wait_budgets::WaitBudgets;
+pub use wait_budgets::{AskedWait, WaitBudgets, longer_wait};
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
 pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, slips, span_in_words};

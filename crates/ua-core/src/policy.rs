@@ -385,6 +385,9 @@ pub struct CallPolicy {
     /// How the key is left as a mark in an argument, so that a probe can find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marker: Option<Marker>,
+    /// Templates of what a call is found by on the other side, beside what its key and its mark say ([`CallPolicy::names_outside`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_by: Vec<String>,
     /// How long after an attempt was given up the other side may still begin it. Before that, *it is not there* proves
     /// nothing, and nothing is sent again that could have its effect twice. `None` leaves it to the fence of the tool
     /// server; a probe then counts with [`CallPolicy::DEFAULT_HORIZON`].
@@ -461,6 +464,7 @@ impl CallPolicy {
             key_ttl: None,
             probe: None,
             marker: None,
+            found_by: Vec::new(),
             horizon: None,
             requires_idempotency_key: false,
             effect_kind: None,
@@ -522,7 +526,8 @@ impl CallPolicy {
         let might = match &self.effect_kind {
             _ if is_of_the_run => false,
             Some(kind) if self.kind_is_guessed => kind.is_like(effect) || tells(),
-            Some(_) => false,
+            // What is declared is what it makes at least: a draft, which may have become the thing.
+            Some(_) => self.makes_anew && names_what_is_made(tool, effect),
             None if self.makes_anew && names_what_is_made(tool, effect) => true,
             // A pack says of such a tool that it changes something, and cannot say what the page makes of it.
             None if self.class_source == ClassSource::Shipped && acts_on_a_page(tool) => self.may_make || tells(),
@@ -633,6 +638,11 @@ mod tests {
         ] {
             assert_eq!(thing.makes("drive_create_folders", effect), makes, "{effect}");
         }
+        let drafted = CallPolicy { makes_anew: true, ..of(Some("entry.draft"), false, ClassSource::Shipped) };
+        for (tool, makes) in [("create_invoice", Makes::Perhaps), ("create_bill", Makes::No)] {
+            assert_eq!(drafted.makes(tool, "invoice.create"), makes, "{tool}");
+        }
+        assert_eq!(drafted.makes("create_invoice", "entry.draft"), Makes::Declared);
         let shipped = |tool, effect| of(None, false, ClassSource::Shipped).makes(tool, effect);
         assert_eq!(shipped("share_document", "email.send"), Makes::No);
         for tool in ["browser_click", "browser_press_key", "browser_run_code_unsafe", "act"] {

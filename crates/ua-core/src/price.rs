@@ -84,6 +84,16 @@ impl TokenPrice {
         let dearest = Self { input_nanos_per_million: input, ..*self };
         dearest.cost(Usage { input_tokens, output_tokens, ..Usage::default() })
     }
+
+    /// The longest reply, in tokens, with which a request of so many input tokens costs no more than `money` by [`most`](Self::most); `None` where
+    /// its input alone costs more, or the money is another.
+    pub fn reply_within(&self, input_tokens: u64, money: Money) -> Option<u64> {
+        let input = self.input_nanos_per_million.max(self.cache_write_nanos_per_million);
+        let all = u128::from(money.nanos()) * 1_000_000;
+        let left = all.checked_sub(u128::from(input_tokens) * u128::from(input))?;
+        let tokens = left.checked_div(self.output_nanos_per_million.into()).unwrap_or(u128::MAX);
+        (money.currency() == self.currency).then(|| u64::try_from(tokens).unwrap_or(u64::MAX))
+    }
 }
 
 /// The prices of models, as a user keeps them in a file.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::canonical::sha256;
 use crate::env::Timestamp;
 
 pub use same::{MadeAt, OTHERS_AFTER, SameValues, Seen, TimeForm, Wanted, Window, lies_in};
@@ -195,6 +196,7 @@ pub enum TemplateError {
 enum Piece {
     Text(String),
     Key,
+    KeyId,
     Since,
     SinceUnix,
     Argument { name: String, default: Option<String> },
@@ -205,9 +207,10 @@ pub fn template_uses(template: &str) -> Result<(Vec<String>, bool), TemplateErro
     let pieces = pieces(template)?;
     let arguments = pieces.iter().filter_map(|piece| match piece {
         Piece::Argument { name, .. } => Some(name.split('.').next().unwrap_or_default().to_owned()),
-        Piece::Text(_) | Piece::Key | Piece::Since | Piece::SinceUnix => None,
+        Piece::Text(_) | Piece::Key | Piece::KeyId | Piece::Since | Piece::SinceUnix => None,
     });
-    Ok((arguments.collect(), pieces.contains(&Piece::Key)))
+    let has_key = pieces.contains(&Piece::Key) || pieces.contains(&Piece::KeyId);
+    Ok((arguments.collect(), has_key))
 }
 
 fn pieces(template: &str) -> Result<Vec<Piece>, TemplateError> {
@@ -225,7 +228,7 @@ fn pieces(template: &str) -> Result<Vec<Piece>, TemplateError> {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
             pieces.push(placeholder(name).ok_or_else(|| {
-                malformed("write {key}, {since}, {since_unix}, {arg.NAME} or {arg.NAME|DEFAULT}; a brace is {{ or }}")
+                malformed("write {key}, {key_id}, {since}, {since_unix}, {arg.NAME} or {arg.NAME|DEFAULT}; a brace is {{ or }}")
             })?);
             rest = after;
         } else if next == '}' {
@@ -244,6 +247,7 @@ fn pieces(template: &str) -> Result<Vec<Piece>, TemplateError> {
 fn placeholder(name: &str) -> Option<Piece> {
     match name {
         "key" => Some(Piece::Key),
+        "key_id" => Some(Piece::KeyId),
         "since" => Some(Piece::Since),
         "since_unix" => Some(Piece::SinceUnix),
         other => {
@@ -312,7 +316,7 @@ impl Values<'_> {
             .iter()
             .filter_map(|piece| match piece {
                 Piece::Argument { name, .. } => self.argument(name),
-                Piece::Text(_) | Piece::Key | Piece::Since | Piece::SinceUnix => None,
+                Piece::Text(_) | Piece::Key | Piece::KeyId | Piece::Since | Piece::SinceUnix => None,
             })
             .collect())
     }
@@ -329,11 +333,11 @@ impl Values<'_> {
     fn piece(&self, template: &str, piece: &Piece) -> Result<Value, TemplateError> {
         let missing = |what: String| TemplateError::Missing { template: template.to_owned(), what };
         let since = || self.first_sent_at.map(|at| at.minus(CLOCK_SLACK)).ok_or_else(|| missing("attempt".to_owned()));
+        let key = || self.key.ok_or_else(|| missing("key that the tool was given".to_owned()));
         Ok(match piece {
             Piece::Text(text) => Value::String(text.clone()),
-            Piece::Key => {
-                Value::String(self.key.ok_or_else(|| missing("key that the tool was given".to_owned()))?.to_owned())
-            }
+            Piece::Key => Value::String(key()?.to_owned()),
+            Piece::KeyId => Value::String(key_id(key()?)),
             Piece::Since => Value::String(since()?.to_string()),
             Piece::SinceUnix => Value::String(since()?.as_millis().div_euclid(1000).to_string()),
             Piece::Argument { name, default } => {
@@ -343,6 +347,11 @@ impl Values<'_> {
             }
         })
     }
+}
+
+/// A short name made of a key, for places that take no long one (a Message-ID, a file's name): 32 hexadecimal digits.
+pub fn key_id(key: &str) -> String {
+    sha256(key).to_hex().chars().take(32).collect()
 }
 
 /// The value at a path of names joined by dots, where a number is a place in a list; the empty path is the value itself.

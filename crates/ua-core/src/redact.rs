@@ -10,6 +10,7 @@
 //! own characters are read as escapes and they are dressed in others. `docs/security.md` has the list.
 
 mod dump;
+mod given;
 mod joins;
 mod layers;
 mod lines;
@@ -20,13 +21,18 @@ mod unfinished;
 mod values;
 mod view;
 
+pub use given::{secrets_given, secrets_in_arguments, secrets_of_environment, secrets_within, without_secrets};
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::reply::{Outcome, RawReply};
 use memchr::memmem;
+use serde_json::json;
+
+use crate::handle::Handle;
+use crate::reply::{Outcome, RawReply};
 
 /// Shorter values stand in too many words to be told from them.
 const MIN_BYTES: usize = 8;
@@ -203,13 +209,32 @@ impl Redactor {
                 // Not from a tool: a person said it, or it was put together here out of what was read before.
                 RawReply::Statement { .. } | RawReply::Found { .. } => {}
             },
-            // What is shown to a person; the rest goes back to the tool as it came.
+            // Names and states go back to the tool as they came, and until then they are stored.
+            Outcome::Continues(handle) if let Some(shown) = self.in_names_of(handle) => {
+                let why = format!(
+                    "the tool continues under a name that contains {shown}, which is not stored, so it cannot be asked what came of the call"
+                );
+                return Outcome::Lost { why };
+            }
             Outcome::Continues(handle) => {
+                // What is shown to a person.
                 let requests = handle.input.iter_mut().flat_map(|input| input.requests.values_mut());
                 requests.for_each(|request| self.json(request));
             }
         }
         outcome
+    }
+
+    /// The secret in what a handle goes back to its tool with, as `[secret NAME]`: the names of tasks and requests, a state, a place.
+    pub fn in_names_of(&self, handle: &Handle) -> Option<String> {
+        let input = handle.input.as_ref();
+        let requests: Vec<&String> = input.into_iter().flat_map(|input| input.requests.keys()).collect();
+        let state = input.and_then(|input| input.state.as_ref());
+        let names = json!([handle.task, handle.place, handle.generation, requests, state]);
+        let mut without = names.clone();
+        self.json(&mut without);
+        let named = || self.found_in(&names.to_string()).unwrap_or_else(|| "a secret".to_owned());
+        (names != without).then(named)
     }
 
     /// Takes secrets out of a text in its place.
@@ -239,7 +264,7 @@ fn inside_base64(value: &[u8], offset: usize, alphabet: &[u8; 64]) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::Value;
 
     use super::*;
 
@@ -273,6 +298,33 @@ mod tests {
         ] {
             let clean = format!("{:?}", redactor().outcome(outcome));
             assert!(clean.contains("[secret KEY]") && !clean.contains("canary"), "{clean}");
+        }
+    }
+
+    #[test]
+    fn s3_a_name_that_a_tool_gives_and_that_is_a_secret_is_not_kept() {
+        let with = |task: &str, place: Value, request: &str, state: Option<&str>| {
+            let requests = [(request.to_owned(), json!({"params": {"message": "say sk-canary-1"}}))].into();
+            let input = crate::Input { requests, state: state.map(str::to_owned), ..crate::Input::default() };
+            Handle { task: Some(task.to_owned()), place, input: Some(input), ..Handle::default() }
+        };
+        let plain = with("task-1", json!({"poll_ms": 5}), "0", Some("opaque"));
+        let Outcome::Continues(kept) = redactor().outcome(Outcome::Continues(Box::new(plain.clone()))) else {
+            panic!()
+        };
+        assert_eq!((&kept.task, &kept.place), (&plain.task, &plain.place));
+        assert_eq!(kept.input.unwrap().requests["0"]["params"]["message"], "say [secret KEY]");
+        for handle in [
+            with("sk-canary-1", json!({}), "0", None),
+            with("c2stY2FuYXJ5LTE=", json!({}), "0", None),
+            with("t", json!({"session": "a-sk-canary-1"}), "0", None),
+            with("t", json!({}), "sk-canary-1", None),
+            with("t", json!({}), "0", Some("{\"t\": \"sk-canary-1\"}")),
+            Handle { generation: Some("sk-canary-1".to_owned()), ..Handle::default() },
+        ] {
+            let outcome = redactor().outcome(Outcome::Continues(Box::new(handle.clone())));
+            let Outcome::Lost { why } = outcome else { panic!("{handle:?}: {outcome:?}") };
+            assert!(why.contains(" contains [secret KEY], ") && !why.contains("canary"), "{why}");
         }
     }
 

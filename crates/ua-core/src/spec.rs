@@ -433,6 +433,36 @@ impl Default for Settings {
 const MAX_BYTES: usize = 256 * 1024;
 
 impl RunSpec {
+    /// What the job takes away of the questions that a person would be asked without it, and what else of it somebody who did not write it should
+    /// know before its start, a line each; empty for a job that lifts nothing.
+    pub fn lifts(&self) -> Vec<String> {
+        let (asks, allows) = (&self.escalation, &self.constraints);
+        let list = |names: &[String]| names.join(", ");
+        let mut lifts = Vec::new();
+        if !asks.ask_human_on_tainted_effect {
+            lifts.push(
+                "sends anywhere what it has read, untrusted and private alike (`ask_human_on_tainted_effect`)"
+                    .to_owned(),
+            );
+        }
+        if !asks.ask_human_on_ambiguous_recipient {
+            lifts.push("sends to recipients that nobody named (`ask_human_on_ambiguous_recipient`)".to_owned());
+        }
+        if !allows.no_duplicate_external_actions {
+            lifts.push("repeats an effect that is asked for twice (`no_duplicate_external_actions`)".to_owned());
+        }
+        if !allows.allowed_destinations.is_empty() {
+            lifts.push(format!("sends to or by {} (`allowed_destinations`)", list(&allows.allowed_destinations)));
+        }
+        if !allows.allowed_recipients.is_empty() {
+            lifts.push(format!("writes to {} (`allowed_recipients`)", list(&allows.allowed_recipients)));
+        }
+        if self.tools.run_command {
+            lifts.push("runs programs in its workspace (`tools.run_command`)".to_owned());
+        }
+        lifts
+    }
+
     /// The JSON Schema of a job file, with what each field means and is when it is left out.
     #[cfg(feature = "schema")]
     pub fn json_schema() -> Value {
@@ -499,6 +529,21 @@ impl RunSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_job_does_unasked_is_listed() {
+        let lifts = |job: &str| serde_json::from_str::<RunSpec>(job).unwrap().lifts();
+        assert_eq!(lifts(r#"{"objective": "x"}"#), [""; 0]);
+        let all = lifts(
+            r#"{"objective": "x", "tools": {"run_command": true},
+                "escalation": {"ask_human_on_tainted_effect": false, "ask_human_on_ambiguous_recipient": false},
+                "constraints": {"no_duplicate_external_actions": false, "allowed_destinations": ["@a.test", "send_email"],
+                                "allowed_recipients": ["b@c.test"]}}"#,
+        );
+        assert_eq!(all.len(), 6, "{all:?}");
+        assert_eq!(all[3], "sends to or by @a.test, send_email (`allowed_destinations`)");
+        assert_eq!(all[4], "writes to b@c.test (`allowed_recipients`)");
+    }
 
     #[test]
     fn a_value_of_another_shape_is_named_with_its_place_and_what_it_takes() {

@@ -1,5 +1,6 @@
 //! Tools: their names, what servers say about them, and what a model asks of them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,32 @@ impl fmt::Display for ToolName {
     }
 }
 
+/// How tools of a run are called in short: by the bare name, or by the whole one where two servers offer a tool of that name, for which of them a
+/// call went to is what a person has to see then.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShortNames {
+    /// The bare names that more than one server offers.
+    shared: BTreeSet<String>,
+}
+
+impl ShortNames {
+    /// Of tools by their qualified names.
+    pub fn among<'a>(raw: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut servers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let parts = |raw: &'a str| raw.strip_prefix("mcp__")?.split_once("__");
+        for (server, tool) in raw.into_iter().filter_map(parts) {
+            servers.entry(tool).or_default().insert(server);
+        }
+        let shared = servers.into_iter().filter(|(_, servers)| servers.len() > 1);
+        Self { shared: shared.map(|(tool, _)| tool.to_owned()).collect() }
+    }
+
+    /// What a tool is called.
+    pub fn of<'a>(&self, name: &'a ToolName) -> &'a str {
+        if self.shared.contains(&name.tool) { &name.raw } else { &name.tool }
+    }
+}
+
 /// What a server claims about a tool. Claims of a server that is not marked trusted may only raise caution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolAnnotations {
@@ -147,4 +174,19 @@ pub struct ToolUse {
     pub name: String,
     /// The arguments, or the text that was not JSON.
     pub input: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_two_servers_offer_is_told_with_its_server() {
+        let name = |server: &str, tool: &str| ToolName::qualified(ToolNamespace::Mcp, server, tool);
+        let offered = [name("ua", "send_email"), name("mail", "send_email"), name("ua", "notify"), name("a", "b__c")];
+        let short = ShortNames::among(offered.iter().map(|name| name.raw.as_str()));
+        let told: Vec<&str> = offered.iter().map(|name| short.of(name)).collect();
+        assert_eq!(told, ["mcp__ua__send_email", "mcp__mail__send_email", "notify", "b__c"]);
+        assert_eq!(ShortNames::default().of(&offered[0]), "send_email");
+    }
 }

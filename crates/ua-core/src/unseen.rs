@@ -10,6 +10,8 @@ pub fn is_hidden(c: char) -> bool {
     // Separators of lines and paragraphs break a line where nobody sees it.
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}')
+        // A pattern of braille without dots: it fills a line, is no white space, and is not seen.
+        || c == '\u{2800}'
         || is_ignorable(c)
 }
 
@@ -66,7 +68,7 @@ mod tests {
         for c in "\u{ad}\u{115f}\u{200b}\u{2060}\u{3164}\u{fe0f}\u{ffa0}\u{e0041}\u{1b}\u{7f}\u{9b}".chars() {
             assert!(is_unseen(c) && is_hidden(c), "{c:?}");
         }
-        for c in "\r\u{85}\u{2028}\u{2029}\u{fffa}".chars() {
+        for c in "\r\u{85}\u{2028}\u{2029}\u{fffa}\u{2800}".chars() {
             assert!(!is_unseen(c) && is_hidden(c), "{c:?}");
         }
         for c in "\n\t a\u{e9}\u{4e2d}\u{1f511}\u{301}\u{3000}".chars() {

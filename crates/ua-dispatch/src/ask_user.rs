@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{Destination, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
-use ua_ledger::{DECIDE_YOURSELF, Enquiry, MayAct, Permit};
+use ua_core::{Audience, Destination, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
+use ua_ledger::{Enquiry, MayAct, Permit, decide_yourself};
 use ua_store::{QuestionKind, RunStore, Store};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
@@ -21,24 +21,27 @@ pub struct WithAskUser {
     inner: Arc<dyn ToolTransport>,
     store: Arc<dyn Store>,
     name: ToolName,
+    audience: Audience,
 }
 
 const GENERATION: &str = "a-person";
 
 impl WithAskUser {
-    /// Adds `ask_user` to the tools of `inner`. Answers are read from `store`.
-    pub fn new(inner: Arc<dyn ToolTransport>, store: Arc<dyn Store>) -> Self {
-        Self { inner, store, name: ToolName::ask_user() }
+    /// Adds `ask_user` to the tools of `inner`, for a run of this audience. Answers are read from `store`.
+    pub fn new(inner: Arc<dyn ToolTransport>, store: Arc<dyn Store>, audience: Audience) -> Self {
+        Self { inner, store, name: ToolName::ask_user(), audience }
     }
 
     /// The tool as a model sees it. Whether it is offered is a switch of the job (`escalation.ask_user`).
-    pub fn spec() -> ToolSpec {
+    pub fn spec(audience: Audience) -> ToolSpec {
+        let work = audience.work();
         ToolSpec {
             name: ToolName::ask_user(),
-            description: "Asks the person behind this job one question and waits for the answer, which may take hours. Only for what \
-                          the job leaves open and only a person can decide; everything else decide yourself. The result is what the \
-                          person says, or that you are to decide."
-                .to_owned(),
+            description: format!(
+                "Asks the person behind this {work} one question and waits for the answer, which may take hours. Only for what the {work} \
+                 leaves open and only a person can decide; everything else decide yourself. The result is what the person says, or that you \
+                 are to decide."
+            ),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -70,7 +73,8 @@ impl WithAskUser {
         let Some(answer) = about_it.find_map(|question| question.answer.as_ref()) else {
             return Outcome::NotSent { why: "nobody has answered".to_owned() };
         };
-        let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DECIDE_YOURSELF);
+        let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let said = said.map_or_else(|| decide_yourself(self.audience), str::to_owned);
         Outcome::Raw(RawReply::ToolResult {
             result: json!({
                 "content": [{"type": "text", "text": said}],
@@ -84,7 +88,7 @@ impl WithAskUser {
 impl ToolTransport for WithAskUser {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let mut tools = self.inner.list().await?;
-        tools.push(Self::spec());
+        tools.push(Self::spec(self.audience));
         Ok(tools)
     }
 

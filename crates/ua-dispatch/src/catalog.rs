@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, declared_keys, without_argument, without_key_argument};
-use ua_core::{CallPolicy, KeyChannel, Makes, Sha256, Shared, ToolPin, ToolSpec};
+use ua_core::{Audience, CallPolicy, KeyChannel, Makes, Sha256, Shared, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::DispatchError;
@@ -77,6 +77,8 @@ pub struct Catalog {
     entries: BTreeMap<String, Entry>,
     /// The tools of the step; everything that is allowed while no step pinned any.
     pinned: RwLock<Option<Arc<BTreeSet<String>>>>,
+    /// Whom what is said about tools speaks to.
+    pub(crate) audience: Audience,
 }
 
 impl Catalog {
@@ -126,7 +128,7 @@ impl Catalog {
                 });
             }
         }
-        let catalog = Self { entries, pinned: RwLock::new(None) };
+        let catalog = Self { entries, pinned: RwLock::new(None), audience: rules.audience() };
         problems.extend(catalog.probe_problems(classifier));
         (catalog, problems)
     }

@@ -17,7 +17,7 @@ use ua_core::{
     span_in_words,
 };
 use ua_ledger::{
-    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, RecoveredBy, SincePlanned, UnknownCall,
+    Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned, SoonKnown, UnknownCall,
 };
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
@@ -587,13 +587,11 @@ impl Dispatcher {
                 () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
                 () = stop.stopping() => return Ok(false),
             }
-            if self.ledger.is_under_way(twin).await? {
-                continue;
-            }
-            let Some(by) = self.ledger.to_be_recovered(twin).await? else { return Ok(true) };
-            *looks = looks.saturating_sub(match by {
-                RecoveredBy::ThisProcess => 1,
-                RecoveredBy::Another => LOOK_AT_A_REST,
+            *looks = looks.saturating_sub(match self.ledger.soon_known(twin).await? {
+                Some(SoonKnown::Sent) => continue,
+                Some(SoonKnown::RecoveredHere) => 1,
+                Some(SoonKnown::RecoveredElsewhere) => LOOK_AT_A_REST,
+                None => return Ok(true),
             });
             if *looks == 0 {
                 return Ok(true);

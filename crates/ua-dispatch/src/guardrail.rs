@@ -5,7 +5,7 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
 use ua_core::{Audience, CallPolicy, OnScopeConflict, RunSpec, SecretGrants, SideEffectClass, ToolName, ToolNamespace};
-use ua_ledger::DECIDE_YOURSELF;
+use ua_ledger::decide_yourself;
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
 /// tools only.
@@ -137,13 +137,14 @@ impl Rules {
 
     /// Why a tool is neither offered nor run, if it is not.
     pub(crate) fn denies(&self, name: &ToolName, policy: &CallPolicy) -> Option<String> {
+        let work = self.audience.work();
         if name.is_ask_user() && !self.ask_user {
-            return Some(format!("Nobody can be asked in this job. {DECIDE_YOURSELF}"));
+            return Some(format!("Nobody can be asked in this {work}. {}", decide_yourself(self.audience)));
         }
         if name.is_task() {
             match self.task_depth {
                 None => {
-                    return Some("This job has no sub-agents. Do the work yourself, with your own tools.".to_owned());
+                    return Some(format!("This {work} has no sub-agents. Do the work yourself, with your own tools."));
                 }
                 Some(0) => {
                     return Some(
@@ -163,7 +164,7 @@ impl Rules {
                 "Use write_local_file or append_to_file instead."
             };
             return Some(format!(
-                "`{}` is not available in a durable job, because its effects could not be recorded. {instead}",
+                "`{}` is not available in a durable {work}, because its effects could not be recorded. {instead}",
                 name.tool
             ));
         }
@@ -171,13 +172,13 @@ impl Rules {
         let has_switch = name.is_ask_user() || name.is_task();
         if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !has_switch {
             return Some(format!(
-                "`{}` is not among the tools this job allows. Continue with those that are offered.",
+                "`{}` is not among the tools this {work} allows. Continue with those that are offered.",
                 name.tool
             ));
         }
         let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
         if named(&self.deny) || named(&self.forbidden) || effect.is_some_and(|kind| self.forbidden.is_match(kind)) {
-            return Some(format!("This job forbids `{}`. Continue without it.", name.tool));
+            return Some(format!("This {work} forbids `{}`. Continue without it.", name.tool));
         }
         None
     }

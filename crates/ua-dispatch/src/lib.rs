@@ -32,6 +32,7 @@
 
 mod approvals;
 mod ask_user;
+mod beside;
 mod catalog;
 mod composite;
 mod dispatcher;
@@ -59,6 +60,7 @@ mod transport;
 mod within;
 
 pub use ask_user::WithAskUser;
+pub use beside::beside;
 pub use catalog::{Catalog, Offer};
 pub use dispatcher::{CallProgress, Dispatched, Dispatcher, Handed};
 pub use enforce::{Payload, verify_key};

@@ -210,9 +210,10 @@ impl Planner<'_> {
             return refuse("invalid_arguments", message);
         }
         if let Some(url) = self.rules.forbidden_url(arguments) {
+            let work = self.rules.audience().work();
             return refuse(
                 "domain_not_allowed",
-                format!("Not run: this job may not reach {url}. Use only the domains it allows."),
+                format!("Not run: this {work} may not reach {url}. Use only the domains it allows."),
             );
         }
         None

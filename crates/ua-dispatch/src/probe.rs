@@ -48,7 +48,7 @@ impl Catalog {
         let entry = self.get(&sibling.raw).or_else(|| self.get(&probe.tool));
         let entry = entry.ok_or_else(|| format!("no server offers the probe's tool `{}`", probe.tool))?;
         match &entry.denied {
-            Some(_) => Err(format!("the job forbids the probe's tool `{}`", probe.tool)),
+            Some(_) => Err(format!("the {} forbids the probe's tool `{}`", self.audience.work(), probe.tool)),
             None => Ok(entry),
         }
     }

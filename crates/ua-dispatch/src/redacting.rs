@@ -41,6 +41,16 @@ impl Redacting {
         }
         error
     }
+
+    /// What came of an attempt, without secrets. What continues under a name that may not be kept is followed by nobody, and its tool is told so.
+    async fn clean(&self, permit: &Permit, outcome: Outcome) -> Outcome {
+        if let Outcome::Continues(handle) = &outcome
+            && self.redactor.in_names_of(handle).is_some()
+        {
+            self.inner.give_up(permit, handle).await;
+        }
+        self.redactor.outcome(outcome)
+    }
 }
 
 #[async_trait]
@@ -79,12 +89,13 @@ impl ToolTransport for Redacting {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        self.redactor.outcome(self.inner.invoke(permit).await)
+        let outcome = self.inner.invoke(permit).await;
+        self.clean(permit, outcome).await
     }
 
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
         let outcome = self.inner.go_on(permit, handle).await.map_err(|error| self.error(error))?;
-        Ok(self.redactor.outcome(outcome))
+        Ok(self.clean(permit, outcome).await)
     }
 
     async fn give_up(&self, permit: &Permit, handle: &Handle) {

@@ -85,6 +85,8 @@ pub enum TransportError {
 pub enum LookAt {
     /// Its command, arguments and environment.
     Command,
+    /// How long it takes to start: it was given up before it answered.
+    Start,
     /// Its address, and whether anybody is there.
     Address,
     /// The login there, or the headers that are one.

@@ -63,12 +63,7 @@ impl<'a> Within<'a> {
             Duration::ZERO => "nothing of the run's time is left".to_owned(),
             left => format!("{} of the run's time are left", span_in_words(left)),
         };
-        let stop = BudgetStop {
-            budget: "max_wallclock_minutes".to_owned(),
-            phase: None,
-            limit: time.max_minutes.to_string(),
-            detail: format!("{left}, and {what}"),
-        };
+        let stop = BudgetStop::too_little_time(time.max_minutes, &left, what);
         Dispatched::Parked { reason: RunStop::Budget, detail: stop.to_string() }
     }
 }
@@ -96,8 +91,8 @@ mod tests {
         };
         let stopped = told(now);
         assert_eq!((stopped.budget.as_str(), stopped.limit.as_str()), ("max_wallclock_minutes", "90"));
-        assert_eq!(stopped.detail, "10 s of the run's time are left, and `buy` would be tried again after 30 s");
-        assert!(told(now.plus(left)).detail.starts_with("nothing of the run's time is left, and "));
+        assert_eq!(stopped.detail(), "10 s of the run's time are left, and `buy` would be tried again after 30 s");
+        assert!(told(now.plus(left)).detail().starts_with("nothing of the run's time is left, and "));
         // Whoever has no limit waits until a stop, and a stop comes first.
         assert!(Within::until(&stop).and_time(None, &waits).fits(Duration::MAX, now));
         stop.stop_gently();

@@ -160,6 +160,9 @@ pub struct EvidenceReport {
     pub conditions: Vec<ConditionResult>,
     /// Whether every one of them holds; a job without conditions has nothing to miss.
     pub all_met: bool,
+    /// Whom it speaks to.
+    #[serde(skip)]
+    pub audience: Audience,
 }
 
 /// Whose conditions are judged.
@@ -168,13 +171,22 @@ pub struct EvidenceScope<'a> {
     phase: Option<&'a PhaseSpec>,
     /// Those of the job besides.
     run: bool,
+    /// Whom what is missing is said to.
+    audience: Audience,
 }
 
 impl<'a> EvidenceScope<'a> {
     /// What has to hold before the phase of this name is over: its own conditions, and with the last phase those of the job. A name
     /// that is no phase's means the job's.
     pub fn at_end_of(spec: &'a RunSpec, phase: &str) -> Self {
-        Self { phase: spec.phase(phase).map(|(_, phase)| phase), run: spec.phases_after(phase).is_empty() }
+        let run = spec.phases_after(phase).is_empty();
+        Self { phase: spec.phase(phase).map(|(_, phase)| phase), run, audience: Audience::default() }
+    }
+
+    /// The same, and what is missing is said to this audience.
+    #[must_use]
+    pub(crate) fn speaking_to(self, audience: Audience) -> Self {
+        Self { audience, ..self }
     }
 
     /// Whether the conditions of the job count, and not only those of a phase.
@@ -200,7 +212,7 @@ pub fn evaluate_scope(
     unread: &[Unread],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Evidence { calls, receipts, artifacts, unread, media };
+    let found = Evidence { calls, receipts, artifacts, unread, media, audience: scope.audience };
     let mut conditions = Vec::new();
     if let Some(phase) = scope.phase {
         conditions.extend(found.judge(&phase.stop_conditions, &phase.expected_outputs));
@@ -211,7 +223,7 @@ pub fn evaluate_scope(
     if scope.run {
         conditions.extend(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs));
     }
-    EvidenceReport::of(conditions)
+    found.report(conditions)
 }
 
 /// Judges a job's stop conditions and expected outputs.
@@ -226,8 +238,8 @@ pub fn evaluate(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Evidence { calls, receipts, artifacts, unread: &[], media };
-    EvidenceReport::of(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
+    let found = Evidence { calls, receipts, artifacts, unread: &[], media, audience: Audience::default() };
+    found.report(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
 }
 
 /// What there is to judge by.
@@ -237,6 +249,7 @@ struct Evidence<'a> {
     artifacts: &'a [Artifact],
     unread: &'a [Unread],
     media: &'a dyn Fn(&str) -> Option<String>,
+    audience: Audience,
 }
 
 /// A file that is there.
@@ -286,14 +299,14 @@ impl<'a> Evidence<'a> {
         });
         conditions.chain(outputs).collect()
     }
+
+    fn report(&self, conditions: Vec<ConditionResult>) -> EvidenceReport {
+        let all_met = conditions.iter().all(|condition| condition.met);
+        EvidenceReport { conditions, all_met, audience: self.audience }
+    }
 }
 
 impl EvidenceReport {
-    fn of(conditions: Vec<ConditionResult>) -> Self {
-        let all_met = conditions.iter().all(|condition| condition.met);
-        Self { conditions, all_met }
-    }
-
     /// The same report with one more condition.
     #[must_use]
     pub fn with(mut self, condition: ConditionResult) -> Self {
@@ -353,10 +366,10 @@ impl EvidenceReport {
     }
 
     /// What is missing, a line each, for a person, with the calls behind it of which nobody knows. Empty when every condition holds.
-    pub fn missing_for_person(&self, audience: Audience) -> String {
+    pub fn missing_for_person(&self) -> String {
         let missing = self.conditions.iter().filter(|condition| !condition.met);
         let lines = missing.flat_map(|condition| {
-            let calls = condition.in_doubt.iter().map(|call| call.for_person(audience));
+            let calls = condition.in_doubt.iter().map(|call| call.for_person(self.audience));
             // Whoever answers has to know of which calls that is.
             let said = self.in_doubt();
             let open = condition.in_doubt.iter().map(|call| &call.call_id).filter(|call| said.contains(call));
@@ -383,7 +396,8 @@ impl EvidenceReport {
             return String::new();
         }
         let of_phase = self.conditions.iter().filter(|condition| !condition.met).find_map(|c| c.phase.as_deref());
-        let what = of_phase.map_or_else(|| "The job".to_owned(), |phase| format!("The phase `{phase}`"));
+        let what =
+            of_phase.map_or_else(|| format!("The {}", self.audience.work()), |phase| format!("The phase `{phase}`"));
         format!(
             "{what} is not finished. Judged by stored receipts and files, not by what was said, this is missing:\n\n{}\n\n\
              Do what is missing now with tool calls. If it cannot be done, say in one sentence why, and stop.",
@@ -411,16 +425,19 @@ pub fn missing_in_short(guidance: &str) -> Option<String> {
 }
 
 /// Begins what a model is told that persons said to it.
-const PERSONS_SAY: &str = "A person who was asked about this job says:";
+fn persons_say(audience: Audience) -> String {
+    format!("A person who was asked about this {} says:", audience.work())
+}
 
 /// What the model of a run is told that persons said beside their answers to questions about it, oldest first.
-pub fn words_of_persons(words: &[String]) -> String {
-    format!("{PERSONS_SAY}\n\n{}", words.join("\n\n"))
+pub fn words_of_persons(words: &[String], audience: Audience) -> String {
+    format!("{}\n\n{}", persons_say(audience), words.join("\n\n"))
 }
 
 /// What [`words_of_persons`] says that persons said. `None` of a text that says nothing of the kind.
 pub fn said_by_persons(guidance: &str) -> Option<&str> {
-    guidance.strip_prefix(PERSONS_SAY).map(str::trim)
+    let said = |audience| guidance.strip_prefix(persons_say(audience).as_str());
+    said(Audience::Terminal).or_else(|| said(Audience::Program)).map(str::trim)
 }
 
 /// A declared effect and how often it is wanted.
@@ -469,7 +486,7 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     }
     let (missing, to_do) = (!met)
         .then(|| match perhaps.as_slice() {
-            _ if too_many => overrun(&wanted.effect, found),
+            _ if too_many => overrun(&wanted.effect, found, by.audience),
             [] => shortfall(wanted, found, &of_kind, by.calls),
             calls => undeclared(wanted, found, calls),
         })
@@ -509,9 +526,10 @@ fn may_count(calls: &[CallRecord], call: &CallRecord) -> bool {
     Verdict::of(call) == Verdict::MayHaveHappened && !is_held
 }
 
-fn overrun(effect: &str, found: u32) -> Shortcoming {
+fn overrun(effect: &str, found: u32, audience: Audience) -> Shortcoming {
+    let work = audience.work();
     (
-        format!("it happened {found}×, which is more than the job allows and cannot be undone here"),
+        format!("it happened {found}×, which is more than the {work} allows and cannot be undone here"),
         format!("do not repeat {effect}, and report it"),
     )
 }
@@ -824,14 +842,14 @@ mod tests {
             story.loses(call);
         }
         let report = judge(&story);
-        let asked = report.missing_for_person(Audience::default());
+        let asked = report.missing_for_person();
         assert!(calls.iter().all(|call| asked.matches(call.as_str()).count() > 1), "{asked}");
         assert!(report.undeclared().is_empty() && report.in_doubt().is_empty() && !asked.contains("`happened` says"));
         assert_eq!(report.told_of().len(), 3);
 
         story.succeeds(&calls[1], "delivered", None);
         let report = judge(&story);
-        let asked = report.missing_for_person(Audience::default());
+        let asked = report.missing_for_person();
         let said = [Undeclared { call_id: calls[1].clone(), effect: "email.send".to_owned() }];
         assert_eq!(report.undeclared(), said);
         assert!(report.in_doubt().is_empty(), "the word would say it of two");
@@ -863,7 +881,7 @@ mod tests {
         story.loses(&first);
         let report = judge(&story);
         assert_eq!(report.in_doubt(), std::slice::from_ref(&first));
-        let text = report.missing_for_person(Audience::default());
+        let text = report.missing_for_person();
         let command = format!("`ua calls resolve {first} --as happened --reason TEXT`, or `--as not_happened`");
         assert!(text.contains(&command) && text.contains("send_email`, turn 1, unknown at "), "{text}");
         let second = story.asks("", &[("send_email", json!({"to": "b@example.test"}), mail_policy())])[0].clone();
@@ -871,7 +889,7 @@ mod tests {
         story.reports_failure(&second, "mailbox full", PossibleEffect::Maybe);
         let report = judge(&story);
         assert!(report.in_doubt().is_empty(), "one is missing, and two may have happened");
-        let text = report.missing_for_person(Audience::default());
+        let text = report.missing_for_person();
         assert!(
             text.contains(&command) && text.contains(": mailbox full)") && text.contains(second.as_str()),
             "{text}"
@@ -882,8 +900,9 @@ mod tests {
         // Its own run decides about it: nobody can say here that it happened.
         report.leave_to_their_runs(std::slice::from_ref(&second));
         assert_eq!((report.in_doubt(), report.told_of()), (vec![], vec![second.clone()]));
-        let (terminal, program) =
-            (report.missing_for_person(Audience::Terminal), report.missing_for_person(Audience::Program));
+        let terminal = report.missing_for_person();
+        report.audience = Audience::Program;
+        let program = report.missing_for_person();
         let of_its_run = format!("{second} of run {}", story.call(&second).run_id);
         for text in [&terminal, &program] {
             assert!(text.contains(&of_its_run) && text.contains("answer that run's question about it"), "{text}");

@@ -21,6 +21,7 @@
 //! ```
 
 pub mod artifact;
+mod call_in_short;
 pub mod call_line;
 mod citations;
 pub mod corpus;
@@ -33,6 +34,7 @@ mod unchecked;
 pub mod verdict;
 
 pub use artifact::{Artifact, ReadFirst, Unread};
+pub use call_in_short::call_in_short;
 pub use call_line::CallLine;
 pub use citations::{fetched_sources, judge_citations, report_files};
 pub use corpus::{CorpusLine, CorpusState};

@@ -3,7 +3,7 @@
 //! Durable Jobs v1 spec §6 and §8.2: an effect is one per lineage, so a fork that is not allowed to repeat it cannot be asked to.
 //! Invariant: what counts is always a call that succeeded by a settled receipt of its own; it counts once.
 
-use ua_core::{CallPolicy, EffectKind, RunSpec, StopCondition};
+use ua_core::{Audience, CallPolicy, EffectKind, RunSpec, StopCondition};
 use ua_store::rules::UNDECLARED;
 use ua_store::{CallRecord, Choice, QuestionKind, ReceiptRecord, RunRecords};
 
@@ -30,6 +30,7 @@ pub fn evaluate_run(
             call.policy = policy.into();
         }
     }
+    let scope = scope.speaking_to(Audience::of(&records.run.entrypoint));
     evaluate_scope(&records.run.spec, scope, &calls, &receipts, artifacts, unread, media)
 }
 

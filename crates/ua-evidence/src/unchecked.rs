@@ -3,7 +3,7 @@
 //! A job without stop conditions and expected outputs ends when its model says so. That is what such a job asks for, but it must not read
 //! as if somebody had looked.
 
-use ua_core::{CallStatus, Resolution, RunStatus};
+use ua_core::{Audience, CallStatus, Resolution, RunStatus};
 use ua_store::{CallRecord, RunRecords};
 
 use crate::quote::line;
@@ -20,6 +20,7 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
     if records.run.status != RunStatus::Succeeded || has_conditions {
         return None;
     }
+    let work = Audience::of(&records.run.entrypoint).work();
     let (unknown, known): (Vec<_>, Vec<_>) = records.calls.iter().partition(|call| is_of_no_tool(call));
     let effects: Vec<_> = known.into_iter().filter(|call| call.policy.class.has_effect()).collect();
     let short = shortfalls(&effects);
@@ -31,9 +32,11 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
         format!(" Of {} with an effect: {}.", ua_core::counted(effects.len(), "call"), short.join(", "))
     };
     if !unknown.is_empty() {
-        found.push_str(&format!(" {}.", of_no_tool(&unknown)));
+        found.push_str(&format!(" {}.", of_no_tool(&unknown, work)));
     }
-    Some(format!("Nothing was checked: the job names no stop conditions, so it ended when the model stopped.{found}"))
+    Some(format!(
+        "Nothing was checked: the {work} names no stop conditions, so it ended when the model stopped.{found}"
+    ))
 }
 
 /// Whether the model asked for a tool that it was not offered.
@@ -42,7 +45,7 @@ fn is_of_no_tool(call: &CallRecord) -> bool {
 }
 
 /// That calls named tools that the job does not have: nothing of them was sent, and a tool server may be missing.
-fn of_no_tool(calls: &[&CallRecord]) -> String {
+fn of_no_tool(calls: &[&CallRecord], work: &str) -> String {
     const NAMED: usize = 3;
     let mut names: Vec<&str> = calls.iter().map(|call| call.name.raw.as_str()).collect();
     names.sort_unstable();
@@ -52,7 +55,11 @@ fn of_no_tool(calls: &[&CallRecord]) -> String {
     let names: Vec<String> = names.into_iter().map(|name| line(name, 80)).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let verb = if calls.len() == 1 { "names a tool" } else { "name tools" };
-    format!("{} {verb} that this job does not have: {}{more}", ua_core::counted(calls.len(), "call"), names.join(", "))
+    format!(
+        "{} {verb} that this {work} does not have: {}{more}",
+        ua_core::counted(calls.len(), "call"),
+        names.join(", ")
+    )
 }
 
 /// What became of calls that did not succeed, each kind with its number: what nobody knows is no failure.

@@ -1,4 +1,5 @@
-//! Telling a person that a run waits, or that a schedule cannot submit its job: a command of theirs, or a webhook.
+//! Telling a person that a run or a client of the gateway waits, that no worker drives a run, or that a schedule cannot submit its job: a command of
+//! theirs, or a webhook.
 //!
 //! Durable Jobs v1 spec §6 (escalation). Comes from the user's environment alone, never from a job file. Invariants: each question
 //! is told once on each way unless the process dies between telling and noting it, so receivers get the question's id as a key;
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_core::{PrintedCommand, RunStatus, RunStop, Timestamp, sha256};
 use ua_files::Folder;
 use ua_resume::Commands;
-use ua_resume::answers::{Reach, ways};
+use ua_resume::answers::{Reach, Whose, ways};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, ScheduleRecord};
 
 use crate::base_url;
@@ -81,17 +82,17 @@ impl Alerts {
         match run.status {
             RunStatus::WaitingForHuman => {
                 for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
-                    self.once(people, question.question_id.as_str(), &waiting(run, question, &self.commands)).await;
+                    self.tell_of_question(&to(people), run, question).await;
                 }
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled if self.at_the_end => {
-                self.once(people, run.run_id.as_str(), &ended(run, false)).await;
+                self.once(&to(people), run.run_id.as_str(), &ended(run, false)).await;
             }
             // Whoever pressed Ctrl-C knows.
             RunStatus::Stopped if self.at_the_end && run.stop_reason != Some(RunStop::Interrupt) => {
                 let is_tried_again = is_tried_again(people, run);
                 let key = key_of_stop(run, is_tried_again);
-                self.once(people, &key, &ended(run, is_tried_again)).await;
+                self.once(&to(people), &key, &ended(run, is_tried_again)).await;
             }
             RunStatus::Stopped
             | RunStatus::Succeeded
@@ -104,28 +105,46 @@ impl Alerts {
 
     /// Tells that the job of a schedule could not be submitted: once for as long as the same instant is due.
     pub(crate) async fn tell_of_schedule(&self, people: &dyn People, failing: &FailingSchedule<'_>) {
-        self.once(people, &failing.key(), &failing.alert(&self.commands)).await;
+        self.once(&to(people), &failing.key(), &failing.alert(&self.commands)).await;
     }
 
-    /// Tells one thing on each way on which it was not told before.
-    async fn once(&self, people: &dyn People, key: &str, alert: &Value) {
+    /// Tells that no worker continues a run before somebody does something, `why` and with which commands being a sentence: once for each reason.
+    pub(crate) async fn tell_of_blocked(&self, people: &dyn People, run: &RunRecord, why: &str, at: Timestamp) {
+        // That it stopped is told as the end of that.
+        if self.at_the_end && run.status == RunStatus::Stopped {
+            return;
+        }
+        let key = format!("{}.blocked-{}", run.run_id, &sha256(why).to_hex()[..16]);
+        self.once(&to(people), &key, &blocked(run, why, &self.commands, at)).await;
+    }
+
+    /// Tells that a run has waited for long for somebody outside, as a sentence: once for each turn, however often it is tried again.
+    pub(crate) async fn tell_of_wait(&self, people: &dyn People, run: &RunRecord, why: &str, at: Timestamp) {
+        let key = format!("{}.waits-turn-{}", run.run_id, run.turn_index);
+        self.once(&to(people), &key, &blocked(run, why, &self.commands, at)).await;
+    }
+
+    /// Tells that somebody waits for the answer to a question. `warn` is told what went wrong with that; whether nothing did.
+    pub(crate) async fn tell_of_question(&self, warn: &Warn<'_>, run: &RunRecord, question: &QuestionRecord) -> bool {
+        self.once(warn, question.question_id.as_str(), &waiting(run, question, &self.commands)).await
+    }
+
+    /// Tells one thing on each way on which it was not told before. Whether it is told on all of them by now.
+    async fn once(&self, warn: &Warn<'_>, key: &str, alert: &Value) -> bool {
+        let mut is_told = true;
         if let Some(command) = &self.command
             && !self.was_told(key, "command")
         {
-            self.note(
-                people,
-                key,
-                "command",
-                tokio::time::timeout(PATIENCE, run_command(command, &self.environment, alert))
-                    .await
-                    .unwrap_or_else(|_| Err(format!("it did not end within {PATIENCE:?}"))),
-            );
+            let told = tokio::time::timeout(PATIENCE, run_command(command, &self.environment, alert)).await;
+            let told = told.unwrap_or_else(|_| Err(format!("it did not end within {PATIENCE:?}")));
+            is_told &= self.note(warn, key, "command", told);
         }
         if let Some(address) = &self.webhook
             && !self.was_told(key, "webhook")
         {
-            self.note(people, key, "webhook", post(address, key, alert).await);
+            is_told &= self.note(warn, key, "webhook", post(address, key, alert).await);
         }
+        is_told
     }
 
     fn was_told(&self, key: &str, way: &str) -> bool {
@@ -133,17 +152,26 @@ impl Alerts {
         noted.is_ok_and(|noted| noted.is_some())
     }
 
-    fn note(&self, people: &dyn People, key: &str, way: &str, told: Result<(), String>) {
+    fn note(&self, warn: &Warn<'_>, key: &str, way: &str, told: Result<(), String>) -> bool {
         let noted = told.and_then(|()| {
             Folder::make_itself(&self.told)
                 .and_then(|told| told.open_or_make(format!("{key}.{way}")))
                 .map(drop)
                 .map_err(|error| format!("it was sent, but that could not be recorded: {error}"))
         });
-        if let Err(why) = noted {
-            people.tell(&format!("warning: alert by {way}: {}", crate::text::plain(&why)));
+        if let Err(why) = &noted {
+            warn(&format!("alert by {way}: {}", crate::text::plain(why)));
         }
+        noted.is_ok()
     }
+}
+
+/// Who is told what went wrong with an alert.
+pub(crate) type Warn<'w> = dyn Fn(&str) + Send + Sync + 'w;
+
+/// The people before whom a run is driven.
+fn to(people: &dyn People) -> impl Fn(&str) + Send + Sync + '_ {
+    move |why: &str| people.tell(&format!("warning: {why}"))
 }
 
 /// Finds what is wrong with the settings about alerts.
@@ -202,7 +230,7 @@ impl FailingSchedule<'_> {
             "text": self.why,
             "file": self.file,
             "due_at": self.schedule.next_at,
-            "commands": [commands.complete(&format!("ua schedule run {name}"))],
+            "commands": [commands.complete(&PrintedCommand::of("ua schedule run").word(name).to_string())],
             "at": self.at,
         })
     }
@@ -210,8 +238,8 @@ impl FailingSchedule<'_> {
 
 fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
     let complete = |command: &str| commands.complete(command).into_owned();
-    // Told by the process that drives it, so there is one.
-    let ways = ways(question, Reach::of(question, ua_store::is_gateway(run), true));
+    // Told by the process that drives it, or by the gateway's broker, so there is one.
+    let ways = ways(question, Reach::of(question, Whose::of(run), true));
     json!({
         "event": "waiting",
         "question_id": question.question_id,
@@ -224,6 +252,21 @@ fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> V
         "objective": run.spec.objective,
         "workspace": run.workspace_dir,
         "at": question.created_at,
+    })
+}
+
+fn blocked(run: &RunRecord, why: &str, commands: &Commands, at: Timestamp) -> Value {
+    // What is to be typed stands in backticks.
+    let named = why.split('`').skip(1).step_by(2).filter(|words| words.starts_with("ua "));
+    json!({
+        "event": "blocked",
+        "text": commands.complete(why),
+        "commands": named.map(|command| commands.complete(command).into_owned()).collect::<Vec<_>>(),
+        "run_id": run.run_id,
+        "status": run.status,
+        "objective": run.spec.objective,
+        "workspace": run.workspace_dir,
+        "at": at,
     })
 }
 

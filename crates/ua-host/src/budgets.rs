@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use ua_core::{Budgets, Env, Money, RunSpec};
-use ua_store::{NewOverride, OverrideKind, RunRecords, RunStore, Store};
+use ua_store::{NewOverride, OverrideKind, RunRecord, RunRecords, RunStore as _, Store, change_budget};
 
 use crate::error::HostError;
+use crate::host::Host;
 use crate::people::People;
 
 /// One change, as it was typed.
@@ -127,6 +128,23 @@ pub(crate) fn put_into(changes: &[BudgetChange], spec: &mut RunSpec) -> Result<(
     Ok(())
 }
 
+/// Stores the changes for whoever drives the run next, and says what counts then.
+///
+/// # Errors
+/// The run cannot have such budgets, or a store that fails.
+pub async fn store_for_another(
+    host: &Host,
+    people: &dyn People,
+    store: &dyn Store,
+    run: &RunRecord,
+    changes: &[BudgetChange],
+) -> Result<(), HostError> {
+    // What is asked for has to be possible before anything is changed.
+    put_into(changes, &mut RunSpec::clone(&run.spec))?;
+    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    apply(people, store, &records, changes, &host.settings().user(), host.env()).await
+}
+
 /// Stores the changes, and says what counts now.
 pub(crate) async fn apply(
     people: &dyn People,
@@ -157,7 +175,7 @@ pub(crate) async fn apply(
             made_by: made_by.to_owned(),
             at: env.now(),
         };
-        store.insert_override(change).await.map_err(|e| HostError::store("change a budget", &e))?;
+        change_budget(store, change).await.map_err(|e| HostError::store("change a budget", &e))?;
     }
     Ok(())
 }

@@ -9,16 +9,20 @@ use std::path::{Path, PathBuf};
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
-use ua_core::{CallPolicy, RunId, RunSpec, RunStatus, ToolName, ToolSpec};
+use ua_core::{Audience, CallPolicy, RunId, RunSpec, RunStatus, ToolName, ToolSpec};
+use ua_dispatch::{Catalog, Rules, WithAskUser, task_tool};
+use ua_llm::ToolOffer;
 use ua_resume::Standing;
+use ua_runner::PinSettings;
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::job::{self, Fate, JobRequest, Prepared};
+use crate::job::{self, Fate, JobRequest, Looked, Prepared};
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::policies;
+use crate::pricing;
 use crate::selectors::{self, Selection};
 use crate::servers;
 use crate::settings::Settings;
@@ -49,6 +53,10 @@ pub struct JobCheck {
     pub script_doubts: Vec<String>,
     /// What is in doubt about the name of its model.
     pub model_doubt: Option<String>,
+    /// Which of its budgets end every run of it before it is done: it would start, and stop.
+    pub budget_doubts: Vec<String>,
+    /// That mails of the built-in tool go into a folder, in a sentence.
+    pub mail_folder: Option<String>,
     /// What an earlier run of the same job did that this one does again, in a sentence.
     pub done_before: Option<String>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
@@ -79,6 +87,26 @@ pub struct RuleMatch {
     pub tools: Vec<String>,
 }
 
+/// A job that was looked at without its tools.
+#[derive(Debug)]
+pub struct JobLooked {
+    /// The job, with what is in the files that it is given.
+    pub spec: RunSpec,
+    /// How it would be started.
+    pub launch: Launch,
+    /// What is in the way of that: one error with all the others.
+    pub refusal: Option<HostError>,
+}
+
+/// Looks at a job as far as that needs none of its tools: nothing is started.
+///
+/// # Errors
+/// The job cannot be read, or nobody knows with which model it would be started: then nothing else of it is known.
+pub async fn look(host: &Host, people: &dyn People, request: &JobRequest) -> Result<JobLooked, HostError> {
+    let Looked { prepared: Prepared { spec, launch, .. }, obstacles, .. } = job::look(host, people, request).await?;
+    Ok(JobLooked { spec, launch, refusal: obstacles.into_error() })
+}
+
 /// Looks at a job without starting it; `presence` says whether `ua job` could ask somebody.
 ///
 /// # Errors
@@ -89,15 +117,26 @@ pub async fn check(
     presence: Presence,
     request: &JobRequest,
 ) -> Result<JobCheck, HostError> {
-    let Prepared { spec, launch, .. } = job::prepare(host, people, request).await?;
-    host.home().could_open()?;
-    let tools = selectors::listed(host, people, &launch, &spec).await?.map_err(|error| {
-        // A run of it would be stored, and stop for this.
-        HostError::waiting(chain(&error)).hint(servers::what_helps(&error).to_string()).not_begun()
-    })?;
-    let classifier = launch.classifier(host.settings())?;
-    let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
-    let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
+    let Looked { prepared, mut obstacles, has_servers } = job::look(host, people, request).await?;
+    let Prepared { spec, launch, .. } = prepared;
+    let could_open = obstacles.past(host.home().could_open()).is_some();
+    let classifier = launch.classifier(host.settings()).ok().filter(|_| has_servers);
+    let mut tools = None;
+    if classifier.is_some() {
+        match obstacles.past(selectors::listed(host, people, &launch, &spec).await) {
+            Some(Ok(listed)) => tools = Some(listed),
+            // A run of it would be stored, and stop for this.
+            Some(Err(failed)) => obstacles.meet(failed.iter().map(|error| {
+                HostError::waiting(chain(error)).hint(servers::what_helps(error).to_string()).not_begun()
+            })),
+            None => {}
+        }
+    }
+    if !could_open {
+        // What there is of the job already cannot be told.
+        obstacles.end()?;
+    }
+    let would_begin = obstacles.is_empty();
     let (foretold, standing, done_before) = if host.home().is_unused() {
         (Fate::Start { earlier: None }.into(), None, None)
     } else {
@@ -152,17 +191,29 @@ pub async fn check(
         Fate::Start { earlier: None } => refusal = job::in_another_place(host, request, &spec, &launch).await?,
         Fate::Named(_) | Fate::Start { earlier: Some(_) } | Fate::InDoubt(..) => {}
     }
-    if refusal.is_none() && key_holder.is_none() {
-        refusal = selectors::judged(host.settings(), &launch, &spec, &tools)?.or_else(|| {
-            let (id, now) = (RunId::new(host.env()), host.env().now());
-            host.home().workspace_for(&id, spec.artifacts.workspace_dir.as_deref(), now).err()
-        });
-    }
+    // What is known of the job and its tools is said with what there is of it already, and with what else is in the way.
+    let of_job = match tools.as_deref().filter(|_| key_holder.is_none()) {
+        None => None,
+        Some(tools) => obstacles.past_anew(selectors::judged(host.settings(), &launch, &spec, tools)),
+    };
+    let of_workspace = || {
+        let (id, now) = (RunId::new(host.env()), host.env().now());
+        host.home().workspace_for(&id, spec.artifacts.workspace_dir.as_deref(), now).err()
+    };
+    let of_workspace = if key_holder.is_none() && refusal.is_none() { of_workspace() } else { None };
+    obstacles.meet(refusal.into_iter().chain(of_job).chain(of_workspace));
+    let (Some(tools), Some(classifier)) = (tools.filter(|_| would_begin), classifier) else {
+        obstacles.end()?;
+        return Err(HostError::waiting("the tools of the job cannot be listed"));
+    };
+    let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
+    let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
     let selections = selectors::selections(&spec, &tools);
-    // No server lists these; the job has switches for them.
-    let own = [ToolName::ask_user().raw, ToolName::task().raw];
-    let offered = tools.iter().map(|(tool, _)| &tool.name.raw).chain(&own).map(String::as_str).collect();
-    let script_doubts = launch.script_doubts(&offered)?;
+    let JobDoubts { budgets: budget_doubts, script: script_doubts } =
+        obstacles.past_anew(doubts(host.settings(), &launch, &spec, &tools, &classifier));
+    let listed = tools.iter().map(|(tool, _)| tool.clone()).collect();
+    let mail_folder = servers::mail_in_a_folder(host.settings(), host.home().root(), &spec, listed, &classifier);
+    let mail_folder = mail_folder.map(|found| found.sentence);
     let model = launch.model();
     let model_doubt = launch.model_doubt(host.settings());
     Ok(JobCheck {
@@ -177,9 +228,64 @@ pub async fn check(
         queued,
         script_doubts,
         model_doubt,
+        budget_doubts,
+        mail_folder,
         done_before,
-        refusal,
+        refusal: obstacles.into_error(),
     })
+}
+
+/// What lets a job start, and keeps it from doing what it is for.
+#[derive(Debug, Default)]
+pub struct JobDoubts {
+    /// Which of its budgets end every run of it before it is done.
+    pub budgets: Vec<String>,
+    /// What of the script that plays its model would fail when it is played.
+    pub script: Vec<String>,
+}
+
+/// Looks for that, among the tools that the job would be offered.
+///
+/// # Errors
+/// The script or the prices cannot be read.
+pub fn doubts(
+    settings: &Settings,
+    launch: &Launch,
+    spec: &RunSpec,
+    tools: &[(ToolSpec, CallPolicy)],
+    classifier: &Classifier,
+) -> Result<JobDoubts, HostError> {
+    let budgets = budget_doubts(settings, launch, spec, tools, classifier)?;
+    // No server lists these; the job has switches for them.
+    let own = [ToolName::ask_user().raw, ToolName::task().raw];
+    let offered = tools.iter().map(|(tool, _)| &tool.name.raw).chain(&own).map(String::as_str).collect();
+    Ok(JobDoubts { budgets, script: launch.script_doubts(&offered)? })
+}
+
+/// Budgets that end every run of the job before it is done.
+fn budget_doubts(
+    settings: &Settings,
+    launch: &Launch,
+    spec: &RunSpec,
+    tools: &[(ToolSpec, CallPolicy)],
+    classifier: &Classifier,
+) -> Result<Vec<String>, HostError> {
+    // The rules leave out what the job has no switch for.
+    let own = [WithAskUser::spec(Audience::Terminal), task_tool()];
+    let specs: Vec<ToolSpec> = tools.iter().map(|(tool, _)| tool.clone()).chain(own).collect();
+    let rules = Rules::of(spec).map_err(HostError::usage)?;
+    // A job whose tools make no catalog is refused for that.
+    let Ok(catalog) = Catalog::new(specs, classifier, &rules) else { return Ok(Vec::new()) };
+    let offers = catalog.offers().map(|offer| ToolOffer {
+        name: offer.name.clone(),
+        description: offer.description.clone(),
+        input_schema: offer.input_schema.clone(),
+    });
+    let prices = pricing::table(settings, launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
+    let (provider, model) = launch.model();
+    let price = pricing::price(&prices, &provider, &model);
+    let run = launch.run_settings(spec, prices, PinSettings::default());
+    Ok(ua_runner::too_small(spec, &run, price, offers.collect()))
 }
 
 /// Why a job of which nothing is wrong would not start now, for the runs that there are of it; `None` where it would, or somebody is asked.

@@ -12,7 +12,7 @@ use ua_claude_code::{ClaudeCode, ClaudeCodeConfig, ForkedFrom};
 use ua_core::RunId;
 use ua_llm::LlmProvider;
 use ua_mcp::{LockDir, ShimCommand};
-use ua_store::{RunRecord, Store};
+use ua_store::{RunRecord, Store, Walk, shares_with};
 
 use crate::base_url;
 use crate::error::HostError;
@@ -51,14 +51,17 @@ const PASSED_ON: [&str; 16] = [
 /// How long it may take to end once its input is closed. Nothing of ours depends on what it still does.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The program: the configured one, else `claude` in one of the folders of `PATH`.
+/// The program: the configured one, else `claude` in one of the folders of `PATH`. Not in one that is named from the folder in which somebody
+/// works: what a checkout has there is started by nobody who looks.
 pub fn program(settings: &Settings) -> Option<PathBuf> {
     let named = settings.var("UA_CLAUDE_CODE").unwrap_or_else(|| "claude".to_owned());
     if named.contains('/') {
         return settings.absolute(Path::new(&named)).ok().filter(|file| is_program(file));
     }
     let path = settings.var("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(&named)).find(|file| is_program(file))
+    let mut places =
+        std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(&named));
+    places.find(|file| is_program(file))
 }
 
 fn is_program(file: &Path) -> bool {
@@ -94,11 +97,11 @@ pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
 
 /// The runs whose turns a fork shares, the nearest first; none for a run that is no fork.
 pub(crate) async fn shared_runs(store: &dyn Store, run: &RunRecord) -> Vec<RunId> {
-    let mut found = Vec::new();
-    let mut next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
-    while let Some(id) = next {
+    let (mut walk, mut found) = (Walk::from(&run.run_id), Vec::new());
+    let mut next = shares_with(run).cloned();
+    while let Ok(Some(id)) = walk.up(next.as_ref()) {
         let Ok(parent) = store.run(&id).await else { break };
-        next = parent.parent_run_id.filter(|_| parent.forked_at.is_some());
+        next = shares_with(&parent).cloned();
         found.push(parent.run_id);
     }
     found

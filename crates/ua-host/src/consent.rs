@@ -1,7 +1,7 @@
 //! Asking a person, at the start of a job and of a resume, about what nobody has trusted yet.
 
 use ua_classify::PolicyRules;
-use ua_core::RunSpec;
+use ua_core::{PrintedCommand, RunSpec};
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -35,9 +35,10 @@ pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: 
         if PolicyRules::parse(&text, &file.display().to_string()).is_ok_and(|rules| rules.only_raises()) {
             continue;
         }
+        let trust = PrintedCommand::of("ua trust").word(&file).in_code();
         let file = crate::text::plain(&file.display().to_string());
         people.tell(&format!(
-            "note: the job's policy file {file} is not trusted as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
+            "note: the job's policy file {file} is not trusted as it is, so it can only raise caution; {trust} shows it and asks"
         ));
     }
 }

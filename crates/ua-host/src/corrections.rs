@@ -11,7 +11,7 @@ use ua_dispatch::{Fence, ToolTransport};
 use ua_ledger::LateReplies as _;
 use ua_mcp::LockDir;
 use ua_runner::{LateFile, LockError, RunLock, owner_stamp};
-use ua_store::rules::was_answered_beside;
+use ua_store::rules::{self, was_answered_beside};
 use ua_store::{
     Answer, CallRecord, Choice, Correction, LateReply, LedgerStore as _, QuestionRecord, QuestionsOf, RunRecord, Store,
     StoreError,
@@ -105,9 +105,10 @@ pub async fn correct(
     said: NewCorrection,
 ) -> Result<(Taken, String), HostError> {
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    crate::words::learn_of_run(host, store, &run).await;
     for (what, words) in [("reason", Some(&said.reason)), ("proof", said.proof.as_ref())] {
         let Some(words) = words else { continue };
-        crate::words::about_run(host, store, &run, what, words).await?;
+        crate::words::without_secrets(host, what, words)?;
     }
     // Before anything is written, what `effects.log` knows of the call among it: whoever dies behind it leaves files that do not say so.
     let due = Due::of(host.home(), &run.root_run_id);
@@ -267,6 +268,12 @@ async fn answered(
         CorrectedTo::Happened => Choice::Happened,
         CorrectedTo::Skipped => Choice::Skip,
         // Its client wants it made. No answer says that it did not happen and is not sent either.
+        CorrectedTo::NotHappened if call.resolution == Some(ua_core::Resolution::Skipped) => {
+            return Err(HostError::usage(format!(
+                "call {id} was left unresolved, and belongs to a client that is still connected, whose tool server may be at it"
+            ))
+            .hint("once the client has gone, `--as not_happened` records it, and the same call, made again, is sent"));
+        }
         CorrectedTo::NotHappened => {
             return Err(HostError::usage(format!(
                 "call {id} belongs to a client that is still connected: if it did not happen, it is sent again or left"
@@ -305,7 +312,9 @@ async fn holder(
     run: &RunRecord,
     outcome: CorrectedTo,
 ) -> Result<Holder, HostError> {
-    let is_of_open_turn = call.position.turn > run.turn_index;
+    // That it did not happen is not said while a tool server of the broker may be at it.
+    let is_of_broker = ua_store::is_gateway(run) && outcome == CorrectedTo::NotHappened;
+    let is_of_open_turn = is_of_broker || rules::is_of_open_turn(run, call);
     let top = tree::top(store, &run.run_id).await?;
     let locks = host.home().locks();
     let lock = match RunLock::take(&locks, &top, &owner_stamp(Trace::new(host.env()))) {
@@ -532,6 +541,7 @@ fn refused(call: &ua_core::CallId, how: Option<&str>, error: &StoreError) -> Hos
         | StoreError::ScopeTouched { .. }
         | StoreError::Corrected { .. }
         | StoreError::EffectLimit { .. }
+        | StoreError::HoldsSecret { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }
             | StoreError::TailLost { .. }

@@ -1,8 +1,6 @@
 //! Which variables are credentials.
 
-use std::ops::Range;
-
-use ua_core::Redactor;
+use ua_core::{Redactor, secrets_given, secrets_of_environment, secrets_within};
 
 use crate::settings::{SETTINGS, Settings};
 
@@ -11,6 +9,9 @@ const KEYS: [&str; 5] =
     ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "UA_TOOLSERVER_TOKEN"];
 /// Halves of credentials that are no secret.
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
+
+/// Addresses to which whoever knows them may post.
+const WEBHOOKS: [&str; 2] = ["UA_NOTIFY_WEBHOOK", "UA_ALERT_WEBHOOK"];
 
 /// What our own tool server signs in to a mail server with, and no other server sees.
 const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAIL_API_KEY"];
@@ -29,13 +30,24 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
     let own = own.filter(|name| !PUBLIC.contains(*name));
     redactor.learn(own.filter_map(|name| Some(((*name).to_owned(), settings.var(name)?))));
+    // Whatever else is a key by its name: it is read to be kept out of what is stored, and for nothing else.
+    let others = settings.beginning_with(&[""]).into_iter();
+    let others = others.filter(|(name, _)| {
+        // Declared secrets are known under their own names.
+        let has_a_name = name.starts_with("UA_SECRET_") || SETTINGS.iter().any(|setting| setting.variable == name);
+        !has_a_name && !PUBLIC.contains(&name.as_str())
+    });
+    redactor.learn(others.flat_map(|(name, value)| {
+        secrets_of_environment(&name, &value).into_iter().map(move |secret| (name.clone(), secret))
+    }));
     for setting in SETTINGS {
         let Some(value) = settings.var(setting.variable) else { continue };
-        let passwords = logins_in(&value).into_iter().filter_map(|login| value[login].split_once(':'));
-        redactor.learn(
-            passwords.map(|(_, password)| (format!("the password in {}", setting.variable), password.to_owned())),
-        );
-        redactor.learn(in_query(&value).map(|secret| (format!("the key in {}", setting.variable), secret)));
+        let what = |secret: String| (format!("a key in {}", setting.variable), secret);
+        redactor.learn(secrets_within(&value).into_iter().map(what));
+        // Whoever knows the address may post there.
+        if WEBHOOKS.contains(&setting.variable) {
+            redactor.learn(secrets_given(setting.variable, &value).into_iter().map(what));
+        }
     }
     #[cfg(feature = "postgres")]
     if let Some(url) = settings.var("UA_DATABASE_URL")
@@ -44,50 +56,6 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     {
         redactor.learn([("UA_DATABASE_URL".to_owned(), url), ("the database's password".to_owned(), password)]);
     }
-}
-
-/// The keys in the query of an address (`https://host/v1?api_key=…`), as they stand there and as they are meant.
-fn in_query(address: &str) -> impl Iterator<Item = String> {
-    let url = url::Url::parse(address.trim()).ok();
-    let written =
-        url.as_ref().and_then(url::Url::query).unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let written = written.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let meant = url.as_ref().map(|url| url.query_pairs().into_owned().collect::<Vec<_>>()).unwrap_or_default();
-    let all: Vec<(String, String)> = written.chain(meant).collect();
-    all.into_iter().filter(|(name, value)| is_secret(name, value)).map(|(_, value)| value)
-}
-
-/// Where in a text the user and the password of an address stand, as in `https://user:password@host`.
-fn logins_in(text: &str) -> Vec<Range<usize>> {
-    let logins = text.match_indices("://").filter_map(|(at, scheme)| {
-        let begins = at + scheme.len();
-        let rest = &text[begins..];
-        let authority = &rest[..rest.find(|c: char| c.is_whitespace() || "/?#".contains(c)).unwrap_or(rest.len())];
-        authority.rfind('@').map(|end| begins..begins + end)
-    });
-    logins.collect()
-}
-
-/// A text without the users and passwords of the addresses in it.
-pub fn without_logins(text: &str) -> String {
-    let (mut shown, mut from) = (String::new(), 0);
-    for login in logins_in(text).into_iter().filter(|login| !login.is_empty()) {
-        if login.start < from {
-            continue;
-        }
-        shown.push_str(&text[from..login.start]);
-        shown.push('…');
-        from = login.end;
-    }
-    shown.push_str(&text[from..]);
-    shown
-}
-
-/// Whether the value of a variable or header is a secret, by its name. A path is none.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
-    says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
 }
 
 #[cfg(test)]
@@ -104,7 +72,14 @@ mod tests {
             ("http://@a.test", "http://@a.test"),
             ("plain, u:p@b", "plain, u:p@b"),
         ] {
-            assert_eq!(without_logins(value), shown);
+            assert_eq!(ua_core::without_secrets(value), shown);
+        }
+        for (value, shown) in [
+            ("[\"curl\",\"-H\",\"Authorization: Bearer canary-1\"]", "[\"curl\",\"-H\",\"Authorization: Bearer …\"]"),
+            ("http://a.test/v1?version=7&key=canary-2", "http://a.test/v1?version=7&key=…"),
+            ("smtp://a.test:2525", "smtp://a.test:2525"),
+        ] {
+            assert_eq!(ua_core::without_secrets(value), shown);
         }
         let search = ("UA_SEARCH".to_owned(), "searxng+http://u:canary-search@127.0.0.1:1".to_owned());
         let process = crate::Process { variables: [search].into(), folder: None, program: None };
@@ -119,5 +94,18 @@ mod tests {
             assert!(!redactor.text(said).contains("canary"), "{said}");
         }
         assert_eq!(redactor.text("version=7"), "version=7");
+        // Keys of other programs, by the names that a tool server's variables have as well.
+        let others = ["FORUM_TOKEN", "GITHUB_PAT", "DB_PASSWORD", "SMTP_PASS"];
+        for name in others {
+            let variables = [(name.to_owned(), "canary-Other-4711".to_owned())].into();
+            let redactor = Redactor::default();
+            learn_own(&Settings::read(crate::Process { variables, folder: None, program: None }), &redactor);
+            assert_eq!(redactor.text("it is canary-Other-4711"), format!("it is [secret {name}]"));
+        }
+        // The half of a credential that is no secret is not taken for one.
+        let variables = [("AWS_ACCESS_KEY_ID".to_owned(), "AKIACANARY4711".to_owned())].into();
+        let redactor = Redactor::default();
+        learn_own(&Settings::read(crate::Process { variables, folder: None, program: None }), &redactor);
+        assert_eq!(redactor.text("AKIACANARY4711"), "AKIACANARY4711");
     }
 }

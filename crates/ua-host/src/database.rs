@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
 use ua_resume::Commands;
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
     FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, Lost, MessageRecord, PastStore, QuestionRecord,
     QuestionsOf, QueueDepth, QueueEntry, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, TrailOf,
     Turns,
@@ -17,6 +17,7 @@ use ua_store_postgres::PostgresStore;
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
+use crate::words::KnownSecrets;
 
 /// Where the lineage of a run is driven.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +50,17 @@ impl OtherPlace {
     }
 }
 
-/// The runtime database, open.
+/// The runtime database, open. It takes no word of a person, a file or a client with a secret in it ([`ua_store::Said`]).
 #[derive(Debug)]
-pub enum Database {
-    /// One file.
+pub struct Database {
+    kept: Kept,
+    known: KnownSecrets,
+}
+
+/// Where the rows are.
+#[derive(Debug)]
+enum Kept {
+    /// In a file.
     File(SqliteStore),
     /// On a PostgreSQL server.
     #[cfg(feature = "postgres")]
@@ -70,11 +78,22 @@ pub(crate) enum OnlyOne {
 }
 
 impl Database {
+    /// One that is a file.
+    pub(crate) fn file(store: SqliteStore, known: &KnownSecrets) -> Self {
+        Self { kept: Kept::File(store), known: known.clone() }
+    }
+
+    /// One on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn server(store: PostgresStore, known: &KnownSecrets) -> Self {
+        Self { kept: Kept::Server(store), known: known.clone() }
+    }
+
     fn port(&self) -> &dyn FleetStore {
-        match self {
-            Self::File(store) => store,
+        match &self.kept {
+            Kept::File(store) => store,
             #[cfg(feature = "postgres")]
-            Self::Server(store) => store,
+            Kept::Server(store) => store,
         }
     }
 
@@ -84,10 +103,10 @@ impl Database {
     /// # Errors
     /// The database cannot be read.
     pub async fn places(&self) -> Result<Vec<(String, String, u64)>, StoreError> {
-        match self {
-            Self::File(_) => Ok(Vec::new()),
+        match &self.kept {
+            Kept::File(_) => Ok(Vec::new()),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => {
+            Kept::Server(store) => {
                 let held = store.places().await?.into_iter();
                 Ok(held.map(|held| (held.place, held.shown, held.unfinished)).collect())
             }
@@ -100,10 +119,10 @@ impl Database {
     /// The database cannot be read.
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "a file has one place"))]
     pub async fn taken_in(&self, place: &str) -> Result<Vec<RunId>, StoreError> {
-        match self {
-            Self::File(_) => Ok(Vec::new()),
+        match &self.kept {
+            Kept::File(_) => Ok(Vec::new()),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => store.taken_in(place).await,
+            Kept::Server(store) => store.taken_in(place).await,
         }
     }
 
@@ -112,10 +131,10 @@ impl Database {
     /// # Errors
     /// The database cannot be read.
     pub async fn gateway_elsewhere(&self) -> Result<Option<OtherPlace>, StoreError> {
-        match self {
-            Self::File(_) => Ok(None),
+        match &self.kept {
+            Kept::File(_) => Ok(None),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => {
+            Kept::Server(store) => {
                 let found = store.gateway_elsewhere().await?;
                 Ok(found.map(|place| OtherPlace { id: place.id, shown: place.shown }))
             }
@@ -128,10 +147,10 @@ impl Database {
     /// # Errors
     /// The database cannot be read.
     pub async fn whereabouts(&self, runs: &[&RunId]) -> Result<Vec<Whereabouts>, StoreError> {
-        match self {
-            Self::File(_) => Ok(vec![Whereabouts::Here; runs.len()]),
+        match &self.kept {
+            Kept::File(_) => Ok(vec![Whereabouts::Here; runs.len()]),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => {
+            Kept::Server(store) => {
                 let mut known = store.whereabouts(runs).await?;
                 let found = runs.iter().map(|run| match known.remove(run.as_str()) {
                     Some(None) => Whereabouts::Here,
@@ -161,14 +180,14 @@ impl Database {
     /// # Errors
     /// The server cannot be asked.
     pub(crate) async fn only_one(&self, what: Sha256, wait: Duration) -> Result<Option<OnlyOne>, StoreError> {
-        match self {
-            Self::File(_) => {
+        match &self.kept {
+            Kept::File(_) => {
                 // Whatever it is, and however long it may take: nobody else has this file.
                 std::hint::black_box((what, wait));
                 Ok(Some(OnlyOne::OfFile))
             }
             #[cfg(feature = "postgres")]
-            Self::Server(store) => Ok(store.only_one(what, wait).await?.map(OnlyOne::OfServer)),
+            Kept::Server(store) => Ok(store.only_one(what, wait).await?.map(OnlyOne::OfServer)),
         }
     }
 
@@ -177,10 +196,10 @@ impl Database {
     /// # Errors
     /// What could not be ended as it should; whatever was committed stays.
     pub fn close(self) -> Result<(), StoreError> {
-        match self {
-            Self::File(store) => store.close(),
+        match self.kept {
+            Kept::File(store) => store.close(),
             #[cfg(feature = "postgres")]
-            Self::Server(store) => {
+            Kept::Server(store) => {
                 store.close();
                 Ok(())
             }
@@ -191,6 +210,7 @@ impl Database {
 #[async_trait]
 impl Store for Database {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        self.known.refuse_in(batch.changes().flat_map(Change::said))?;
         self.port().commit(by, batch).await
     }
 
@@ -262,8 +282,14 @@ impl PastStore for Database {
         self.port().lost(run).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        self.port().accept_forgotten(run, forgotten, at).await
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.port().accept_forgotten(run, forgotten, by, at).await
     }
 
     fn unnoted(&self) -> Option<String> {
@@ -278,6 +304,7 @@ impl FleetStore for Database {
     }
 
     async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        self.known.refuse_in(change.said())?;
         self.port().fleet(change).await
     }
 

@@ -47,6 +47,8 @@ struct Told {
     of: Option<OfRun>,
     /// Both as a text.
     text: Option<String>,
+    /// What else stands in the way, as far as it was known at the same time.
+    others: Vec<HostError>,
 }
 
 impl std::fmt::Display for HostError {
@@ -124,6 +126,7 @@ impl HostError {
     /// The same of a command that only looked, whatever it was reading: nothing waits to be resumed because of it.
     #[must_use]
     pub fn of_a_look(mut self) -> Self {
+        self.told.others = std::mem::take(&mut self.told.others).into_iter().map(Self::of_a_look).collect();
         let hint = self.told.hint.take().map(Hint::of_a_look);
         self.with_hint(hint)
     }
@@ -155,10 +158,34 @@ impl HostError {
     /// The same of one that this command continues, or has another process continue. Who said it first stood nearest.
     #[must_use]
     pub fn continued_by(mut self, run: &RunId, command: String, is_new: bool) -> Self {
+        let others = std::mem::take(&mut self.told.others);
+        self.told.others = others.into_iter().map(|other| other.continued_by(run, command.clone(), false)).collect();
         self.told.of.get_or_insert(OfRun { run: run.clone(), command, is_new });
         let is_told = self.detail.as_ref().is_some_and(|detail| detail.contains_key("run_id"));
         let error = self.tell();
         if is_told { error } else { error.field("run_id", run) }
+    }
+
+    /// The first of what stands in the way, which has the others with it; `None` where nothing does.
+    pub fn all_of(found: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut found = found.into_iter();
+        let mut first = found.next()?;
+        for mut other in found {
+            let more = std::mem::take(&mut other.told.others);
+            for other in std::iter::once(other).chain(more) {
+                // What several steps fail for is said once.
+                let is_said = |said: &Self| said.message == other.message;
+                if !is_said(&first) && !first.told.others.iter().any(is_said) {
+                    first.told.others.push(other);
+                }
+            }
+        }
+        Some(first)
+    }
+
+    /// What else stands in the way: whoever corrects the first is not sent to find the next one.
+    pub fn others(&self) -> &[Self] {
+        &self.told.others
     }
 
     /// Adds a field that only a machine is told.
@@ -235,6 +262,7 @@ impl HostError {
         match error {
             StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows the runs"),
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
+            StoreError::HoldsSecret { .. } => Self::usage(message).hint(crate::words::LEAVE_IT_OUT),
             StoreError::Fenced { .. } => {
                 Self::waiting(message).hint("another process took this run over; this one changed nothing more")
             }

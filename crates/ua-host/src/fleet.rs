@@ -29,9 +29,12 @@ use crate::home::Home;
 pub use begun_in::say_where_begun;
 pub use cron::Cron;
 pub use queues::{of_move as queue_of_move, of_schedule as queue_of_schedule, of_worker as queues_of_worker};
-pub use schedule::{Begins, ScheduledJob, begins, cron_of, submit_for};
+pub use room::wanting as disk_is_full;
+pub use schedule::{
+    Begins, CHANGED, ScheduleChanged, ScheduledJob, begins, changed_by_user, cron_of, submit_for, why_not,
+};
 pub use seats::Seats;
-pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
+pub use submit::{Submission, Submitted, enqueue, names_without_secrets, submit, withdraw_ended};
 pub use told::{Did, Told, WorkerEvent};
 pub use worker::{LeftBehind, Onlooker, WorkerOptions, work};
 

@@ -25,6 +25,8 @@ use crate::{input_files, paths, tree};
 pub struct ForkRequest<'a> {
     /// The run to fork.
     pub parent: &'a RunRecord,
+    /// The fork's name; without one it gets one of its own.
+    pub run_id: Option<&'a RunId>,
     /// The last turn that is shared; without one the last that is committed.
     pub at_turn: Option<u32>,
     /// A file with the fields of the job that change (RFC 7396).
@@ -40,6 +42,7 @@ pub struct ForkRequest<'a> {
 pub struct Fork {
     /// What is shared, copied and changed.
     pub plan: ForkPlan,
+    run_id: Option<RunId>,
     launch: Launch,
 }
 
@@ -59,22 +62,29 @@ impl Fork {
         input_files::refuse_other(&spec)?;
         let before = Launch::of_run(store, parent).await?;
         let launch = Launch::for_fork(host.settings(), before.clone(), parent, &spec, request.launch)?;
+        // Of the servers that the fork has, too: before anything of it is shown.
+        host.known_secrets().learn_servers(launch.mcp_file().as_ref());
+        if let Some(name) = request.run_id {
+            crate::job::refuse_reserved(name)?;
+            crate::words::without_secrets(host, "name of the run", name.as_str()).map_err(HostError::not_begun)?;
+        }
+        crate::job::refuse_secrets(host, &spec)?;
+        launch.without_secrets(host)?;
         launch.check(host, &spec)?;
         launch.check_policies(host.settings(), Begun::Fork)?;
         let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
         let mut plan = plan.map_err(|error| refused(&error))?;
         tell_another_model(&mut plan, &before, &launch);
-        Ok(Self { plan, launch })
+        Ok(Self { plan, run_id: request.run_id.cloned(), launch })
     }
 
-    /// Makes the fork, under `run_id` or a name of its own.
-    pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(Database, RunRecord), HostError> {
+    /// Makes the fork.
+    pub async fn make(&mut self, host: &Host) -> Result<(Database, RunRecord), HostError> {
         let (home, env) = (host.home(), host.env());
-        run_id.as_ref().map_or(Ok(()), crate::job::refuse_reserved)?;
         let store = home.open()?;
         home.can_lock(text("nothing was stored"))?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
-        let run_id = run_id.unwrap_or_else(|| RunId::new(env));
+        let run_id = self.run_id.clone().unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
         let workspace_dir = home.workspace_for(&run_id, folder.as_deref(), env.now())?;
         if folder.is_some() {
@@ -141,9 +151,11 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
         let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
         spec = Place::named(FileKind::JobOverrides, file).at(&whole).read()?.parse(|text| {
-            let overrides = text.replace("${JOB_DIR}", &folder);
+            let written = text.replace("${JOB_DIR}", &folder);
             let overrides: Value =
-                serde_json::from_str(&overrides).map_err(|e| usage(ua_core::json_fault(&overrides, &e)))?;
+                serde_json::from_str(&written).map_err(|e| usage(ua_core::json_fault(&written, &e)))?;
+            // As of a job: of two values under one key, nobody knows which one is meant.
+            ua_core::parse_strict(&written).map_err(|e| usage(e.to_string()))?;
             if !overrides.is_object() {
                 return Err(usage("it is not a JSON object".to_owned())
                     .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));

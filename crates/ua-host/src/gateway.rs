@@ -3,6 +3,7 @@
 //! It has a folder of its own, the same wherever a client works, so that a person finds all its questions in one place.
 
 mod agent;
+mod alerting;
 mod config;
 mod environment;
 mod fault;
@@ -10,6 +11,7 @@ mod install;
 mod lately;
 mod left;
 mod look;
+mod read;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -43,12 +45,14 @@ use crate::questions;
 use crate::roots::state_folder;
 use crate::settings::Settings;
 
+pub use alerting::alerts_fault;
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use fault::{Fault, last_fault, trouble, unmatched};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use lately::{CallsLately, calls_beside};
 pub use left::{Left, left, left_beside};
 pub use look::{Looked, Moved, look, moved};
+pub use read::{READ_AGAIN, changed_since};
 pub use ua_broker::Served;
 
 pub use agent::only_people;
@@ -466,7 +470,7 @@ pub fn listens_over_http(host: &Host, named: Option<&Path>) -> Result<bool, Host
 /// The folder, the database or the policies cannot be used.
 pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Served, HostError> {
     let root = root(host.settings(), named)?;
-    let home = Home::new(host.settings(), Some(&root))?;
+    let home = Home::new(host.settings(), Some(&root), host.known_secrets())?;
     let lock = BrokerLock::take(&home.locks());
     let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
     let Some(lock) = lock else { return Ok(Served::Another) };
@@ -485,6 +489,8 @@ async fn serve_alone(
     lock: BrokerLock,
     waits: Waits,
 ) -> Result<Served, HostError> {
+    // Before they are read: what is written meanwhile is told as changed, and not missed.
+    let made_from = read::files(host, root);
     let Said { config: said, classifier, entries } = Said::read(host, root)?;
     let store = home.open()?;
     is_free_of_others(&store).await?;
@@ -510,15 +516,18 @@ async fn serve_alone(
         remote_horizon: HORIZON,
         idle_exit: said.idle_exit.unwrap_or(waits.idle),
         logins: Some(host.logins()),
+        made_from,
     };
-    let broker =
-        Broker::new(config, Arc::new(store), Arc::new(classifier), host.redactor().clone(), host.env().clone());
+    let store = Arc::new(store);
+    let broker = Broker::new(config, store.clone(), Arc::new(classifier), host.redactor().clone(), host.env().clone());
+    let told = broker.clone();
     tokio::select! {
         served = ua_broker::serve(broker, lock) => served.map_err(|error| {
             // By the code with which this ends a bridge knows how soon its client is told.
             HostError::new(if error.is_of_store() { Kind::Storage } else { Kind::Failed }, error.to_string())
         }),
         never = keep_log_short(root, host.env()) => match never {},
+        never = alerting::tell_of_questions(host, home, &store, &told) => match never {},
     }
 }
 
@@ -576,7 +585,7 @@ pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostErro
     let said = Said::read(host, &root)?;
     environment::is_of_its_database(host.settings(), &root, &said.config)?;
     let was_there = ask(host, named, true).await?.is_some();
-    let locks = Home::new(host.settings(), Some(&root))?.locks();
+    let locks = Home::new(host.settings(), Some(&root), host.known_secrets())?.locks();
     let ends = host.env().now().plus(DRAIN);
     while was_there && host.env().now() < ends {
         // A client that is connected may be quicker, and that broker is the next one.
@@ -592,28 +601,41 @@ pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostErro
     Ok(was_there)
 }
 
+/// A question of the gateway, and whom its answer reaches.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The question.
+    pub question: QuestionRecord,
+    /// A session, or one that is ended.
+    pub reach: questions::Reach,
+}
+
 /// The questions of the gateway that wait for an answer, and what makes commands about them complete. None where nobody uses a gateway.
 ///
 /// # Errors
 /// Its database is there and cannot be read.
-pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Commands, Vec<QuestionRecord>), HostError> {
+pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Commands, Vec<Asked>), HostError> {
     let root = root(host.settings(), named)?;
     let commands = Commands::naming(&root);
     if !root.is_dir() {
         return Ok((commands, Vec::new()));
     }
-    let home = Home::new(host.settings(), Some(&root))?;
+    let home = Home::new(host.settings(), Some(&root), host.known_secrets())?;
     if home.is_unused() {
         return Ok((commands, Vec::new()));
     }
     let store = home.open_read_only()?;
-    let open = questions::open(&store, None).await?;
+    let mut open = Vec::new();
+    for question in questions::open(&store, None).await? {
+        let reach = questions::reach(&store, &question).await?;
+        open.push(Asked { question, reach });
+    }
     crate::home::close(store);
     Ok((commands, open))
 }
 
 /// The same for whoever looks at other runs: none when these are the gateway's own, or when the gateway cannot be looked at now.
-pub async fn questions_beside(host: &Host) -> (Commands, Vec<QuestionRecord>) {
+pub async fn questions_beside(host: &Host) -> (Commands, Vec<Asked>) {
     let none = (Commands::default(), Vec::new());
     if home_beside(host).is_none() {
         return none;
@@ -627,10 +649,15 @@ pub async fn questions_beside(host: &Host) -> (Commands, Vec<QuestionRecord>) {
     }
 }
 
+/// What makes commands about the user's gateway complete, if it has runs and these are not its own.
+pub fn commands_beside(host: &Host) -> Option<Commands> {
+    Some(Commands::naming(home_beside(host)?.root()))
+}
+
 /// The home of the user's gateway, if it has runs and these are not its own.
 fn home_beside(host: &Host) -> Option<Home> {
     let root = root(host.settings(), None).ok()?;
-    let home = Home::new(host.settings(), Some(&root)).ok()?;
+    let home = Home::new(host.settings(), Some(&root), host.known_secrets()).ok()?;
     let is_the_same = home.root() == host.home().root() || home.database() == host.home().database();
     (root.is_dir() && !is_the_same && !host.home().is_on_a_server() && !home.is_unused()).then_some(home)
 }

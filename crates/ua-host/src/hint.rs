@@ -104,7 +104,7 @@ impl Hint {
 
     /// The text that a person reads.
     fn told(&self, of: Option<&OfRun>) -> String {
-        let name = of.map_or("RUN", |of| of.run.as_str());
+        let run = of.map_or("RUN", |of| of.run.as_str());
         let mut out = String::new();
         for word in &self.0 {
             match (word, of) {
@@ -121,13 +121,13 @@ impl Hint {
                 }
                 (Word::NothingNew, _) => out.push_str("nothing new was sent after this; "),
                 (Word::Resume(options), _) => {
-                    let _infallible = write!(out, "`ua resume {name}{options}`");
+                    let _infallible = write!(out, "`ua resume {run}{options}`");
                 }
                 (Word::Move, _) => {
-                    let _infallible = write!(out, "`ua queue move {name}`");
+                    let _infallible = write!(out, "`ua queue move {run}`");
                 }
                 (Word::Show, _) => {
-                    let _infallible = write!(out, "`ua runs show {name}`");
+                    let _infallible = write!(out, "`ua runs show {run}`");
                 }
                 (Word::NothingBegun, Some(_)) => out.push_str("nothing was sent"),
                 (Word::NothingBegun, None) => out.push_str("nothing was started"),

@@ -17,14 +17,13 @@ mod opening;
 mod planted;
 mod workspaces;
 
-#[cfg(feature = "toolserver")]
-pub(crate) use self::opening::cannot_write;
-pub use self::opening::close;
+pub use self::opening::{cannot_write, close};
 use crate::error::HostError;
 use crate::hint::{Word, text};
 use crate::paths::{resolved, resolved_parent};
 use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
+use crate::words::KnownSecrets;
 
 /// The folder that holds all workspaces when nobody says which: in the current folder, or in the nearest folder above it that has one which
 /// a `ua` of this user made or was told to use.
@@ -53,6 +52,8 @@ pub struct Home {
     root_is_named: bool,
     /// Every file and folder that a setting names, where it leads, with the key of the setting.
     named: Vec<(&'static str, PathBuf)>,
+    /// What no word that is stored here may hold.
+    known: KnownSecrets,
 }
 
 /// The folder, beside the locks, with what the program behind the provider `claude-code` keeps of each run. No tool may write there.
@@ -88,8 +89,8 @@ fn another_root(said_in: Option<&str>) -> String {
 
 impl Home {
     /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder, or the
-    /// one of this user in the nearest folder above.
-    pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
+    /// one of this user in the nearest folder above. What is stored in its database holds none of the secrets that are `known`.
+    pub fn new(settings: &Settings, root: Option<&Path>, known: &KnownSecrets) -> Result<Self, HostError> {
         // A flag says more than a variable.
         let said_by = ["UA_RUNTIME_DB_PATH", "UA_DATABASE_URL"].into_iter().chain(root.is_none().then_some("UA_ROOT"));
         for variable in said_by {
@@ -135,6 +136,7 @@ impl Home {
             root_is_said_in,
             database_is_said_in: settings.var("UA_RUNTIME_DB_PATH").map(|_| settings.said_as("UA_RUNTIME_DB_PATH")),
             root_is_named,
+            known: known.clone(),
             named: settings.places().into_iter().map(|(key, place)| (key, resolved(&place))).collect(),
         })
     }
@@ -424,7 +426,7 @@ mod tests {
 
     pub(super) fn home(folder: &Path, root: Option<&str>) -> Home {
         let settings = Settings::read(Process { folder: Some(folder.to_path_buf()), ..Process::default() });
-        Home::new(&settings, root.map(Path::new)).unwrap()
+        Home::new(&settings, root.map(Path::new), &KnownSecrets::default()).unwrap()
     }
 
     #[test]
@@ -441,7 +443,8 @@ mod tests {
         let home = |variable: &str, root: Option<&str>| {
             let variables = [(variable.to_owned(), String::new())].into();
             let process = Process { folder: Some("/somewhere".into()), variables, ..Process::default() };
-            Home::new(&Settings::read(process), root.map(Path::new)).map_err(|error| error.to_string())
+            Home::new(&Settings::read(process), root.map(Path::new), &KnownSecrets::default())
+                .map_err(|error| error.to_string())
         };
         for variable in ["UA_ROOT", "UA_RUNTIME_DB_PATH", "UA_DATABASE_URL"] {
             let why = home(variable, None).unwrap_err();
@@ -461,7 +464,9 @@ mod tests {
             let variables = [("HOME".to_owned(), place.join("home").display().to_string())].into();
             let process = Process { folder: Some(folder.to_path_buf()), variables, ..Process::default() };
             let settings = Settings::read(process);
-            Home::new(&settings, root.map(Path::new)).unwrap().beside(&settings, Path::new(job))
+            Home::new(&settings, root.map(Path::new), &KnownSecrets::default())
+                .unwrap()
+                .beside(&settings, Path::new(job))
         };
         let (here, there) = (place.join(DEFAULT_ROOT), mill.join(DEFAULT_ROOT));
         assert_eq!(at(&place, None, "mill/job.json").root(), here, "there is none");
@@ -490,7 +495,7 @@ mod tests {
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let folder = Some(folder.path().to_path_buf());
             let settings = Settings::read(Process { variables, folder, ..Process::default() });
-            Home::new(&settings, root.map(Path::new)).unwrap().another_root()
+            Home::new(&settings, root.map(Path::new), &KnownSecrets::default()).unwrap().another_root()
         };
         let flag = "choose another folder with --root";
         assert_eq!(by(&[], None), flag);
@@ -548,7 +553,7 @@ mod tests {
                 variables: variables.clone().into(),
                 ..Process::default()
             };
-            Home::new(&Settings::read(process), None).unwrap()
+            Home::new(&Settings::read(process), None, &KnownSecrets::default()).unwrap()
         };
         // Somebody else's is passed over, as if it were not there.
         fs::create_dir_all(work.join(DEFAULT_ROOT).join("locks")).unwrap();

@@ -14,6 +14,7 @@ use crate::logins::LoginFiles;
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spans::{NoSpans, Spans};
+use crate::words::KnownSecrets;
 
 /// What a front door has for all its work: settings, folders, the redactor, the user's secrets, the clock. Clones share all of it; two
 /// hosts of one process share no setting, secret or folder.
@@ -21,9 +22,7 @@ use crate::spans::{NoSpans, Spans};
 pub struct Host {
     settings: Arc<Settings>,
     home: Home,
-    redactor: Redactor,
-    /// Read when they are first needed: a command that needs none does not fail for them.
-    secrets: Arc<OnceLock<Result<Arc<Secrets>, HostError>>>,
+    known: KnownSecrets,
     /// One for all transports of the process: a login is renewed by one at a time.
     logins: Arc<OnceLock<Logins>>,
     seams: Arc<dyn Seams>,
@@ -43,12 +42,11 @@ impl Host {
     /// A host over these settings, with the real clock. `root` is where workspaces are, if not where the settings say. `redactor` is what
     /// the front door cleans its own output with; it learns every secret that the host meets, the keys of the settings at once.
     pub fn new(settings: Arc<Settings>, root: Option<&Path>, redactor: Redactor) -> Result<Self, HostError> {
-        crate::credentials::learn_own(&settings, &redactor);
+        let known = KnownSecrets::new(settings.clone(), redactor);
         Ok(Self {
-            home: Home::new(&settings, root)?,
+            home: Home::new(&settings, root, &known)?,
             settings,
-            redactor,
-            secrets: Arc::default(),
+            known,
             logins: Arc::default(),
             seams: Arc::new(Open),
             spans: Arc::new(NoSpans),
@@ -127,17 +125,22 @@ impl Host {
 
     /// What takes the secrets that are known by now out of text.
     pub fn redactor(&self) -> &Redactor {
-        &self.redactor
+        self.known.redactor()
+    }
+
+    /// The secrets that this host can know: its databases take no word with one of them.
+    pub fn known_secrets(&self) -> &KnownSecrets {
+        &self.known
     }
 
     /// The user's secrets; an error when their file cannot be used.
     pub fn secrets(&self) -> Result<Arc<Secrets>, HostError> {
-        self.secrets.get_or_init(|| Secrets::read(self.settings.clone(), self.redactor.clone()).map(Arc::new)).clone()
+        self.known.secrets()
     }
 
     /// Where the user is logged in at tool servers.
     pub fn logins(&self) -> Logins {
-        let kept = || LoginFiles::of_user(&self.settings, &self.redactor, &self.env);
+        let kept = || LoginFiles::of_user(&self.settings, self.redactor(), &self.env);
         self.logins.get_or_init(|| Logins::new(Arc::new(kept()), self.env.clone())).clone()
     }
 

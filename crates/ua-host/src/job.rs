@@ -32,6 +32,7 @@ use crate::input_files;
 use crate::job_file::{parse, read};
 use crate::launch::{Configured, Launch, LaunchOptions};
 use crate::mcp_files;
+use crate::obstacles::Obstacles;
 use crate::people::{People, Presence, WhichRun};
 use crate::resume::{self, Changes};
 use crate::selectors;
@@ -436,8 +437,28 @@ pub(crate) struct Prepared {
     pub(crate) files: Vec<NewBlob>,
 }
 
+/// A job that was looked at, with whatever is in its way.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) prepared: Prepared,
+    /// What is wrong with it.
+    pub(crate) obstacles: Obstacles,
+    /// Nothing of that is in the way of its tool servers, which may be started.
+    pub(crate) has_servers: bool,
+}
+
 /// Everything that can be known to be wrong is found before anything is stored or started.
 pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobRequest) -> Result<Prepared, HostError> {
+    let mut looked = look(host, people, request).await?;
+    looked.obstacles.end()?;
+    Ok(looked.prepared)
+}
+
+/// The same for whoever wants to know all of it.
+///
+/// # Errors
+/// The job cannot be read, or nobody knows with which model it would be started: then nothing else of it is known.
+pub(crate) async fn look(host: &Host, people: &dyn People, request: &JobRequest) -> Result<Looked, HostError> {
     let spec = match &request.text {
         Some(text) => parse(host.settings(), &request.file, text)?,
         None => read(host.settings(), &request.file)?,
@@ -454,35 +475,44 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
         Some(configured) => Launch::of(host.settings(), &request.file, &spec, configured.clone())?,
         None => Launch::new(host.settings(), &request.file, &spec, &request.launch)?,
     };
+    // Before anything of the job is stored or sent, whichever of them it uses.
+    host.known_secrets().learn_servers(launch.mcp_file().as_ref());
     // A worker asks where it is told to.
     if !request.for_queue {
         launch.keep_server(host.settings());
     }
+    let mut obstacles = Obstacles::default();
+    let mut has_servers = true;
     if request.configured.is_none() {
         consent::ask_about(host, people, &launch, &spec).await?;
         consent::tell_untrusted_policies(host, people, &launch);
         let servers = if request.for_queue {
-            let (servers, lacking) = launch.check_for_queue(host, &spec)?;
+            let (servers, lacking) = launch.look_for_queue(host, &spec, &mut obstacles);
             if let Some(lacking) = lacking {
                 people.tell(&format!("the worker that takes the run needs what is not here: {}", lacking.message()));
             }
             servers
         } else {
-            launch.check(host, &spec)?
+            launch.look(host, &spec, &mut obstacles)
         };
-        mcp_files::check_programs(&servers)?;
+        let servers = servers.and_then(|servers| obstacles.past(mcp_files::check_programs(&servers)));
+        has_servers = servers.is_some();
     }
-    refuse_secrets(host, &spec)?;
+    obstacles.past(refuse_secrets(host, &spec));
+    obstacles.past(launch.without_secrets(host));
     if let Some(name) = &request.run_id {
-        crate::words::without_secrets(host, "name of the run", name.as_str())?;
+        obstacles.past(crate::words::without_secrets(host, "name of the run", name.as_str()));
     }
     if request.configured.is_none() {
         // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
-        Alerts::from_settings(host.settings(), host.home())?;
+        obstacles.past(Alerts::from_settings(host.settings(), host.home()));
     }
-    let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
-    launch.check_files(&spec)?;
-    Ok(Prepared { spec, launch, files })
+    let files = obstacles.past(input_files::take(host.redactor(), &mut spec, launch.job_dir()));
+    if files.is_some() {
+        obstacles.past(launch.check_files(&spec));
+    }
+    let prepared = Prepared { spec, launch, files: files.unwrap_or_default() };
+    Ok(Looked { prepared, obstacles, has_servers })
 }
 
 /// The refusal of a job of which another process began a run while this one made its own ready.
@@ -629,7 +659,7 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
 }
 
 /// Refuses a job that holds a secret itself: it would be stored, and sent to the model.
-fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+pub(crate) fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
     let grants = host.secrets()?.grants();
     let job = serde_json::to_value(spec).unwrap_or_default();
     if let Some(name) = grants.unknown_in(&job) {

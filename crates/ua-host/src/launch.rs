@@ -1,5 +1,6 @@
 //! How a run is started: provider, model, configuration and policies, found once and stored with the run.
 
+mod accepted_policy;
 mod known;
 mod named_policies;
 mod script;
@@ -23,6 +24,7 @@ use crate::claude_code;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
+use crate::obstacles::Obstacles;
 use crate::paths::{job_dir, json_fragment};
 use crate::people::People;
 use crate::placed::{FileKind, Place};
@@ -57,6 +59,15 @@ fn check_seed(spec: &RunSpec, is_taken: bool, provider: &str) -> Result<(), Host
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Refuses our own server where this build has none, or its settings cannot be used.
+fn check_own_server(settings: &Settings, host: &Host) -> Result<(), HostError> {
+    if !cfg!(feature = "toolserver") {
+        return Err(HostError::usage("this build has no built-in tool server")
+            .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
+    }
+    crate::servers::check_builtin(settings, host.home().root())
 }
 
 /// Words for the model that its provider would not read are refused.
@@ -103,6 +114,9 @@ pub struct Launch {
     /// It was found in the current folder, and nobody named it.
     #[serde(default)]
     mcp_config_is_found: bool,
+    /// It is named for every folder, and this command is the first to use it for this run.
+    #[serde(skip)]
+    mcp_config_is_standing: bool,
     /// What a named file said of the servers that the job uses, and their program files, when it was named. `None` of a file that was
     /// found, and of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +130,9 @@ pub struct Launch {
     /// Servers that a person accepts with this very command, as that is stored.
     #[serde(skip)]
     pub(crate) accepted_servers: Option<Value>,
+    /// The version of the rules that a person accepted for whoever drives the run next.
+    #[serde(skip)]
+    pub(crate) accepted_policy: Option<String>,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
     /// What those of the command line were when they were named, and those of the job that were trusted then, as digests. `None` of an older
@@ -173,6 +190,9 @@ pub struct Configured {
     default_model: Option<(String, String)>,
     mcp_config: Option<PathBuf>,
     mcp_config_is_found: bool,
+    /// Only of what is configured here and now: whoever keeps it for later named the file with it.
+    #[serde(skip)]
+    mcp_config_is_standing: bool,
     policies: Vec<PathBuf>,
     folder: PathBuf,
     allow_private_addresses: bool,
@@ -211,6 +231,7 @@ impl Configured {
             default_model,
             default_provider,
             mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
+            mcp_config_is_standing: mcp_config.as_ref().is_some_and(|file| file.is_standing),
             mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
             policies,
             folder: settings.absolute(Path::new("."))?,
@@ -254,6 +275,7 @@ impl Launch {
             is_of_fork: false,
             run: None,
             accepted_servers: None,
+            accepted_policy: None,
             model_facts: models::facts(settings, &provider, &model)?,
             model_server: None,
             model,
@@ -261,6 +283,7 @@ impl Launch {
             record: configured.record,
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
             mcp_config_is_found: configured.mcp_config_is_found,
+            mcp_config_is_standing: configured.mcp_config_is_standing,
             mcp_config: configured.mcp_config,
             policies: configured.policies,
             known_policies: None,
@@ -277,6 +300,26 @@ impl Launch {
         launch.know_servers(settings, spec);
         launch.know_policies(settings);
         Ok(launch)
+    }
+
+    /// Refuses names of providers, models and tool servers, and policies, that contain a secret: they are stored with the run and its calls, and
+    /// stand wherever these are shown.
+    ///
+    /// # Errors
+    /// The refusal, with the name of the secret.
+    pub(crate) fn without_secrets(&self, host: &Host) -> Result<(), HostError> {
+        let refuse = |what, words: &str| crate::words::without_secrets(host, what, words).map_err(HostError::not_begun);
+        refuse("name of the provider", &self.provider)?;
+        refuse("name of the model", &self.model)?;
+        // What cannot be read is told by whoever uses it.
+        let config = mcp_config(self.mcp_file().as_ref()).unwrap_or_default();
+        config.servers.iter().try_for_each(|(name, _)| refuse("name of a tool server", name))?;
+        for file in self.policy_files(host.settings()) {
+            if let Ok(placed) = Place::named(FileKind::Policy, &file).read() {
+                refuse("policy", &placed.into_text())?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the server at which the model is asked now: whoever resumes the run sends its conversation to no other one.
@@ -306,7 +349,7 @@ impl Launch {
         }
         if let Some(file) = &options.mcp_config {
             self.mcp_config = Some(settings.absolute(file)?);
-            self.mcp_config_is_found = false;
+            (self.mcp_config_is_found, self.mcp_config_is_standing) = (false, false);
             self.folder = Some(settings.absolute(Path::new("."))?);
             self.know_servers(settings, spec);
         }
@@ -384,25 +427,34 @@ impl Launch {
     /// Finds everything that can be known to be wrong before anything is stored or started. The configured servers, which were looked at for this, are
     /// returned.
     pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
-        self.check_model(host, spec)?;
-        self.check_rest(host, spec)
+        let mut obstacles = Obstacles::default();
+        let servers = self.look(host, spec, &mut obstacles);
+        obstacles.end()?;
+        Ok(servers.unwrap_or_default())
+    }
+
+    /// The same for whoever wants to know all that is in the way. The servers are returned where nothing is in the way of those.
+    pub(crate) fn look(&self, host: &Host, spec: &RunSpec, obstacles: &mut Obstacles) -> Option<Vec<ServerSpec>> {
+        obstacles.past(self.check_model(host, spec));
+        self.look_at_rest(host, spec, obstacles)
     }
 
     /// The same for a run that a worker drives: the model is asked from there, with the key that is there. What a worker here would lack for that
     /// is returned as well.
-    pub(crate) fn check_for_queue(
+    pub(crate) fn look_for_queue(
         &self,
         host: &Host,
         spec: &RunSpec,
-    ) -> Result<(Vec<ServerSpec>, Option<HostError>), HostError> {
+        obstacles: &mut Obstacles,
+    ) -> (Option<Vec<ServerSpec>>, Option<HostError>) {
         let lacking = providers::lacking(host.settings(), &self.provider);
-        if lacking.is_none() {
-            self.check_model(host, spec)?;
-        } else {
-            check_extras(&providers::extras_of(spec)?, &self.provider)?;
-            check_seed(spec, providers::takes_seed(&self.provider), &self.provider)?;
-        }
-        Ok((self.check_rest(host, spec)?, lacking))
+        obstacles.past(if lacking.is_none() { self.check_model(host, spec) } else { self.check_without_model(spec) });
+        (self.look_at_rest(host, spec, obstacles), lacking)
+    }
+
+    fn check_without_model(&self, spec: &RunSpec) -> Result<(), HostError> {
+        check_extras(&providers::extras_of(spec)?, &self.provider)?;
+        check_seed(spec, providers::takes_seed(&self.provider), &self.provider)
     }
 
     fn check_model(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
@@ -425,27 +477,25 @@ impl Launch {
         self.model_server.as_deref().map_or(Ok(()), |server| providers::check_server(settings, &self.provider, server))
     }
 
-    fn check_rest(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
+    fn look_at_rest(&self, host: &Host, spec: &RunSpec, obstacles: &mut Obstacles) -> Option<Vec<ServerSpec>> {
         let settings = host.settings();
         if let Some(schema) = &spec.output_schema {
-            OutputSchema::new(schema).map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun())?;
+            let schema = OutputSchema::new(schema);
+            obstacles.past(schema.map_err(|why| HostError::usage(format!("`output_schema` {why}")).not_begun()));
         }
         let prices = (self.pricing.as_deref(), self.pricing_is_the_projects);
-        pricing::check(settings, prices, &self.provider, &self.model, spec)?;
-        self.classifier(settings)?;
-        Rules::of(spec).map_err(|why| {
-            HostError::usage(why).hint("correct the pattern in the job file; `*` stands for any text")
-        })?;
-        let servers = self.configured_servers(host, spec)?;
-        self.check_files(spec)?;
-        if spec.tools.builtin && !cfg!(feature = "toolserver") {
-            return Err(HostError::usage("this build has no built-in tool server")
-                .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
-        }
-        if spec.tools.builtin {
-            crate::servers::check_builtin(settings, host.home().root())?;
-        }
-        Ok(servers)
+        obstacles.past(pricing::check(settings, prices, &self.provider, &self.model, spec));
+        obstacles.past(self.classifier(settings));
+        obstacles.past(
+            Rules::of(spec).map_err(|why| {
+                HostError::usage(why).hint("correct the pattern in the job file; `*` stands for any text")
+            }),
+        );
+        let servers = obstacles.past(self.configured_servers(host, spec));
+        obstacles.past(self.check_files(spec));
+        let own = if spec.tools.builtin { check_own_server(settings, host) } else { Ok(()) };
+        let has_own = obstacles.past(own).is_some();
+        servers.filter(|_| has_own)
     }
 
     /// Refuses a job with images for a model that is not known to read any.
@@ -575,7 +625,7 @@ impl Launch {
         files.extend(of_user);
         files.extend(policies::of_user(settings));
         let of_job = OfJob { folder: self.job_dir.clone(), files: of_job };
-        policies::classifier(settings, &files, Some(&of_job), self.mcp_file().as_ref())
+        policies::classifier(settings, &files, Some(&of_job), self.mcp_file().as_ref(), self.start_folder())
     }
 
     /// The policy files that were named for this job: with it, or in it. Those of the configuration are for every job.
@@ -634,7 +684,7 @@ impl Launch {
     /// The file with the tool servers.
     pub fn mcp_file(&self) -> Option<ConfigFile> {
         let path = self.mcp_config.clone()?;
-        Some(ConfigFile { path, is_found: self.mcp_config_is_found })
+        Some(ConfigFile { path, is_found: self.mcp_config_is_found, is_standing: self.mcp_config_is_standing })
     }
 
     /// The servers of the MCP configuration that the job uses, as the file has them.
@@ -699,6 +749,7 @@ impl Launch {
             script: None,
             mcp_config: None,
             mcp_config_is_found: false,
+            mcp_config_is_standing: false,
             policies: Vec::new(),
             known_policies: None,
             job_policies: None,
@@ -707,6 +758,7 @@ impl Launch {
             is_of_fork: false,
             run: None,
             accepted_servers: None,
+            accepted_policy: None,
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,

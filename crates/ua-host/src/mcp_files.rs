@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use ua_core::PrintedCommand;
 use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest};
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
+use crate::obstacles::Obstacles;
 use crate::paths::is_program;
 use crate::placed::{FileKind, Place};
 use crate::settings::Settings;
@@ -17,9 +19,9 @@ use crate::trust::{self, ConfigFile};
 
 /// The file with the tool servers: the one that is named, else the configured one, else `.mcp.json` if it is there.
 pub fn mcp_config_file(settings: &Settings, named: Option<&Path>) -> Option<ConfigFile> {
-    let named = named.map(Path::to_path_buf).or_else(|| settings.var("UA_MCP_CONFIG").map(PathBuf::from));
-    let found = || Some(PathBuf::from(trust::PROJECT_FILE)).filter(|file| file.exists());
-    named.map(ConfigFile::named).or_else(|| Some(ConfigFile { path: found()?, is_found: true }))
+    let standing = || settings.var("UA_MCP_CONFIG").map(ConfigFile::standing);
+    let found = || Some(PathBuf::from(trust::PROJECT_FILE)).filter(|file| file.exists()).map(ConfigFile::found);
+    named.map(ConfigFile::named).or_else(standing).or_else(found)
 }
 
 /// An MCP configuration file, as it is written; nothing of it is resolved.
@@ -75,8 +77,8 @@ pub fn mcp_servers_with(
             reach: reaches.get(&name).cloned().unwrap_or_default(),
             command: Some(crate::tool_lock::command(file)),
         });
-        let named = (!file.is_found).then(|| ua_resume::shell_word(&file.path.display().to_string()));
-        let login = named.map(|named| format!("ua login {} --mcp-config {named}", ua_resume::shell_word(&name)));
+        let login = || PrintedCommand::of("ua login").word(&name).option("--mcp-config", &file.path).to_string();
+        let login = (!file.is_found).then(login);
         let server = ServerSpec::configured(name, reach).with_inherited(&inherited);
         ServerSpec { protocol, lock, login, ..server }
     });
@@ -84,30 +86,38 @@ pub fn mcp_servers_with(
 }
 
 /// Refuses servers whose program is not there: a typing error in `command` is found before anything is stored or started.
+///
+/// # Errors
+/// All of them, as one.
 pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
-    for server in servers {
-        let Reach::Stdio { command, env, cwd, .. } = &server.reach else { continue };
-        let folder = cwd.as_deref().unwrap_or(Path::new("."));
-        let path = env.get("PATH").map(String::as_str).unwrap_or_default();
-        if !is_program(Path::new(command), folder, path) {
-            return Err(HostError::usage(format!(
-                "the program `{}` of the tool server `{}` was not found",
-                plain(command),
-                plain(&server.name)
-            ))
-            .hint(match command.split_once(char::is_whitespace) {
-                // A whole command line where the format has a program and its arguments apart.
-                Some((program, arguments)) => format!(
-                    "`command` is a program alone: write `\"command\": {}` and put arguments into `args`: {}",
-                    json!(program),
-                    json!(arguments.split_whitespace().collect::<Vec<_>>())
-                ),
-                None => "install it, or correct `command` in the MCP configuration".to_owned(),
-            })
-            .not_begun());
-        }
+    let mut obstacles = Obstacles::default();
+    obstacles.meet(servers.iter().filter_map(without_program));
+    obstacles.end()
+}
+
+/// What is wrong with a server whose program is not there.
+fn without_program(server: &ServerSpec) -> Option<HostError> {
+    let Reach::Stdio { command, env, cwd, .. } = &server.reach else { return None };
+    let folder = cwd.as_deref().unwrap_or(Path::new("."));
+    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+    if is_program(Path::new(command), folder, path) {
+        return None;
     }
-    Ok(())
+    let refused = HostError::usage(format!(
+        "the program `{}` of the tool server `{}` was not found",
+        plain(command),
+        plain(&server.name)
+    ));
+    let hint = match command.split_once(char::is_whitespace) {
+        // A whole command line where the format has a program and its arguments apart.
+        Some((program, arguments)) => format!(
+            "`command` is a program alone: write `\"command\": {}` and put arguments into `args`: {}",
+            json!(program),
+            json!(arguments.split_whitespace().collect::<Vec<_>>())
+        ),
+        None => "install it, or correct `command` in the MCP configuration".to_owned(),
+    };
+    Some(refused.hint(hint).not_begun())
 }
 
 /// Puts values in the place of references in the configuration of one server.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ua_core::PrintedCommand;
 use ua_llm::{ModelFacts, ModelTable};
 
 use crate::error::{HostError, chain};
@@ -58,6 +59,11 @@ pub fn named(settings: &Settings, provider: &str, model: &str) -> Result<Result<
     Ok(if is_known { Ok(()) } else { Err(table.nearest(provider, model).map(str::to_owned)) })
 }
 
+/// The command that shows what is known of a model. Its name may be anybody's: a job has it.
+pub fn looked_up(provider: &str, model: &str) -> String {
+    PrintedCommand::of("ua models show").word(model).option("--provider", provider).in_code()
+}
+
 /// What is in doubt about the name of a model, in a sentence; `None` when it is known by its name. Whoever starts a run with it, checks a job
 /// or the configuration says this.
 pub fn doubt(settings: &Settings, provider: &str, model: &str) -> Option<String> {
@@ -71,7 +77,7 @@ pub fn doubt(settings: &Settings, provider: &str, model: &str) -> Option<String>
         Ok(Some(_)) => format!("no model {model} of {provider} is known"),
         Ok(None) | Err(_) => format!("nothing is known about the model {model} of {provider}"),
     };
-    Some(crate::text::plain(&format!("{unknown}{meant}; see `ua models show {model} --provider {provider}`")))
+    Some(crate::text::plain(&format!("{unknown}{meant}; see {}", looked_up(provider, model))))
 }
 
 /// The longest reply of a job that does not say.

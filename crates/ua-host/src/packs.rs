@@ -3,21 +3,21 @@
 //! A pack lowers caution (a read runs again, a lost call is looked up), so it counts only for a server that a person said is that very
 //! package: by the command line or the address in a configuration that is theirs or that they let in, or by the setting `server_packs`.
 //! What a server calls itself is never asked, and its name in the configuration may only raise caution. A command line is read strictly:
-//! one option that is not known, and no package is named. Of a program that is installed already, what it was installed as is looked up beside it
-//! (`installed.rs`).
+//! one option that is not known, and no package is named; and so is none where the folder that it is started in decides what the name means
+//! (`review/shadow.rs`). Of a program that is installed already, what it was installed as is looked up beside it (`installed.rs`).
 //!
 //! Proved by: this file's tests, and `ua-classify`'s tests `packs`.
 
 mod installed;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ua_classify::Pack;
 use ua_mcp::{McpConfig, Reach};
 
 use crate::error::HostError;
-use crate::review::name_of;
+use crate::review::{Start, name_of, of_uv_run, shadow};
 use crate::settings::Settings;
 
 /// Options of launchers that decide nothing about what is run.
@@ -136,12 +136,18 @@ fn decides(name: &str) -> bool {
     (!is_harmless && DECIDING.iter().any(begins)) || DECIDING_PARTS.iter().any(|part| name.contains(part))
 }
 
-/// The pack of each server that somebody vouches for, by the server's name; `None` where the user wants none.
-pub(crate) fn chosen(settings: &Settings, config: &McpConfig) -> Result<BTreeMap<String, Option<String>>, HostError> {
+/// The pack of each server that somebody vouches for, by the server's name; `None` where the user wants none. The servers are started in `folder`.
+pub(crate) fn chosen(
+    settings: &Settings,
+    folder: &Path,
+    config: &McpConfig,
+) -> Result<BTreeMap<String, Option<String>>, HostError> {
     let damaged = |error: ua_classify::PolicyError| HostError::usage(error.to_string());
+    let (path, home) = (settings.var("PATH").unwrap_or_default(), settings.of_environment("HOME").map(PathBuf::from));
+    let start = Start { folder, path: &path, home: home.as_deref() };
     let mut chosen = BTreeMap::new();
     for (server, reach) in &config.servers {
-        for package in packages_of(reach, settings.var("PATH").as_deref().unwrap_or_default()) {
+        for package in packages_of(reach, start) {
             if let Some(pack) = Pack::about_package(&package).map_err(damaged)? {
                 chosen.insert(server.clone(), Some(pack.id().to_owned()));
                 break;
@@ -167,8 +173,8 @@ fn by_word(settings: &Settings) -> Result<BTreeMap<String, Option<String>>, Host
     read.collect()
 }
 
-/// What a configuration says that a server is, as [`Pack::packages`] names it; a program without a folder is looked for in `path`.
-fn packages_of(reach: &Reach, path: &str) -> Vec<String> {
+/// What a configuration says that a server is, as [`Pack::packages`] names it.
+fn packages_of(reach: &Reach, start: Start<'_>) -> Vec<String> {
     match reach {
         Reach::Http { url, .. } => host_of(url).into_iter().collect(),
         Reach::Stdio { command, args, env, cwd } => {
@@ -180,7 +186,9 @@ fn packages_of(reach: &Reach, path: &str) -> Vec<String> {
                 return Vec::new();
             }
             let words: Vec<&str> = args.iter().map(String::as_str).collect();
-            of_command(command, &words, path).into_iter().collect()
+            let named = of_command(command, &words, start);
+            // What is run is what the folder has under that name.
+            named.filter(|_| shadow(command, args, start).is_none()).into_iter().collect()
         }
     }
 }
@@ -202,7 +210,7 @@ fn redirects(arg: &str) -> bool {
     }
 }
 
-fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
+fn of_command(command: &str, args: &[&str], start: Start<'_>) -> Option<String> {
     let name = Path::new(command).file_name()?.to_str()?;
     match (name, args) {
         // It sets variables, which were looked at, and becomes what follows them.
@@ -210,7 +218,7 @@ fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
             let (command, rest) =
                 rest.iter().position(|word| !word.contains('=')).map(|at| rest.split_at(at).1)?.split_first()?;
             let is_named = !command.starts_with('-') && (!command.contains('/') || Path::new(command).is_absolute());
-            is_named.then(|| of_command(command, rest, path)).flatten()
+            is_named.then(|| of_command(command, rest, start)).flatten()
         }
         ("npx" | "bunx" | "pnpx", rest)
         | ("npm", ["exec" | "x", rest @ ..])
@@ -218,9 +226,15 @@ fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
         | ("bun", ["x", rest @ ..]) => of_npm(rest),
         ("uvx", rest) | ("uv", ["tool", "run", rest @ ..]) => of_python(rest, "--from", false),
         ("pipx", ["run", rest @ ..]) => of_python(rest, "--spec", false),
-        // What a project has in its environment is whatever lies in some folder; what is asked for beside it comes first.
-        ("uv", ["run", rest @ ..]) => of_python(rest, "--with", true),
-        ("python" | "python3", ["-m", module, ..]) => Some(format!("python:{module}")),
+        // What a project has in its environment is whatever lies in some folder; what is asked for beside it comes first, where there is none.
+        ("uv", ["run", rest @ ..]) => {
+            let named = of_python(rest, "--with", true)?;
+            let command = named.strip_prefix("pypi:").unwrap_or(&named);
+            of_uv_run(command, start).is_none().then_some(named)
+        }
+        ("python" | "python3", ["-m", module, ..] | ["-I" | "-P", "-m", module, ..]) => {
+            Some(format!("python:{module}"))
+        }
         ("docker" | "podman", ["run", rest @ ..]) => {
             let (image, behind) = first_word(rest, &WITH_VALUE)?;
             let options = &rest[..rest.len() - behind.len() - 1];
@@ -231,7 +245,8 @@ fn of_command(command: &str, args: &[&str], path: &str) -> Option<String> {
         // A program of the package that it lies in.
         ("node" | "bun", [script, ..]) if Path::new(script).is_absolute() => installed::package_of(Path::new(script)),
         (program, _) => {
-            let file = if command.contains('/') { Some(command.into()) } else { installed::in_path(command, path) };
+            let file =
+                if command.contains('/') { Some(command.into()) } else { installed::in_path(command, start.path) };
             let package = file.and_then(|file| installed::package_of(&file));
             Some(package.unwrap_or_else(|| format!("program:{program}")))
         }
@@ -388,10 +403,57 @@ fn host_of(address: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn named(command: &str, args: &[&str]) -> Option<String> {
+    /// A folder that is not there brings nothing along.
+    fn nowhere() -> Start<'static> {
+        Start { folder: Path::new("/nowhere/at/all"), path: "", home: None }
+    }
+
+    fn stdio(command: &str, args: &[&str]) -> Reach {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let reach = Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None };
-        packages_of(&reach, "").pop()
+        Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None }
+    }
+
+    fn named(command: &str, args: &[&str]) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        packages_of(&stdio(command, args), Start { folder: folder.path(), ..nowhere() }).pop()
+    }
+
+    /// A name vouches for what it names only where the folder of the start has nothing that is run in its place.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+    fn s13_a_name_that_the_folder_of_the_start_gives_another_meaning_names_no_package() {
+        let git: &[&str] = &["-m", "mcp_server_git"];
+        let with_git: &[&str] = &["run", "--no-project", "--with", "mcp-server-git", "mcp-server-git"];
+        for (command, args, file) in [
+            ("python3", git, "mcp_server_git.py"),
+            ("python3", git, "pydantic/__init__.py"),
+            ("npx", &["-y", "tavily-mcp"], "node_modules/tavily-mcp/package.json"),
+            ("npx", &["-y", "tavily-mcp"], ".npmrc"),
+            ("uvx", &["mcp-server-git"], "uv.toml"),
+            ("pipx", &["run", "mcp-atlassian"], "mcp-atlassian"),
+            ("uv", with_git, "pyproject.toml"),
+            ("uv", with_git, "mcp-server-git/__main__.py"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let home = folder.path().canonicalize().unwrap();
+            let base = home.join("checkout");
+            std::fs::create_dir(&base).unwrap();
+            let start = Start { folder: &base, home: Some(&home), ..nowhere() };
+            assert_eq!(packages_of(&stdio(command, args), start).len(), 1, "{command} {args:?}");
+            std::fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            std::fs::write(base.join(file), "").unwrap();
+            assert_eq!(packages_of(&stdio(command, args), start), [""; 0], "{command} {args:?}: {file}");
+        }
+        // Python looks elsewhere when it is told to.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mcp_server_git.py"), "").unwrap();
+        let start = Start { folder: folder.path(), ..nowhere() };
+        for option in ["-I", "-P"] {
+            assert_eq!(
+                packages_of(&stdio("python3", &[option, "-m", "mcp_server_git"]), start),
+                ["python:mcp_server_git"]
+            );
+        }
     }
 
     #[test]
@@ -511,7 +573,7 @@ mod tests {
                 env: [(name.to_owned(), "x".to_owned())].into(),
                 cwd: None,
             };
-            assert!(packages_of(&reach, "").is_empty(), "{name}");
+            assert!(packages_of(&reach, nowhere()).is_empty(), "{name}");
         }
         let image = "ghcr.io/github/github-mcp-server";
         for args in [
@@ -526,7 +588,7 @@ mod tests {
         let cwd = Some("x".into());
         let args = vec![good.to_owned()];
         let elsewhere = Reach::Stdio { command: "npx".to_owned(), args, env: BTreeMap::new(), cwd };
-        assert!(packages_of(&elsewhere, "").is_empty());
+        assert!(packages_of(&elsewhere, nowhere()).is_empty());
         // Where the user's own service is, and keys, may be said.
         for (name, value) in [
             ("JIRA_URL", "https://jira.example"),
@@ -536,13 +598,14 @@ mod tests {
         ] {
             let env = [(name.to_owned(), value.to_owned())].into();
             let reach = Reach::Stdio { command: "npx".to_owned(), args: vec![good.to_owned()], env, cwd: None };
-            assert_eq!(packages_of(&reach, "").len(), 1, "{name}");
+            assert_eq!(packages_of(&reach, nowhere()).len(), 1, "{name}");
         }
     }
 
     #[test]
     fn only_an_address_under_its_own_certificate_names_a_server() {
-        let of = |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }, "").pop();
+        let of =
+            |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }, nowhere()).pop();
         assert_eq!(of("https://mcp.notion.com/mcp").as_deref(), Some("host:mcp.notion.com"));
         for url in
             ["http://mcp.notion.com/mcp", "https://mcp.notion.com:8443/", "https://mcp.notion.com@evil.example/", "x"]
@@ -559,11 +622,13 @@ mod tests {
         };
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@notionhq/notion-mcp-server"]}, "github": {"command": "x"}}}"#;
         let config = McpConfig::parse(text, "x").unwrap();
-        let of = |value: &str| chosen(&settings(value), &config).unwrap();
+        let of = |value: &str| chosen(&settings(value), nowhere().folder, &config).unwrap();
         let some = |id: &str| Some(id.to_owned());
         assert_eq!(of(""), BTreeMap::from([("a".to_owned(), some("notion"))]), "the name alone vouches for nothing");
         let both = BTreeMap::from([("a".to_owned(), None), ("github".to_owned(), some("github"))]);
         assert_eq!(of("github=github, a=none"), both);
-        assert!(chosen(&settings("github"), &config).unwrap_err().to_string().contains("server_packs"));
+        assert!(
+            chosen(&settings("github"), nowhere().folder, &config).unwrap_err().to_string().contains("server_packs")
+        );
     }
 }

@@ -234,10 +234,12 @@ mod tests {
     use super::*;
     use crate::env::Process;
     use crate::settings::Settings;
+    use crate::words::KnownSecrets;
 
     fn home() -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::new(&Settings::read(Process::default()), Some(folder.path())).unwrap();
+        let home =
+            Home::new(&Settings::read(Process::default()), Some(folder.path()), &KnownSecrets::default()).unwrap();
         (folder, home)
     }
 

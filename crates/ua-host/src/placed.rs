@@ -344,7 +344,7 @@ mod tests {
         let error = match kind {
             FileKind::Job => crate::job_file::read(&settings, path).map(drop),
             FileKind::Servers => {
-                let file = ConfigFile { path: path.to_path_buf(), is_found: true };
+                let file = ConfigFile::found(path);
                 crate::mcp_files::mcp_config(Some(&file)).map(drop)
             }
             FileKind::Lock => crate::tool_lock::read(&path.with_file_name(".mcp.json")).map(drop),

@@ -65,7 +65,7 @@ pub fn classifier_of_user(
     let mut files = over.to_vec();
     files.extend(configured(settings)?);
     files.extend(of_user(settings));
-    classifier(settings, &files, of_job, servers)
+    classifier(settings, &files, of_job, servers, Path::new("."))
 }
 
 /// The policy files that a new run of this user has whatever its job says, the strongest first.
@@ -100,12 +100,13 @@ pub(crate) fn each_once<'f>(
 }
 
 /// A classifier with these policy files over the shipped rules, the first one strongest, and those of a job, of which only what raises
-/// caution counts unless a person trusted the file as it is.
+/// caution counts unless a person trusted the file as it is. Tool servers are started in `folder`.
 pub(crate) fn classifier(
     settings: &Settings,
     files: &[PathBuf],
     of_job: Option<&OfJob>,
     servers: Option<&ConfigFile>,
+    folder: &Path,
 ) -> Result<Classifier, HostError> {
     let parse = |place: Place<'_>, file: &Path| {
         let placed = place.read()?;
@@ -128,7 +129,7 @@ pub(crate) fn classifier(
     let config = mcp_config(servers).unwrap_or_default();
     let classifier = Classifier::new(rules, &configured_lists(settings), HashSet::new());
     let classifier = classifier.and_then(|classifier| classifier.with_job_policies(job)).map_err(|e| bad_policy(&e))?;
-    let chosen = packs::chosen(settings, &config)?;
+    let chosen = packs::chosen(settings, folder, &config)?;
     let classifier = classifier.with_packs(&chosen).map_err(|e| {
         HostError::usage(chain(&e)).hint("`ua tools packs` lists the packs; correct the setting server_packs")
     })?;

@@ -117,9 +117,9 @@ fn check_one(
         (None, Some(file)) => refused(
             format!("a max_cost needs a price, and {} has no price for `{model}` of `{provider}`", file.display()),
             format!(
-                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; `ua models show {model} --provider {provider}` \
-                 prints the entry",
-                said_to_cost(settings, provider, model)
+                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; {} prints the entry",
+                said_to_cost(settings, provider, model),
+                crate::models::looked_up(provider, model)
             )
             .into(),
         ),

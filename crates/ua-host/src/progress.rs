@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, span_in_words};
+use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, ShortNames, Timestamp, span_in_words};
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
@@ -27,6 +27,8 @@ struct Progress {
     /// The sub-agent whose work this is; `None` for the run that a person started.
     label: Option<String>,
     sent: Mutex<BTreeMap<String, Sent>>,
+    /// How tools are called, once it is known which are offered.
+    names: Mutex<ShortNames>,
 }
 
 /// A call that is under way.
@@ -46,8 +48,8 @@ pub(crate) fn watcher(
     label: Option<String>,
 ) -> Watcher {
     let run = run.clone();
-    let progress =
-        Progress { workspace, run, started_at: env.now(), env, redactor, people, label, sent: Mutex::default() };
+    let (sent, names) = (Mutex::default(), Mutex::default());
+    let progress = Progress { workspace, run, started_at: env.now(), env, redactor, people, label, sent, names };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -197,6 +199,10 @@ impl Progress {
             }
             RunEvent::Call(notice) => Some(self.call_line(notice)),
             RunEvent::Guided { text } => Some(ua_report::guided(text)),
+            RunEvent::ToolsOffered { names } => {
+                *self.names() = names.clone();
+                None
+            }
             RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
     }
@@ -221,9 +227,18 @@ impl Progress {
         format!("time · `max_wallclock_minutes` is used up ({max_minutes} min): {next}")
     }
 
+    fn names(&self) -> std::sync::MutexGuard<'_, ShortNames> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the tool of a call is called in a line.
+    fn short(&self, call: &CallRecord) -> String {
+        self.names().of(&call.name).to_owned()
+    }
+
     /// Notes a call that an answer is waited for, and says how long that took, and whose it is.
     fn under_way(&self, call: &CallRecord) {
-        let sent = Sent { at: self.env.now(), named: format!("{} · {}", place(call), call.name.tool) };
+        let sent = Sent { at: self.env.now(), named: format!("{} · {}", place(call), self.short(call)) };
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(call.call_id.to_string(), sent);
     }
 
@@ -231,21 +246,26 @@ impl Progress {
         match notice {
             CallProgress::Sending { call } => {
                 self.under_way(call);
-                format!("{} · {} {}", place(call), call.name.tool, attempted(call.attempt, &call.arguments.to_string()))
+                format!(
+                    "{} · {} {}",
+                    place(call),
+                    self.short(call),
+                    attempted(call.attempt, &call.arguments.to_string())
+                )
             }
             CallProgress::Settled { call } => {
                 let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
                 let took =
                     sent.map_or_else(String::new, |sent| format!(" in {}", seconds(self.env.now().since(sent.at))));
                 // One that was refused may have a name that no tool has.
-                format!("{} · {} {}{took}", place(call), line(&call.name.tool, 80), outcome(call))
+                format!("{} · {} {}{took}", place(call), line(&self.short(call), 80), outcome(call))
             }
             CallProgress::Retrying { call, wait } => {
                 let why = call.error_in_words().map_or_else(|| "it failed".to_owned(), |why| line(&why, 120));
                 format!(
                     "{} · {} failed before taking effect ({why}), again in {}",
                     place(call),
-                    call.name.tool,
+                    self.short(call),
                     span_in_words(*wait)
                 )
             }
@@ -255,15 +275,15 @@ impl Progress {
                 } else {
                     "outcome unknown, to be decided"
                 };
-                format!("{} · {} {what} in {}", place(call), call.name.tool, span_in_words(*wait))
+                format!("{} · {} {what} in {}", place(call), self.short(call), span_in_words(*wait))
             }
             CallProgress::Probed { call, asked } => {
-                format!("{} · {} outcome unknown: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
+                format!("{} · {} outcome unknown: {}", place(call), self.short(call), line(&finding_text(asked), 160))
             }
             CallProgress::Resuming { call, task } => {
                 self.under_way(call);
                 let how = if task.is_some() { "asking for its task" } else { "continuing" };
-                format!("{} · {} was already sent: {how}", place(call), call.name.tool)
+                format!("{} · {} was already sent: {how}", place(call), self.short(call))
             }
             CallProgress::Progress { call_id, text } => {
                 let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -280,13 +300,13 @@ impl Progress {
                 format!(
                     "{} · {} asked a question, which was declined: nobody may be asked",
                     place(call),
-                    call.name.tool
+                    self.short(call)
                 )
             }
             CallProgress::Declined { call, waited } => format!(
                 "{} · {} asked a question, which was declined: nobody answered within {}",
                 place(call),
-                call.name.tool,
+                self.short(call),
                 span_in_words(*waited)
             ),
             CallProgress::Held { question } => format!("a question · {}", asked(question, 200)),
@@ -480,7 +500,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         }
         RunEvent::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
         RunEvent::Guided { text } => json!({"event": "guided", "text": text}),
-        RunEvent::ToolsListed { .. } | RunEvent::Text { .. } => return None,
+        RunEvent::ToolsListed { .. } | RunEvent::ToolsOffered { .. } | RunEvent::Text { .. } => return None,
     })
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{Env, Redactor, RunSpec};
+use ua_core::{Env, PrintedCommand, Redactor, RunSpec};
 use ua_files::Folder;
 use ua_llm::{
-    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, ModelExtras, OpenAiConfig,
-    OpenAiProvider, Places, RecordingProvider, ReplayProvider,
+    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, DEFAULT_MODEL, LlmError, LlmProvider, ModelExtras,
+    OpenAiConfig, OpenAiProvider, Places, RecordingProvider, ReplayProvider,
 };
 use ua_store::RunRecord;
 
@@ -17,9 +17,6 @@ use crate::error::{HostError, chain};
 use crate::placed::{FileKind, Place, refuse_leading_out};
 use crate::redaction::LOGS;
 use crate::settings::Settings;
-
-/// The model that is asked when nobody names one.
-const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
 
 /// The provider of a job that names none.
 pub fn default_provider(settings: &Settings) -> String {
@@ -120,7 +117,8 @@ pub(crate) fn check_server(settings: &Settings, provider: &str, begun_at: &str) 
         "the run was started with the model provider at {begun_at}, and its conversation would now go to {now}"
     ))
     .hint(format!(
-        "set {variable} as it was; if the conversation may go to {now}, `ua fork RUN --provider {provider}` continues it there"
+        "set {variable} as it was; if the conversation may go to {now}, {} continues it there",
+        PrintedCommand::of("ua fork RUN").option("--provider", provider).in_code()
     )))
 }
 
@@ -133,12 +131,15 @@ fn is_local(settings: &Settings, variable: &str) -> bool {
 fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, HostError> {
     let Some((variable, _)) = key_of(settings, provider) else { return Ok(None) };
     settings.var(variable).map(Some).ok_or_else(|| {
-        let or_local = if provider == "openai-chat" {
-            ", or OPENAI_BASE_URL to the address of a model on this machine, which needs no key"
+        let (nor, or_local) = if provider == "openai-chat" {
+            (
+                ", nor OPENAI_BASE_URL with a server on this machine that needs none",
+                ", or OPENAI_BASE_URL to the address of a model on this machine, which needs no key",
+            )
         } else {
-            ""
+            ("", "")
         };
-        HostError::usage(format!("there is no API key for the provider `{provider}`")).hint(format!(
+        HostError::usage(format!("there is no API key for the provider `{provider}`{nor}")).hint(format!(
             "set {variable}{or_local}, or run a job offline with `\"model\": {{\"provider\": \"scripted\", …}}`"
         ))
     })
@@ -330,7 +331,8 @@ pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
 /// The place that a person named for a recording, absolute: a folder, a cassette, or a file that is empty or not there.
 pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, HostError> {
     let file = settings.absolute(file)?;
-    refuse_leading_out(file.parent().unwrap_or(&file))?;
+    // A folder, in which each run has a file of its own, may be a link itself.
+    refuse_leading_out(if file.is_dir() { &file } else { file.parent().unwrap_or(&file) })?;
     // Also one to nothing: it would be written where a checkout says.
     if file.is_symlink() && !file.is_dir() {
         return Err(not_a_cassette(&file, "it is a link"));

@@ -11,7 +11,7 @@ use ua_core::{Audience, CallId, QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
-pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
+pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, Whose, chosen};
 use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::rules::UNPAID;
 use ua_store::{
@@ -55,7 +55,7 @@ const ATTENDED: Duration = Duration::from_hours(1);
 /// The database cannot be read.
 pub async fn reach(store: &Database, question: &QuestionRecord) -> Result<Reach, HostError> {
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-    Ok(Reach::of(question, ua_store::is_gateway(&run), ua_runner::may_be_driven(&run)))
+    Ok(Reach::of(question, Whose::of(&run), ua_runner::may_be_driven(&run)))
 }
 
 /// What there is to be known about a question beside its text.
@@ -90,12 +90,26 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     let mut known = answers::known(question, call.as_ref(), &attempts, &messages, &late, reach);
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     known.extend(what_helps(&run, question));
+    known.extend(read_by(store, question).await?);
+    // Of several clients that are open, which one waits.
+    if ua_store::is_gateway(&run) {
+        known.insert(0, KnownFact { name: SESSION, text: crate::text::line(&run.spec.objective, 400) });
+    }
     let top = tree::top(store, &question.run_id).await?;
     if let Some(fact) = of_an_older_copy(question, &top, &unaccepted(home, store, &top).await) {
         known.insert(0, fact);
     }
     let resume = restart::how_to_resume(store, &top).await?;
     Ok(Beside { known, reach, resume, drives: false })
+}
+
+/// Which calls read what others wrote and what is private, where that is why a person is asked.
+async fn read_by(store: &Database, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
+    if question.detail["reasons"].is_null() {
+        return Ok(Vec::new());
+    }
+    let records = store.load(&question.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    Ok(answers::read_by(question, &records.calls))
 }
 
 /// What helps where the model provider refused the credentials, or their account cannot pay: a process has them from its environment or its configuration, as they were when
@@ -161,6 +175,9 @@ fn of_an_older_copy(question: &QuestionRecord, top: &RunId, unaccepted: &[Forgot
 
 /// The name of the fact that says that the database is an older copy.
 const OLDER_COPY: &str = "older copy";
+
+/// The name of the fact that says whose session asks, to which server, in which project.
+const SESSION: &str = "session";
 
 /// The name of the fact that says what helps.
 pub const WHAT_HELPS: &str = "what helps";
@@ -454,9 +471,11 @@ pub async fn answer(
     let is_gateway = ua_store::is_gateway(&run);
     crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
     let choice = answer.choice;
+    // Who says it is stored with it.
+    crate::words::learn_of_run(host, store, &run).await;
     for (what, words) in [("answer", &answer.text), ("proof", &answer.proof)] {
         let Some(words) = words else { continue };
-        crate::words::about_run(host, store, &run, what, words).await?;
+        crate::words::without_secrets(host, what, words)?;
     }
     if choice == Choice::Execute && question.status == QuestionStatus::Open {
         corrections::end_what_is_left_of_others(host, store, question).await?;
@@ -632,7 +651,9 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
         Continues::Prompt(how) => {
             format!("answered; run {top} continues in the process that was asking this as well; if none was: {how}")
         }
-        Continues::Worker => format!("answered; run {top} is in the queue, and a worker continues it by itself"),
+        Continues::Worker => format!(
+            "answered; run {top} is in the queue, and the next free worker takes it; `ua status` says why if none can"
+        ),
         Continues::Command(how) => format!("answered; then resume: {how}"),
     })
 }

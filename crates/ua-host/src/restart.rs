@@ -18,7 +18,7 @@ use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_resume::{NextStep, Standing};
 use ua_runner::Workspace;
-use ua_store::{RunHead, RunRecord, RunStore, Store as _};
+use ua_store::{FleetStore as _, RunHead, RunRecord, RunStore, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -174,14 +174,17 @@ pub fn next_command(home: &Home, run: &RunRecord) -> String {
     home.commands().complete(NextStep::of(run).by()).into_owned()
 }
 
-/// The same of a run that another place may drive: as the command is given there.
+/// The same of a run that another place may drive: as the command is given there. One in the queue is left to a worker, where that is enough.
 ///
 /// # Errors
 /// A store that fails.
 pub async fn next_command_there(home: &Home, store: &Database, run: &RunRecord) -> Result<String, HostError> {
-    let next = NextStep::of(run);
-    let Some(place) = store.elsewhere(&run.run_id).await?.filter(|_| next.command().is_some()) else {
-        return Ok(next_command(home, run));
+    let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+    let next = if queued.is_some() { NextStep::of_queued(run) } else { NextStep::of(run) };
+    // What a worker goes by is said wherever the queue is seen.
+    let is_given_there = next.command().is_some() && !next.is_left_to_a_worker();
+    let Some(place) = store.elsewhere(&run.run_id).await?.filter(|_| is_given_there) else {
+        return Ok(home.commands().complete(next.by()).into_owned());
     };
     let (command, where_to) = place.command(next.by(), &place_of(home)?.1);
     Ok(command + &where_to)

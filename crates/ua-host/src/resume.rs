@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::Database;
 use ua_core::{Audience, Component, RunSpec, RunStatus};
+use ua_resume::NextStep;
 use ua_runner::Workspace;
-use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
+use ua_store::{FleetStore as _, QuestionStatus, RunRecord, RunStore, Store};
 
 use crate::budgets::BudgetChange;
 use crate::consent;
@@ -119,9 +120,24 @@ async fn resumed(
     launch.budgets = changes.budgets;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     consent::tell_untrusted_policies(host, people.as_ref(), &launch);
-    launch.check(host, &changed)?;
+    if let Err(error) = launch.check(host, &changed) {
+        return Err(not_from_here(&store, &run, error).await);
+    }
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, if take_over { Taking::Over } else { Taking::Free })).await
+}
+
+/// The refusal to drive a run where something is missing. One in the queue has workers, whose settings are not those of this shell.
+async fn not_from_here(store: &Database, run: &RunRecord, error: HostError) -> HostError {
+    if !matches!(store.queued(&run.run_id).await, Ok(Some(_))) {
+        return error;
+    }
+    let next = NextStep::of_queued(run);
+    let command = match next.command().filter(|_| next.is_left_to_a_worker()) {
+        Some(command) => command.to_owned(),
+        None => format!("ua queue move {}", run.run_id),
+    };
+    error.and(&format!("the run is in the queue, and `{command}` leaves it to a worker, with the worker's settings"))
 }
 
 /// A run of a program is driven by that program, which alone has its tools and its model. What a person changes about its budgets is stored

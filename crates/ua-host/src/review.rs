@@ -9,6 +9,7 @@ mod kinds;
 mod launchers;
 mod named;
 mod of_ua;
+mod shadow;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ use covered::{Covered, covered};
 use kinds::{has_ending, is_cache, is_map, is_program_file, open};
 pub(crate) use launchers::name_of;
 use launchers::{assignments, unpinned};
+pub(crate) use shadow::{Start, of_uv_run, shadow};
 use variables::is_loader;
 
 /// How much of a program or script is read; of a larger one counts besides which file it is, and when it was changed last.
@@ -325,7 +327,7 @@ fn of_others<'a>(
 const CHECKOUTS: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
 
 /// The checkout that a folder lies in, as far as one can be seen; the folder itself where there is none.
-fn checkout_of(folder: PathBuf) -> PathBuf {
+pub(crate) fn checkout_of(folder: PathBuf) -> PathBuf {
     let is_first = |folder: &&Path| CHECKOUTS.iter().any(|name| folder.join(name).exists());
     let first = folder.ancestors().find(is_first).map(Path::to_path_buf);
     first.unwrap_or(folder)

@@ -167,16 +167,13 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
 }
 
 pub fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        // Without the line itself: it may hold a value.
-        let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
-        format!("line {line}: {}", ua_core::value_fault(&error.message().trim().replace('\n', ", ")))
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| ua_core::toml_fault_without_values(text, &error))?;
     for (name, declared) in &file.secrets {
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !is_name {
-            return Err(format!("{name:?} is not a valid name: use letters, digits and `_`"));
+            // A value may stand in the place of the name.
+            return Err("a name in [secrets.NAME] is not valid: use letters, digits and `_`".to_owned());
         }
         if declared.value.is_some() && declared.command.is_some() {
             return Err(format!("[secrets.{name}] has a value and a command; keep one of them"));
@@ -189,8 +186,8 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
         if declared.command.as_ref().is_some_and(|command| command.first().is_none_or(String::is_empty)) {
             return Err(format!("`command` of [secrets.{name}] is a list: the program and its arguments"));
         }
-        if let Some(tool) = declared.tools.keys().find(|tool| tool.contains('*')) {
-            return Err(format!("`tools` of [secrets.{name}] names single tools, and {tool:?} is a pattern"));
+        if declared.tools.keys().any(|tool| tool.contains('*')) {
+            return Err(format!("`tools` of [secrets.{name}] names single tools, and one of them is a pattern"));
         }
     }
     Ok(file.secrets)
@@ -245,14 +242,19 @@ mod tests {
         let wrong = [
             (
                 "[secrets.A]\nvalue = \"sk-canary-1\"\nvalu = 1",
-                "line 3: there is no field `valu`; did you mean `value`?",
+                "line 3: there is a field with an unknown name; did you mean `value`?",
             ),
             ("[secrets.A]\nvalue = sk-canary-1", "line 2:"),
-            ("[secrets.\"a b\"]\nvalue = \"sk-canary-1\"", "is not a valid name"),
+            ("[secrets.\"a b\"]\nvalue = \"sk-canary-1\"", "a name in [secrets.NAME] is not valid"),
+            ("[secrets.\"sk-canary-1\"]\nservers = []", "a name in [secrets.NAME] is not valid"),
+            ("[secrets]\nA = \"sk-canary-1\"", "line 2: it is a string, but must be an object"),
+            ("secrets = \"sk-canary-1\"", "line 1: it is a string, but must be an object"),
+            ("[secrets.A]\ntools = \"sk-canary-1\"", "line 2: it is a string"),
+            ("[secrets.A]\ncommand = \"printf sk-canary-1\"", "line 2: it is a string, but must be a list"),
             ("[secrets.A]\nvalue = \"sk-canary-1\"\ncommand = [\"x\"]", "keep one"),
             ("[secrets.A]\nvalue = \"short\"", "shorter than 8"),
             ("[secrets.A]\ncommand = []", "the program and its arguments"),
-            ("[secrets.A]\ntools = { \"mcp__*\" = [\"x\"] }", "is a pattern"),
+            ("[secrets.A]\ntools = { \"mcp__*\" = [\"x\"] }", "one of them is a pattern"),
         ];
         for (text, words) in wrong {
             let why = parse(text).unwrap_err();

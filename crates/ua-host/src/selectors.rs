@@ -287,18 +287,19 @@ fn misspelt_denials(denied: &[String], tools: &[(ToolSpec, CallPolicy)]) -> Opti
 /// The tools that a job would be offered, each with its policy.
 type Offered = Vec<(ToolSpec, CallPolicy)>;
 
-/// The tools that the job would be offered, with their policies, or why they cannot be listed now.
+/// The tools that the job would be offered, with their policies, or why they cannot be listed now, of each server of which they cannot.
 pub(crate) async fn listed(
     host: &Host,
     people: &dyn People,
     launch: &Launch,
     spec: &RunSpec,
-) -> Result<Result<Offered, TransportError>, HostError> {
+) -> Result<Result<Offered, Vec<TransportError>>, HostError> {
     let (listed, tools) = Listed::of(host, people, launch, spec, None).await?;
+    let also_failed = listed.also_failed();
     listed.end().await;
     let tools = match tools {
         Ok(tools) => tools,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Err(std::iter::once(error).chain(also_failed).collect())),
     };
     Ok(Ok(with_policies(host.settings(), launch, tools)?))
 }

@@ -19,9 +19,10 @@ use crate::credentials;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::settings::Settings;
 use crate::text::line;
 
-pub use builtin::{BUILTIN, builtin_server, check_builtin};
+pub use builtin::{BUILTIN, MailFolder, builtin_server, check_builtin, made_of, mail_in_a_folder};
 pub(crate) use listed::{Handover, Listed};
 
 /// The transport to the servers of a run ([`servers_of`]); nothing is started yet. Of one that is taken again each server is asked for its tools before
@@ -128,23 +129,7 @@ pub fn redactor(host: &Host, servers: &[ServerSpec]) -> Result<Redactor, HostErr
 fn learn_of(host: &Host, servers: &[ServerSpec]) -> Result<(), HostError> {
     credentials::learn_own(host.settings(), host.redactor());
     host.secrets()?;
-    let mut secrets: Vec<(String, String)> = Vec::new();
-    let is_secret = |(name, value): &(&String, &String)| credentials::is_secret(name, value);
-    for server in servers {
-        match &server.reach {
-            Reach::Stdio { env, .. } => {
-                secrets.extend(env.iter().filter(is_secret).map(|(name, value)| (name.clone(), value.clone())));
-            }
-            Reach::Http { headers, .. } => {
-                // `Bearer …` and its like: the word that counts is the last one.
-                secrets.extend(headers.iter().filter(is_secret).filter_map(|(name, value)| {
-                    let last = value.split_whitespace().next_back()?.to_owned();
-                    Some((format!("{} of {}", name, server.name), last))
-                }));
-            }
-        }
-    }
-    host.redactor().learn(secrets);
+    host.redactor().learn(servers.iter().flat_map(|server| server.reach.secrets(&server.name)));
     Ok(())
 }
 
@@ -170,6 +155,9 @@ pub fn what_helps(error: &TransportError) -> &'static str {
         TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
         TransportError::NotStarted { look_at: LookAt::Address, .. } => {
             "check that the server is running, and correct its address in the MCP configuration"
+        }
+        TransportError::NotStarted { look_at: LookAt::Start, .. } => {
+            "if it needs longer to start, as one that is fetched first does, set UA_SERVER_START_TIMEOUT to more seconds"
         }
         TransportError::NotStarted { look_at: LookAt::Login, .. } => {
             "nothing was called; log in to the server, or correct its `headers` in the MCP configuration, and try again"
@@ -248,5 +236,41 @@ fn transport_with(
     config.redactor = host.redactor().clone();
     config.secrets = Some(host.secrets()?);
     config.logins = Some(host.logins());
+    if let Some(limit) = start_timeout(host.settings())? {
+        config.start_timeout = limit;
+    }
     Ok(Arc::new(McpTransport::new(config)))
+}
+
+/// How long a tool server may take to answer its first request, as it is configured.
+fn start_timeout(settings: &Settings) -> Result<Option<Duration>, HostError> {
+    let Some(text) = settings.var("UA_SERVER_START_TIMEOUT") else { return Ok(None) };
+    let read = text.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    let seconds = read.ok_or_else(|| {
+        HostError::usage(format!("cannot use {}={text}", settings.said_as("UA_SERVER_START_TIMEOUT")))
+            .hint("write whole seconds, from 1 to 86400; without it a tool server may take 30")
+    })?;
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Process;
+
+    #[test]
+    fn how_long_a_server_may_take_to_start_is_a_setting() {
+        let limit = |value: Option<&str>| {
+            let variables = value.map(|value| ("UA_SERVER_START_TIMEOUT".to_owned(), value.to_owned()));
+            start_timeout(&Settings::read(Process {
+                variables: variables.into_iter().collect(),
+                folder: None,
+                program: None,
+            }))
+        };
+        assert_eq!(limit(None).unwrap(), None);
+        assert_eq!(limit(Some("120")).unwrap(), Some(Duration::from_mins(2)));
+        let why = limit(Some("0")).unwrap_err();
+        assert_eq!(why.message(), "cannot use UA_SERVER_START_TIMEOUT=0");
+    }
 }

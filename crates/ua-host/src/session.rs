@@ -12,7 +12,7 @@ use ua_core::{RunId, RunStatus, RunStop, Trace, span_in_words};
 use ua_dispatch::StopSignal;
 use ua_resume::UsageSummary;
 use ua_runner::{Conclusion, LockError, PastKnown, RunLock, TakingOver, Worked, owner_stamp};
-use ua_store::{Keep, OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
+use ua_store::{OwnerStamp, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
 use crate::error::{HostError, Kind};
@@ -179,6 +179,7 @@ async fn work_on(
                         // What a person changed with this command is stored by now.
                         launch.accept.clear();
                         launch.accepted_servers = None;
+                        launch.accepted_policy = None;
                         launch.budgets.clear();
                         run = life.records.run;
                         continue;
@@ -246,13 +247,14 @@ async fn life(
 ) -> Result<Life, HostError> {
     let (home, env) = (host.home(), host.env());
     let trace = owner.trace.clone();
+    // Which of two copies counts is decided before anybody accepts what one of them does not know.
+    home.refuse_copies(store.as_ref(), &run).await?;
     let past = PastKnown::of(store.as_ref(), &run).await?;
     let port = host.seams().store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
     if run.lease_epoch == 0 && run.spec.artifacts.workspace_dir.is_some() {
         home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
     }
-    home.refuse_copies(store.as_ref(), &run).await?;
     let is_taken_again = run.lease_epoch > 0;
     let workspace = home.make_workspace(&run)?;
     let acquired_at = env.now();
@@ -281,13 +283,20 @@ async fn life(
     }
     // Not through the seams: people look, the run does not depend on it.
     let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
-    let used = if is_taken_again { Some(used_before(store.as_ref(), &run.run_id).await?) } else { None };
-    people.begun(&Begun {
-        run: &run,
-        next_command: restart::next_command(home, &run),
-        budgets: budgets_with(&run.spec.budgets, &overrides),
-        held: Duration::from_millis(run.held_millis),
-        used,
+    let told = Box::pin({
+        let (people, store, run, next_command) =
+            (people.clone(), store.clone(), run.clone(), restart::next_command(home, &run));
+        async move {
+            let used = if is_taken_again { Some(used_before(store.as_ref(), &run.run_id).await?) } else { None };
+            people.begun(&Begun {
+                run: &run,
+                next_command,
+                budgets: budgets_with(&run.spec.budgets, &overrides),
+                held: Duration::from_millis(run.held_millis),
+                used,
+            });
+            Ok(())
+        }
     });
     let driver = Driver {
         host: host.clone(),
@@ -300,7 +309,7 @@ async fn life(
         servers,
     };
     let taken = Taken { run, lease, past, workspace: workspace.clone(), acquired_at, page: Some(page) };
-    let worked = driver.work(taken, stop).await;
+    let worked = driver.work(taken, told, stop).await;
     people.paused();
     let Worked { conclusion, run, is_driven } = worked?;
     let records = records_of(port.as_ref(), &run.run_id).await?;
@@ -312,10 +321,10 @@ async fn life(
     Ok(Life { ending: Ending::of(&conclusion), records })
 }
 
-/// What a run used before it was taken now. What is summed up is not read.
+/// What a run used before it was taken now, of what its driver reads of it as well.
 async fn used_before(store: &dyn Store, run: &RunId) -> Result<UsedBefore, HostError> {
-    let few = Keep { turns: 1, calls: 1, bytes: 0 };
-    let records = store.load_standing(run, few).await.map_err(|e| HostError::store("read what the run used", &e))?;
+    let records = ua_runner::standing_of(store, run).await;
+    let records = records.map_err(|e| HostError::store("read what the run used", &e))?;
     let usage = UsageSummary::of(&records);
     Ok(UsedBefore { tool_calls: records.calls_from(0), tokens: usage.total_tokens, costs: usage.cost })
 }

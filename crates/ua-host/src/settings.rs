@@ -83,6 +83,8 @@ pub struct FileValue {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     process: Process,
+    /// Who the person who gave this command says that they are.
+    said_by: Option<String>,
     /// What the files say, by variable.
     values: BTreeMap<&'static str, FileValue>,
     /// What the user's own file says, whatever the project's says over it.
@@ -157,6 +159,13 @@ impl Settings {
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<String>) -> Self {
         self.process.variables.extend(value.map(|value| (name.to_owned(), value)));
+        self
+    }
+
+    /// The same, with who the person who gave this command says that they are.
+    #[must_use]
+    pub fn said_by(mut self, name: Option<String>) -> Self {
+        self.said_by = name;
         self
     }
 
@@ -347,16 +356,29 @@ impl Settings {
     }
 
     fn user_path(&self, name: &str) -> Option<PathBuf> {
+        self.user_place(name).filter(|file| file.exists())
+    }
+
+    /// Where a file of the user's configuration would be, whether or not it is there.
+    pub(crate) fn user_place(&self, name: &str) -> Option<PathBuf> {
         let config = self
             .var("XDG_CONFIG_HOME")
             .map(PathBuf::from)
             .or_else(|| Some(PathBuf::from(self.var("HOME")?).join(".config")))?;
-        Some(config.join("ua").join(name)).filter(|file| file.exists())
+        Some(config.join("ua").join(name))
     }
 
-    /// Who works here, for what is noted as said by a person.
+    /// Who decides here, for what is noted as said by a person, wherever it is noted: who they say they are, or who called `sudo`, beside the user
+    /// that this process runs as. Several people may answer as the user of a service, and which of them it was is asked later.
     pub fn user(&self) -> String {
-        self.var("USER").unwrap_or_else(|| "a person".to_owned())
+        // A bare shell (`docker exec`) has no such variable, and is somebody's all the same.
+        let named = ["USER", "LOGNAME"].into_iter().find_map(|name| self.of_environment(name));
+        let user = named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()));
+        let person = self.said_by.clone().or_else(|| self.of_environment("SUDO_USER"));
+        match person.filter(|person| *person != user) {
+            Some(person) => format!("{person} as {user}"),
+            None => user,
+        }
     }
 
     /// The program that helpers are started as ([`Process::program`]).
@@ -572,6 +594,23 @@ fn is_foreign(path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    #[test]
+    fn who_decides_is_named_beside_the_user_whose_rights_they_have() {
+        let who = |variables: &[(&str, &str)], by: Option<&str>| {
+            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let settings = Settings::read(Process { variables, ..Process::default() });
+            settings.said_by(by.map(str::to_owned)).user()
+        };
+        let nameless = format!("uid {}", rustix::process::geteuid().as_raw());
+        assert_eq!(who(&[], None), nameless);
+        assert_eq!(who(&[("USER", ""), ("LOGNAME", "alice")], None), "alice");
+        assert_eq!(who(&[("USER", "alice")], None), "alice");
+        assert_eq!(who(&[("USER", "ua"), ("SUDO_USER", "alice")], None), "alice as ua");
+        assert_eq!(who(&[("USER", "alice"), ("SUDO_USER", "alice")], None), "alice");
+        assert_eq!(who(&[("USER", "ua"), ("SUDO_USER", "alice")], Some("Ada")), "Ada as ua");
+        assert_eq!(who(&[], Some("Ada")), format!("Ada as {nameless}"));
+    }
+
     /// What this user cannot close is not told to be closed, and what the machine's administrators have is theirs.
     #[test]
     fn what_strangers_may_change_is_told_apart_from_what_administrators_do() {
@@ -669,7 +708,9 @@ mod tests {
             assert!(error.hint_text().unwrap().contains(&format!("`{field}`")), "{name}: {error:?}");
             assert_eq!(settings.unread(), []);
         }
-        let well = ["UA_MAIL_USER", "UA_SECRET_CRM", "UA_OTEL_LEVEL", "UA_ROOT", "MY_UA_THING"];
+        // Of the built-in tool server, where that is built in.
+        let tools = if cfg!(feature = "toolserver") { "UA_MAIL_USER" } else { "UA_MAIL" };
+        let well = [tools, "UA_SECRET_CRM", "UA_OTEL_LEVEL", "UA_ROOT", "MY_UA_THING"];
         assert!(well.iter().all(|name| misspelt(name, &known_variables()).is_none()));
         let unread = settings(&[&well[..], &["UA_TIMEOUT_MODEL", "UA_WEATHER"]].concat()).unread();
         let names: Vec<&str> = unread.iter().map(|(name, _)| name.as_str()).collect();
@@ -728,6 +769,7 @@ mod tests {
             ("UA_MODEL_TIMEOUT", "0", "1"),
             ("UA_MODEL_TIMEOUT", "999999", "86400"),
             ("UA_MODEL_REPLY_TIMEOUT", "0", "3600"),
+            ("UA_SERVER_START_TIMEOUT", "0", "120"),
             ("UA_PROVIDER", "antropic", "claude-code"),
             ("UA_ALERT_ON", "never", "waiting,ended"),
             ("UA_LOG", "blah", "info"),

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use ua_core::PrintedCommand;
 use ua_mcp::DefinitionLock;
 
 use crate::error::HostError;
@@ -16,8 +17,8 @@ pub fn path_for(config: &Path) -> PathBuf {
 
 /// The command that writes it: of a file that was found in the current folder, it finds the file itself.
 pub fn command(config: &ConfigFile) -> String {
-    let named = if config.is_found { String::new() } else { format!(" --mcp-config {}", config.path.display()) };
-    format!("ua tools lock{named}")
+    let lock = PrintedCommand::of("ua tools lock");
+    if config.is_found { lock } else { lock.option("--mcp-config", &config.path) }.to_string()
 }
 
 /// The most that is read of it.

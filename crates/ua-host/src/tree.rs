@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ua_core::{RunId, RunStatus};
 use ua_runner::top_of_tree;
-use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, RunStore, Store, is_task};
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, RunStore, Store, Walk, is_task, works_for};
 
 use crate::error::HostError;
 
@@ -49,14 +49,13 @@ pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostErr
 /// for nobody but the process that acts on what was said: on the answers, or on a record that a person corrected.
 pub async fn asking_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError> {
     let questions = store.open_questions(None).await.map_err(|e| HostError::store("read the questions", &e))?;
+    let failed = |error| HostError::store("read the run", &error);
     let mut asking = BTreeSet::new();
     for question in questions.iter().filter(|question| question.status == QuestionStatus::Open) {
-        let mut above = Some(question.run_id.clone());
-        while let Some(id) = above.take().filter(|id| !asking.contains(id)) {
-            let run = store.run(&id).await.map_err(|e| HostError::store("read the run", &e))?;
-            let is_below = is_task(&run);
-            above = run.parent_run_id.filter(|_| is_below);
-            asking.insert(id);
+        let (mut walk, mut above) = (Walk::default(), Some(question.run_id.clone()));
+        // Above one that is known to be asking, all are.
+        while let Some(id) = walk.up(above.as_ref()).map_err(failed)?.filter(|id| asking.insert(id.clone())) {
+            above = works_for(&store.run(&id).await.map_err(failed)?).cloned();
         }
     }
     Ok(asking)
@@ -64,15 +63,7 @@ pub async fn asking_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError
 
 /// All child runs below a run, parents before their children.
 pub async fn runs_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunRecord>, HostError> {
-    let (mut found, mut next) = (Vec::new(), Some(run.clone()));
-    let mut seen = 0;
-    while let Some(parent) = next {
-        let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
-        found.extend(children.into_iter().filter(is_task));
-        next = found.get(seen).map(|run: &RunRecord| run.run_id.clone());
-        seen += 1;
-    }
-    Ok(found)
+    ua_store::runs_below(store, run).await.map_err(|e| HostError::store("look for sub-agents", &e))
 }
 
 /// A run and all child runs below it: whose calls and questions are the run's, to whoever asks about it.
@@ -83,13 +74,12 @@ pub async fn with_those_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunI
 
 /// The runs of sub-agents below a run, each behind the one it works for, and how deep it stands.
 pub async fn tasks_below(store: &dyn Store, run: &RunId) -> Result<Vec<(usize, RunRecord)>, HostError> {
-    let mut found = Vec::new();
+    let (mut walk, mut found) = (Walk::from(run), Vec::new());
     let mut open = vec![(0, run.clone())];
     while let Some((depth, parent)) = open.pop() {
         let at = found.iter().position(|(_, run): &(usize, RunRecord)| run.run_id == parent).map_or(0, |at| at + 1);
         let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
-        let tasks: Vec<(usize, RunRecord)> =
-            children.into_iter().filter(is_task).map(|child| (depth + 1, child)).collect();
+        let tasks: Vec<(usize, RunRecord)> = walk.down(children).into_iter().map(|child| (depth + 1, child)).collect();
         open.extend(tasks.iter().map(|(depth, child)| (*depth, child.run_id.clone())));
         found.splice(at..at, tasks);
     }

@@ -2,7 +2,8 @@
 //!
 //! A `.mcp.json` that lies in the current folder came with whatever was checked out there, and it names programs to run and addresses
 //! to send to. So nothing of it is started or reached until a person has seen it and said yes (`ua trust`). A file that a person
-//! names, by `--mcp-config`, `UA_MCP_CONFIG` or the user's own `config.toml`, is trusted by naming it.
+//! names, by `--mcp-config`, `UA_MCP_CONFIG` or the user's own `config.toml`, is trusted by naming it. The last two are named for every folder,
+//! whatever is checked out there: where the folder decides what a name in a server's command line means, nobody has seen what would be run.
 //!
 //! A policy file that comes with a job says what its tools may do unasked; it lowers caution only after a person trusted it, likewise
 //! ([`policy`]).
@@ -19,14 +20,16 @@ pub mod runs;
 
 use std::path::{Path, PathBuf};
 
+use ua_core::PrintedCommand;
 use ua_mcp::Reach;
 
 use crate::error::HostError;
 use crate::hint::{Word, text};
 use crate::host::Host;
 use crate::mcp_files::mcp_config;
-use crate::review::ServerReview;
+use crate::review::{ServerReview, Start, checkout_of, shadow};
 use crate::settings::{Settings, closing, open_to_strangers};
+use crate::text::plain;
 
 pub use record::{Entry, Trusted};
 
@@ -40,12 +43,24 @@ pub struct ConfigFile {
     pub path: PathBuf,
     /// It was found in the current folder; nobody named it.
     pub is_found: bool,
+    /// It is named for every folder, by the user's environment or configuration, and not with this command.
+    pub is_standing: bool,
 }
 
 impl ConfigFile {
     /// A file that a person named.
     pub fn named(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), is_found: false }
+        Self { path: path.into(), is_found: false, is_standing: false }
+    }
+
+    /// A file that was found in the current folder.
+    pub fn found(path: impl Into<PathBuf>) -> Self {
+        Self { is_found: true, ..Self::named(path) }
+    }
+
+    /// A file that a person named for every folder.
+    pub fn standing(path: impl Into<PathBuf>) -> Self {
+        Self { is_standing: true, ..Self::named(path) }
     }
 }
 
@@ -100,6 +115,7 @@ fn of_others(file: &ConfigFile, server: Option<&str>, path: &Path, why: &str) ->
 
 /// Refuses servers that nobody let in.
 pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<(), HostError> {
+    check_shadows(settings, file, servers)?;
     let unknown = untrusted(settings, file, servers)?;
     if unknown.is_empty() {
         return Ok(());
@@ -123,12 +139,47 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
     ))
     .hint([
         text(format!(
-            "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; ",
-            file.path.display()
+            "look at them with {}, or name the file with `--mcp-config {}` if it is yours; ",
+            PrintedCommand::of("ua trust").word(&file.path).in_code(),
+            ua_core::shell_word(&file.path)
         )),
         Word::NothingBegun,
         text(beside),
     ]))
+}
+
+/// Refuses servers that are configured for every folder where this one decides what a name in their command line means.
+fn check_shadows(settings: &Settings, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<(), HostError> {
+    if !file.is_standing {
+        return Ok(());
+    }
+    let here = settings.absolute(Path::new("."))?;
+    // A file that lies in the checkout is about the checkout.
+    if checkout_of(canonical(&here)) == checkout_of(canonical(file.path.parent().unwrap_or(Path::new(".")))) {
+        return Ok(());
+    }
+    let home = settings.of_environment("HOME").map(PathBuf::from);
+    for (server, reach) in servers {
+        let Reach::Stdio { command, args, env, cwd } = reach else { continue };
+        let folder = cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
+        let path = env.get("PATH").cloned().or_else(|| settings.var("PATH")).unwrap_or_default();
+        let start = Start { folder: &folder, path: &path, home: home.as_deref() };
+        let Some(shadow) = shadow(command, args, start) else { continue };
+        let (shadow, named) = (plain(&shadow.display().to_string()), plain(&file.path.display().to_string()));
+        return Err(HostError::usage(format!(
+            "the tool server {} of {named} would run or load {shadow} of this folder instead of what its command line names",
+            plain(server)
+        ))
+        .hint([
+            text(format!(
+                "name the file with `--mcp-config {named}` if it may run that, or write its entry so that it means the same in every folder \
+                 (`python3 -P -m`, an absolute path, a `cwd`); "
+            )),
+            Word::NothingBegun,
+        ])
+        .not_begun());
+    }
+    Ok(())
 }
 
 /// Which of these servers of a file a person has let in, in whatever form.
@@ -151,7 +202,7 @@ pub fn no_longer_trusted(settings: &Settings, path: &Path, servers: &[String]) -
     if known.is_empty() {
         return Ok(known);
     }
-    let file = ConfigFile { path: path.to_path_buf(), is_found: true };
+    let file = ConfigFile::found(path);
     let mut config = mcp_config(Some(&file))?;
     config.servers.retain(|(server, _)| known.contains(server));
     Ok(untrusted(settings, &file, &config.servers)?.into_iter().map(|review| review.server).collect())
@@ -162,7 +213,8 @@ pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> R
     let mut trusted = Trusted::read(host.settings())?;
     let (path, at, count) = (canonical(&file.path), host.env().now(), reviews.len());
     for ServerReview { server, digest, parts, .. } in reviews {
-        trusted.add(Entry { file: path.clone(), server, digest, parts, at, annotations: false, is_policy: false });
+        let (file, by) = (path.clone(), Some(host.settings().user()));
+        trusted.add(Entry { file, server, digest, parts, at, by, annotations: false, is_policy: false });
     }
     trusted.write(host.settings())?;
     Ok(count)

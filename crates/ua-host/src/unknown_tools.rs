@@ -10,6 +10,8 @@ use ua_classify::Classifier;
 use ua_core::{ClassSource, RunId, Sha256, Timestamp, ToolSpec};
 use ua_files::Folder;
 
+use crate::servers::BUILTIN;
+
 /// A tool that a run met first.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UnknownTool {
@@ -39,10 +41,12 @@ pub fn noted(root: &Path) -> Vec<UnknownTool> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Notes those of `specs` that nothing says anything about and that were not noted before.
+/// Notes those of `specs` that nothing says anything about and that were not noted before. Of our own the shipped rules say something, and the start
+/// of a run waits for this.
 pub(crate) fn note(root: &Path, run: &RunId, specs: &[ToolSpec], classifier: &Classifier, at: Timestamp) {
     let unknown: Vec<_> = specs
         .iter()
+        .filter(|spec| spec.name.server != BUILTIN)
         .map(|spec| (spec, classifier.classify(spec, None)))
         .filter(|(_, policy)| policy.class_source == ClassSource::Default)
         .collect();
@@ -101,5 +105,19 @@ mod tests {
         }
         let names: Vec<String> = noted(root.path()).into_iter().map(|line| line.tool.name.tool).collect();
         assert_eq!(names, ["frobnicate"]);
+    }
+
+    #[test]
+    fn of_each_tool_of_ours_a_rule_says_something() {
+        let classifier = Classifier::shipped().unwrap();
+        for name in crate::selectors::own_names() {
+            let tool = ToolSpec {
+                name,
+                description: String::new(),
+                input_schema: serde_json::json!({"type": "object"}),
+                annotations: ToolAnnotations::default(),
+            };
+            assert_ne!(classifier.classify(&tool, None).class_source, ClassSource::Default, "{:?}", tool.name);
+        }
     }
 }

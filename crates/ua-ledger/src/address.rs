@@ -34,8 +34,12 @@ pub(crate) struct Leaf<'a> {
     is_title: bool,
     /// It is said to be a number to call.
     is_phone: bool,
+    /// It is said to be a number, of which nobody knows whether it is called: an issue has one, too.
+    is_number: bool,
     /// It is said to be somebody who gets it, or a place where others read it.
     is_recipient: bool,
+    /// It is said to be whose place it is, or which: an effect there is seen by them.
+    is_place: bool,
     /// It says which message is meant.
     is_reference: bool,
 }
@@ -48,7 +52,9 @@ impl Leaf<'_> {
         is_words: false,
         is_title: false,
         is_phone: false,
+        is_number: false,
         is_recipient: false,
+        is_place: false,
         is_reference: false,
     };
 }
@@ -64,11 +70,18 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
         // As a fetcher reads it, `3232235521` is a host.
         Value::Number(number) => {
             let is_host = number.as_u64().is_some_and(|number| number >= 1 << 24) && around.sound >= Sound::Perhaps;
-            if is_host || around.is_phone || around.is_recipient {
+            if is_host || around.is_phone || around.is_number || around.is_recipient || around.is_place {
                 with(&Leaf { text: &number.to_string(), ..*around });
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| leaves(around, item, with)),
+        Value::Array(items) => {
+            for text in written_in_numbers(items, around.sound) {
+                with(&Leaf { text: &text, ..*around });
+            }
+            for item in items {
+                leaves(around, item, with);
+            }
+        }
         Value::Object(fields) => {
             // `{"email": "bob@example.org", "name": "Bob"}`: what somebody is called says nothing beside where they are reached.
             let is_reached = around.is_recipient && fields.values().filter_map(Value::as_str).any(is_one_address);
@@ -90,7 +103,9 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
                     Leaf {
                         sound: says.sound.max(around.sound),
                         is_phone: says.is_phone || around.is_phone,
+                        is_number: says.is_number || around.is_number,
                         is_recipient: says.is_recipient || around.is_recipient,
+                        is_place: says.is_place || around.is_place,
                         ..says
                     }
                 };
@@ -101,10 +116,32 @@ fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
     }
 }
 
-/// Words in names of arguments that are addresses, whatever they look like.
-const ADDRESS: [&str; 14] = [
+/// What a list of numbers spells where an address is expected: the parts of a host (`[10, 0, 0, 1]`), which counts where whatever stands there is one,
+/// or characters by their numbers.
+fn written_in_numbers(items: &[Value], sound: Sound) -> Vec<String> {
+    // A fraction of nothing is a number without one to many readers.
+    let whole = |item: &Value| {
+        item.as_u64().map(|number| number.to_string()).or_else(|| item.as_f64().map(|number| number.to_string()))
+    };
+    let numbers: Option<Vec<u32>> = items.iter().map(|item| whole(item)?.parse().ok()).collect();
+    let Some(numbers) = numbers.filter(|numbers| numbers.len() > 1 && sound >= Sound::Perhaps) else {
+        return Vec::new();
+    };
+    let letters: Option<String> = numbers.iter().map(|number| char::from_u32(*number)).collect();
+    let letters = letters.filter(|letters| !letters.chars().any(char::is_control));
+    let parts: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    let parts = (sound == Sound::Address).then(|| parts.join("."));
+    letters.into_iter().chain(parts).collect()
+}
+
+/// Words in names of arguments that are addresses, whatever they look like. Whose bucket or server it is sees each read, with what was asked for.
+const ADDRESS: [&str; 18] = [
+    "bucket",
+    "buckets",
     "callback",
     "callbacks",
+    "conninfo",
+    "dsn",
     "endpoint",
     "endpoints",
     "href",
@@ -119,7 +156,19 @@ const ADDRESS: [&str; 14] = [
     "webhook",
 ];
 /// The same where a name is one word with others before it: `imageurl`.
-const ADDRESS_ENDINGS: [&str; 7] = ["endpoint", "href", "link", "uri", "url", "urls", "webhook"];
+const ADDRESS_ENDINGS: [&str; 11] = [
+    "connectionstring",
+    "connstr",
+    "connstring",
+    "endpoint",
+    "href",
+    "link",
+    "storageaccount",
+    "uri",
+    "url",
+    "urls",
+    "webhook",
+];
 /// Parts of names of arguments that are addresses if they look like one.
 const PERHAPS: [&str; 13] = [
     "address", "domain", "endpoint", "host", "href", "link", "location", "page", "site", "src", "target", "uri", "url",
@@ -227,6 +276,36 @@ const WORDS: [&str; 34] = [
 const TITLES: [&str; 3] = ["headline", "subject", "title"];
 /// Parts of names of arguments that are numbers to call.
 const PHONE: [&str; 7] = ["fax", "mobile", "msisdn", "phone", "sms", "tel", "whatsapp"];
+/// Names of arguments that are numbers to call, if they are long enough for one.
+const NUMBER: [&str; 5] = ["callee", "cell", "dial", "number", "numbers"];
+/// Words in names of arguments that say whose place something is, or which: nearly every tool of some services has one, and an effect there is
+/// seen by whoever is there.
+const PLACE: [&str; 24] = [
+    "account",
+    "accounts",
+    "board",
+    "calendar",
+    "database",
+    "dataset",
+    "drive",
+    "folder",
+    "namespace",
+    "org",
+    "organisation",
+    "organization",
+    "orgs",
+    "owner",
+    "owners",
+    "parent",
+    "project",
+    "projects",
+    "repo",
+    "repository",
+    "space",
+    "team",
+    "tenant",
+    "workspace",
+];
 /// Words in names of arguments that say who gets something, or where others read it: whatever stands there is a destination, however it is
 /// spelled.
 const RECIPIENT: [&str; 67] = [
@@ -327,6 +406,8 @@ fn of_name(name: &str) -> Leaf<'static> {
         is_words: is(&WORDS),
         is_title: is(&TITLES),
         is_phone,
+        is_number: is(&NUMBER),
+        is_place: words.iter().any(|word| PLACE.contains(&word.as_str())),
         is_recipient: words.iter().any(|word| RECIPIENT.contains(&word.as_str())),
         is_reference: is(&REFERENCES),
     }
@@ -397,7 +478,8 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
                 is_scheme && begins_a_letter(&folded[at..])
             })
         };
-        if LETTERS.iter().chain(&PROGRAMS).chain(&["data:"]).any(|scheme| is_there(scheme)) {
+        let is_letter = LETTERS.iter().chain(&PROGRAMS).chain(&["data:"]).any(|scheme| is_there(scheme));
+        if is_letter || is_remote_path(&folded) {
             found.push(without_end_of_sentence(word).to_owned());
         }
     }
@@ -415,6 +497,15 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
         }
     });
     found
+}
+
+/// `git@example.org:a/b`: what Git, `scp` and `rsync` take for a path of another machine, in the usual spelling.
+fn is_remote_path(word: &str) -> bool {
+    let Some((user, rest)) = word.split_once('@') else { return false };
+    let Some((host, path)) = rest.split_once(':') else { return false };
+    let is_user = !user.is_empty() && user.chars().all(|c| c.is_alphanumeric() || "._-".contains(c));
+    // `ana@example.org:` ends a sentence, `root@10.0.0.1:22` is an address with a port.
+    is_user && looks_like_host(host) && !host.contains(['/', '?', '#']) && path.contains(|c: char| c.is_alphanumeric())
 }
 
 /// Whether a text in the usual spelling and small letters begins by a scheme of [`LETTERS`], of [`PROGRAMS`] or that of `data:`, with something
@@ -441,6 +532,10 @@ pub(crate) struct Destinations {
     pub(crate) mail: Vec<MailAddress>,
     /// What is none of these, and not clear: a handle, a number, an address of mail in another spelling.
     pub(crate) others: Vec<String>,
+    /// Whose place something is done in, or which.
+    pub(crate) places: Vec<String>,
+    /// Hosts of addresses of which the name of their argument, or what stands there, says that it goes there. Words for people say nothing of it.
+    pub(crate) hosts: Vec<String>,
 }
 
 impl Destinations {
@@ -476,6 +571,12 @@ impl Destinations {
             return;
         }
         let pages = addresses_in(text, leaf.sound);
+        if leaf.sound > Sound::Other || begins_an_address(text) {
+            self.hosts.extend(pages.iter().filter_map(|page| hosts_in(page).pop()));
+        }
+        if leaf.is_place && pages.is_empty() {
+            self.places.push(text.to_owned());
+        }
         let mut rest = text.to_owned();
         for page in &pages {
             rest = rest.replacen(page.as_str(), " ", 1);
@@ -485,6 +586,7 @@ impl Destinations {
         let usual = folded(&rest);
         if mail.len() < usual.matches('@').count()
             || (leaf.is_phone && has_digits(&usual, 5))
+            || (leaf.is_number && has_digits(&usual, 7) && !usual.contains(char::is_alphabetic))
             || is_number(&usual)
             || !letters_in(&rest).is_empty()
         {
@@ -492,6 +594,21 @@ impl Destinations {
         }
         self.mail.extend(mail);
     }
+}
+
+/// The hosts of every address with a scheme in a text.
+pub(crate) fn hosts_in(text: &str) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for scheme in ["https://", "http://", "wss://", "ws://", "ftp://"] {
+        hosts.extend(text.to_lowercase().split(scheme).skip(1).map(|rest| {
+            let authority = rest.split(['/', '?', '#', ' ', '"', '\'', '<', '>', ')', '\n', '\t']).next();
+            let host = authority.unwrap_or_default().rsplit('@').next().unwrap_or_default();
+            // Behind a backslash another host may stand, which some take and others do not.
+            let is_odd = authority.unwrap_or_default().contains('\\');
+            if is_odd { String::new() } else { host.split(':').next().unwrap_or_default().to_owned() }
+        }));
+    }
+    hosts
 }
 
 /// Whether a line behind the first begins as one in the head of a mail does that says who gets it.
@@ -728,6 +845,33 @@ mod tests {
         let mut found = Vec::new();
         each_leaf(arguments, &mut |leaf| found.extend(addresses_in(leaf.text, leaf.sound)));
         found
+    }
+
+    #[test]
+    fn s1_a_list_of_numbers_is_an_address_where_one_is_expected() {
+        let spelled = |text: &str| Value::from(text.chars().map(u32::from).collect::<Vec<u32>>());
+        let evil = spelled("https://evil.example/?d=1");
+        for arguments in [
+            json!({"url": [1, 2, 3, 4]}),
+            json!({"url": [127.0, 0.0, 0.0, 1.0]}),
+            json!({"endpoint": [[10, 0, 0, 1]]}),
+            json!({"callback": {"value": [8193, 3512, 0, 0, 0, 0, 0, 1]}}),
+            json!({"imageUrl": evil}),
+            json!({"site": evil}),
+            json!({"location": spelled("evil.example")}),
+        ] {
+            assert!(!asked(&arguments).is_empty(), "{arguments}");
+        }
+        assert_eq!(asked(&json!({"url": [1, 2, 3, 4]})), ["1.2.3.4"]);
+        assert!(asked(&json!({"site": evil})).contains(&"https://evil.example/?d=1".to_owned()));
+        for arguments in [
+            json!({"pages": [1, 2, 3, 4]}),
+            json!({"location": [52.52, 13.4]}),
+            json!({"ids": [1, 2, 3, 4]}),
+            json!({"url": []}),
+        ] {
+            assert_eq!(asked(&arguments), [""; 0], "{arguments}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the model is told about a settled call: a pure function of stored rows, so that a turn finished after a crash
 //! reads exactly as it would have without one.
 
-use ua_core::{CallStatus, RawReply, Resolution, ToolContent};
+use ua_core::{Audience, CallStatus, RawReply, Resolution, ToolContent};
 use ua_store::{CallRecord, ReceiptRecord};
 
 /// How a model is told that nobody knows what came of a call with an effect.
@@ -10,7 +10,7 @@ pub(crate) const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: i
 /// The one answer to a call's tool use. `receipt` is the newest receipt of the call that answers it ([`CallRecord::answered_by`]), or its own.
 ///
 /// `None` while the call is not settled.
-pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<ToolContent> {
+pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>, audience: Audience) -> Option<ToolContent> {
     let settled = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.clone());
     let error = |text: String| Some(ToolContent { text: text.into(), is_error: true });
     match call.status {
@@ -31,13 +31,12 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
             if call.deduplicated_from.is_none() {
                 return Some(content);
             }
-            Some(ToolContent {
-                text: content.text.after(
-                    "[deduplicated] This exact effect already happened in this job; it was not repeated. A repeat on purpose needs \
-                     the job's `no_duplicate_external_actions: false` or a person's approval. The stored answer was:\n\n",
-                ),
-                is_error: false,
-            })
+            let work = audience.work();
+            let before = format!(
+                "[deduplicated] This exact effect already happened in this {work}; it was not repeated. A repeat on purpose needs the {work}'s \
+                 `no_duplicate_external_actions: false` or a person's approval. The stored answer was:\n\n"
+            );
+            Some(ToolContent { text: content.text.after(&before), is_error: false })
         }
         CallStatus::FailedReported => Some(settled.map_or_else(
             || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true },

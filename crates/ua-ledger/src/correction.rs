@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Timestamp};
+use ua_core::{Audience, Block, CallId, CallStatus, CorrectedTo, RawReply, Resolution, Timestamp};
 use ua_store::{
     AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, QuestionKind, QuestionRecord, RunRecords, rules,
 };
@@ -69,19 +69,21 @@ pub fn correction_note(records: &RunRecords, others: &[CallRecord]) -> Option<St
         |call: &&CallRecord| call.run_id != records.run.run_id || call.position.turn <= records.run.turn_index;
     let own: Vec<&CallRecord> = records.lineage.calls.iter().chain(&records.calls).collect();
     let known_to_it: Vec<&CallRecord> = own.iter().copied().chain(others).collect();
-    let line = |call| line(call, &known_to_it);
+    let audience = Audience::of(&records.run.entrypoint);
+    let line = |call| line(call, &known_to_it, audience);
     let untold = own.into_iter().filter(is_over).filter(|call| !is_told(call, &records.messages));
     let (corrected, known): (Vec<_>, Vec<_>) = untold.partition(|call| call.correction.is_some());
     let of_others =
         others.iter().filter(|call| call.correction.is_some() && !is_told_of_another(call, &records.messages));
     let corrected = corrected.into_iter().chain(of_others).filter_map(line).collect::<Vec<_>>();
     let known = known.into_iter().filter_map(line).collect::<Vec<_>>();
-    let parts = [
-        ("A person corrected what is recorded about earlier calls of this job.", corrected),
-        ("It became known what came of earlier calls of this job.", known),
-    ];
+    let parts = [("A person corrected what is recorded about", corrected), ("It became known what came of", known)];
     let parts = parts.into_iter().filter(|(_, lines)| !lines.is_empty()).map(|(what, lines)| {
-        format!("{what} This counts, and what you were told about them before does not:\n{}", lines.join("\n"))
+        let work = audience.work();
+        format!(
+            "{what} earlier calls of this {work}. This counts, and what you were told about them before does not:\n{}",
+            lines.join("\n")
+        )
     });
     Some(parts.collect::<Vec<_>>().join("\n\n")).filter(|note| !note.is_empty())
 }
@@ -107,38 +109,54 @@ fn ids_in(text: &str) -> impl Iterator<Item = CallId> {
     words.filter(|word| word.starts_with("call_")).filter_map(|word| CallId::parse(word).ok())
 }
 
-const DONE: &str = "It counts as done: do not make it again.";
-const NOT_DONE: &str = "It counts as not done: make it again if the job still needs it.";
+/// What a call counts as by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Done,
+    NotDone,
+    Unconfirmed,
+}
+
+impl Counts {
+    /// That, and what it means for the model.
+    fn in_words(self, audience: Audience) -> String {
+        match self {
+            Self::Done => "It counts as done: do not make it again.".to_owned(),
+            Self::NotDone => format!("It counts as not done: make it again if the {} still needs it.", audience.work()),
+            Self::Unconfirmed => "Do not make it again, and say in your report that it is unconfirmed.".to_owned(),
+        }
+    }
+}
 
 /// What a call is recorded as by now that its own result did not say, and what that means for whoever reads it.
-fn news(call: &CallRecord) -> Option<(String, &'static str)> {
+fn news(call: &CallRecord) -> Option<(String, Counts)> {
     let Some(correction) = &call.correction else {
         let happened = matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
         if call.status == CallStatus::Succeeded && happened {
-            return Some(("It is known by now that it happened.".to_owned(), DONE));
+            return Some(("It is known by now that it happened.".to_owned(), Counts::Done));
         }
         let did_not = call.status == CallStatus::FailedDefinite && call.resolution == Some(Resolution::NotHappened);
-        return did_not.then(|| ("It is known by now that it did not happen.".to_owned(), NOT_DONE));
+        return did_not.then(|| ("It is known by now that it did not happen.".to_owned(), Counts::NotDone));
     };
     let then = match correction.outcome {
-        CorrectedTo::Happened => DONE,
-        CorrectedTo::NotHappened => NOT_DONE,
-        CorrectedTo::Skipped => "Do not make it again, and say in your report that it is unconfirmed.",
+        CorrectedTo::Happened => Counts::Done,
+        CorrectedTo::NotHappened => Counts::NotDone,
+        CorrectedTo::Skipped => Counts::Unconfirmed,
     };
     Some((correction.sentence(), then))
 }
 
 /// What is said of a call. `all` are those that its reader knows of.
-fn line(call: &CallRecord, all: &[&CallRecord]) -> Option<String> {
+fn line(call: &CallRecord, all: &[&CallRecord], audience: Audience) -> Option<String> {
     let (sentence, then) = news(call)?;
     let (id, tool, turn) = (&call.call_id, &call.name.raw, call.position.turn);
     let then = match all.iter().find(|other| made_up_for(other, call)) {
-        Some(other) if then == NOT_DONE => {
+        Some(other) if then == Counts::NotDone => {
             let (id, turn) = (&other.call_id, other.position.turn);
             let has = if other.status == CallStatus::Succeeded { "has done it" } else { "may have done it" };
             format!("But call {id} (turn {turn}) {has} since: do not make it again.")
         }
-        Some(_) | None => then.to_owned(),
+        Some(_) | None => then.in_words(audience),
     };
     Some(format!("- call {id} (`{tool}`, turn {turn}): {sentence} {then}"))
 }

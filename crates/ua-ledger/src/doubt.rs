@@ -7,6 +7,7 @@
 //! that was said and the run was ended ([`applies_behind_the_end`]).
 
 use ua_core::{CallStatus, Env, RunId};
+use ua_store::rules::applies_behind_the_end;
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store, StoreError,
     UnknownResolution, is_left_open, is_over,
@@ -71,15 +72,6 @@ fn resolution_by(call: &CallRecord, question: &QuestionRecord) -> Option<Unknown
     })
 }
 
-/// Whether an answer counts, where nobody acts for its run any more: one to a question about what became of a call, if it is a fact or leaves the call
-/// as it is. Whatever would have something sent comes too late.
-pub(crate) fn applies_behind_the_end(kind: QuestionKind, choice: Choice) -> bool {
-    match (kind, choice) {
-        (QuestionKind::UnknownOutcome, Choice::Happened | Choice::Skip) => true,
-        (_, Choice::Happened | Choice::Skip | Choice::Execute | Choice::Continue | Choice::Abort) => false,
-    }
-}
-
 /// What a person's answer about a call in doubt comes to, once nobody acts for its run any more; `None` where it comes to nothing. A call that its run
 /// had gone on without is settled by whatever was answered: its turn was over before.
 fn word_behind_the_end<'a>(
@@ -121,33 +113,4 @@ pub async fn settle_late_answers(store: &dyn Store, env: &Env, run: &RunId) -> R
         settled.push(store.resolve_late(id, resolution, &question.question_id, env.now()).await?);
     }
     Ok(settled)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of all that can be answered, only what is a fact or changes nothing counts where nothing is sent any more.
-    #[test]
-    fn behind_the_end_of_a_run_only_facts_count() {
-        let choices = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
-        let counted =
-            |kind: QuestionKind| choices.into_iter().filter(|choice| applies_behind_the_end(kind, *choice)).collect();
-        for (kind, counts) in [
-            (QuestionKind::UnknownOutcome, vec![Choice::Happened, Choice::Skip]),
-            (QuestionKind::NearDuplicate, vec![]),
-            (QuestionKind::Approval, vec![]),
-            (QuestionKind::RepeatedFailures, vec![]),
-            (QuestionKind::MissingEvidence, vec![]),
-            (QuestionKind::OrphanAlive, vec![]),
-            (QuestionKind::CrashLoop, vec![]),
-            (QuestionKind::AskUser, vec![]),
-            (QuestionKind::AuthFailure, vec![]),
-            (QuestionKind::AmbiguousRecipient, vec![]),
-            (QuestionKind::Elicitation, vec![]),
-        ] {
-            let counted: Vec<Choice> = counted(kind);
-            assert_eq!(counted, counts, "{kind:?}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use ua_core::Destination;
 use ua_store::rules::{is_recalled, said_beside};
 use ua_store::{AttemptRecord, CallRecord};
 
-use crate::lost::as_made_by;
+use crate::lost::LostCall;
 use crate::rules::never_left;
 
 /// Why neither the call's key nor a look says anything about it, where an attempt that may have had the effect went somewhere else, or as
@@ -29,8 +29,8 @@ fn may_have_had_it(call: &CallRecord, attempts: &[AttemptRecord], attempt: &Atte
 /// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
 /// nobody knows where it went.
 fn went_elsewhere(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
-    if let Some(made_by) = as_made_by(attempt) {
-        return Some(made_by);
+    if let Some(lost) = LostCall::of(attempt) {
+        return Some(lost.in_words());
     }
     if call.policy.class.has_effect() && is_recalled(attempt) {
         let said = said_beside(attempt).map_or_else(String::new, |said| format!(" ({said})"));

@@ -20,7 +20,7 @@ use std::sync::PoisonError;
 
 use serde_json::Value;
 use ua_core::{CallId, CallStatus, RawReply, Reads, RunId, RunSpec, SideEffectClass, Timestamp};
-use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
+use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, Walk, is_task, whole_reply};
 
 use crate::address::{
     each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, letters_in, looks_like_host, percent_decoded,
@@ -150,6 +150,11 @@ impl Addresses {
         self.0.contains(&address)
             || (!is_bare && self.0.contains(bare))
             || (is_bare && PAGES.iter().any(|(_, scheme, _)| self.0.contains(&format!("{scheme}{address}"))))
+    }
+
+    /// Whether a text is a part of one between slashes: who says `acme/widgets` says whose it is, and which.
+    pub(crate) fn has_part(&self, text: &str) -> bool {
+        self.0.iter().any(|address| address.split('/').any(|part| part == text))
     }
 
     pub(crate) fn extend(&mut self, others: &Self) {
@@ -335,9 +340,9 @@ impl Ledger {
     /// The calls of the runs that a run works for or was forked from, and of whoever worked for these.
     async fn family_calls(&self, of: &RunId) -> Result<Vec<CallRecord>, ua_store::StoreError> {
         let mut calls = Vec::new();
-        let (mut runs, mut next) = (BTreeSet::new(), vec![of.clone()]);
+        let (mut walk, mut next) = (Walk::default(), vec![of.clone()]);
         while let Some(run) = next.pop() {
-            if !runs.insert(run.clone()) {
+            if !walk.meets(&run) {
                 continue;
             }
             next.extend(self.store.run(&run).await?.parent_run_id);

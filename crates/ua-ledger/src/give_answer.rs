@@ -5,14 +5,14 @@
 //! Proved by: `identity::given_answers`.
 
 use ua_core::{CallId, CallStatus, Env, RunId, RunStatus, Timestamp};
-use ua_store::rules::said_by_happened;
+use ua_store::rules::{applies_behind_the_end, said_by_happened};
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
     RunStore as _, Store, StoreError, is_left_open, is_over,
 };
 
 use crate::correction::absent_from_since;
-use crate::doubt::{applies_behind_the_end, settle_late_answers};
+use crate::doubt::settle_late_answers;
 use crate::handle::check_elicited;
 use crate::outside::{Outside, Still, still_of};
 use crate::question::{look_after, others_of, showed_as_it_stands};

@@ -406,8 +406,14 @@ fn is_page(body: &str) -> bool {
     body.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').starts_with('<')
 }
 
+/// The first line that says something, with the next one where it only announces that: the reason is what a person is told.
 fn first_line(text: &str) -> String {
-    shortened(text.lines().next().unwrap_or_default(), MAX_DETAIL)
+    let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.next().filter(|_| first.ends_with(':')) {
+        Some(reason) => shortened(&format!("{first} {}", reason.trim_start()), MAX_DETAIL),
+        None => shortened(first, MAX_DETAIL),
+    }
 }
 
 /// Cuts text at a character boundary and says so.
@@ -427,6 +433,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// What is announced is the reason.
+    #[test]
+    fn the_first_line_of_an_error_has_its_reason() {
+        for (text, first) in [
+            ("not found\nlook elsewhere", "not found"),
+            (
+                "no page could be fetched:\nhttp://10.0.0.1/: refused\nmore",
+                "no page could be fetched: http://10.0.0.1/: refused",
+            ),
+            ("\n\n  why:  \n", "  why:"),
+            ("", ""),
+        ] {
+            assert_eq!(first_line(text), first, "{text:?}");
+        }
+    }
 
     fn policy(on_unknown: OnUnknown) -> CallPolicy {
         CallPolicy { on_unknown, ..CallPolicy::unclassified() }

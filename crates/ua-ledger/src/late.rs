@@ -7,6 +7,7 @@
 
 use std::fmt::Debug;
 
+use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::{CallId, CallStatus, PossibleEffect, QuestionId, RawReply, Resolution, RunId, Settlement, Timestamp};
 use ua_store::{
@@ -203,12 +204,14 @@ async fn settle_unless(
 }
 
 /// Where answers are kept that the database did not take.
+#[async_trait]
 pub trait LateReplies: Send + Sync + Debug {
-    /// Keeps one on stable storage.
+    /// Keeps one on stable storage. A database that takes nothing does so to many at once: they have one sync between them, and no thread of the
+    /// runtime waits for it.
     ///
     /// # Errors
     /// Why it is not kept, in words. It is in nobody's hands but this process's then.
-    fn keep(&self, late: &LateReply) -> Result<(), String>;
+    async fn keep(&self, late: &LateReply) -> Result<(), String>;
 
     /// All that are kept, oldest first.
     fn all(&self) -> Vec<LateReply>;
@@ -223,8 +226,9 @@ pub trait LateReplies: Send + Sync + Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLateReplies;
 
+#[async_trait]
 impl LateReplies for NoLateReplies {
-    fn keep(&self, _late: &LateReply) -> Result<(), String> {
+    async fn keep(&self, _late: &LateReply) -> Result<(), String> {
         Err("nothing is kept beside the database here".to_owned())
     }
 

@@ -72,13 +72,15 @@ pub struct Lineage {
     pub mark: Option<String>,
 }
 
-/// Who drives the run of a call that is to be recovered.
+/// Through whom it becomes known before long what came of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecoveredBy {
-    /// The process of this ledger, which has begun to.
-    ThisProcess,
-    /// Whoever takes it next, or another process.
-    Another,
+pub enum SoonKnown {
+    /// It is being sent, and its tool asks nobody for anything.
+    Sent,
+    /// It is in doubt, and the process of this ledger has begun to recover it.
+    RecoveredHere,
+    /// It is in doubt, and whoever takes its run next, or another process, recovers it.
+    RecoveredElsewhere,
 }
 
 /// The ledger of one run, holding its lease.
@@ -267,28 +269,35 @@ impl Ledger {
         self.store.flush().await.map_err(LedgerError::at("write what comes before", call))
     }
 
-    /// Whether a call is being sent, and its tool asks nobody for anything.
+    /// Through whom it will be known before long what came of a call; `None` where it is known, a person was asked, somebody went on without it, or
+    /// its run has ended.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn is_under_way(&self, id: &CallId) -> Result<bool, LedgerError> {
+    pub async fn soon_known(&self, id: &CallId) -> Result<Option<SoonKnown>, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-        Ok(call.status == CallStatus::Running && self.pending_question(&call).await?.is_none())
+        self.soon_known_as(&call).await
     }
 
-    /// Who is about to find out what came of a call of which nobody knows it for now; `None` where a person was asked about it, somebody went on
-    /// without it, or its run has ended.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn to_be_recovered(&self, id: &CallId) -> Result<Option<RecoveredBy>, LedgerError> {
-        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-        if call.status != CallStatus::Unknown
-            || call.resolution.is_some()
-            || self.pending_question(&call).await?.is_some()
-        {
+    /// The same of one that stands as it was read: what was read in two moments may have been on its way from one to the other in between.
+    pub(crate) async fn soon_known_as(&self, call: &CallRecord) -> Result<Option<SoonKnown>, LedgerError> {
+        let is_sent = match call.status {
+            CallStatus::Running => true,
+            CallStatus::Unknown if call.resolution.is_none() => false,
+            CallStatus::Unknown
+            | CallStatus::Prepared
+            | CallStatus::Succeeded
+            | CallStatus::FailedDefinite
+            | CallStatus::FailedReported
+            | CallStatus::Cancelled => return Ok(None),
+        };
+        if self.pending_question(call).await?.is_some() {
             return Ok(None);
         }
+        if is_sent {
+            return Ok(Some(SoonKnown::Sent));
+        }
+        let id = &call.call_id;
         let read = async |run| self.store.run(run).await.map_err(LedgerError::at("look who works on", id));
         let run = read(&call.run_id).await?;
         if run.status.is_terminal() || run.end_mark().is_some() {
@@ -297,7 +306,7 @@ impl Ledger {
         let ours = read(&self.lease.run_id).await?;
         let is_ours = matches!((&run.owner, &ours.owner), (Some(its), Some(ours)) if its.is_same_process(ours));
         let is_at_work = is_ours && run.status == RunStatus::Running;
-        Ok(Some(if is_at_work { RecoveredBy::ThisProcess } else { RecoveredBy::Another }))
+        Ok(Some(if is_at_work { SoonKnown::RecoveredHere } else { SoonKnown::RecoveredElsewhere }))
     }
 
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
@@ -368,15 +377,16 @@ impl Ledger {
                         ua_core::counted(lost as usize, "call")
                     ),
                 };
+                let work = self.calls_of.noun();
                 let message = format!(
-                    "Refused: this job allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
+                    "Refused: this {work} allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
                      which nobody knows what came counts as well, and one whose failure does not say that nothing happened{of_lost}. Do not ask \
                      for it again."
                 );
                 self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
                 Ok(None)
             }
-            Err(source) => Err(LedgerError::Store { doing: "start", call: id, source }),
+            Err(source) => Err(self.refused("start", &id, source).await),
         }
     }
 
@@ -558,7 +568,7 @@ impl Ledger {
             match self.store.written(self.store.settle_attempt(&self.lease, settle.clone()), [&settle]).await {
                 Ok(settled) => break settled,
                 Err(error) => {
-                    self.store.keep_beside(&settle);
+                    self.store.keep_beside(&settle).await;
                     if again_with_an_answer(self.patience.as_ref(), doing, &error, &mut tries).await {
                         continue;
                     }
@@ -786,9 +796,22 @@ impl Ledger {
             new.text = new.text.line(before);
         }
         let asked = self.store.raise_question(&self.lease, new).await;
-        let asked = asked.map_err(LedgerError::at("ask about", &call.call_id))?;
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(source) => return Err(self.refused("ask about", &call.call_id, source).await),
+        };
         events::asked(&asked);
         Ok(asked)
+    }
+
+    /// What a write that was refused comes to: a person may have ended the session just now, for which nothing is sent and nobody is asked any more.
+    async fn refused(&self, doing: &'static str, call: &CallId, source: StoreError) -> LedgerError {
+        let is_conflict = matches!(source, StoreError::Conflict { .. });
+        let run = if is_conflict { self.store.run(&self.lease.run_id).await.ok() } else { None };
+        match run.filter(ua_store::is_over) {
+            Some(_) => LedgerError::Aborted { call: call.clone() },
+            None => LedgerError::Store { doing, call: call.clone(), source },
+        }
     }
 
     /// The question about this call that is not closed, if there is one.

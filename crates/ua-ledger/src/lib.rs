@@ -98,12 +98,12 @@ pub use late::{
     LateReplies, NoLateReplies, is_of_attempt, kept_answer, said, settle_by_late_replies,
     settle_what_ends_by_late_replies,
 };
-pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage, RecoveredBy};
+pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage, SoonKnown};
 pub use lost::key_in_own_place;
 pub use outbox::{Outbox, Stored};
 pub use outside::{MayAct, Outside, Still, still};
 pub use patience::{NoPatience, Patience, Tries, again};
-pub use people::{CallsOf, DECIDE_YOURSELF, PeopleRules, RecipientRule};
+pub use people::{CallsOf, PeopleRules, RecipientRule, decide_yourself};
 pub use permit::Permit;
 pub use question::{ARGUMENTS_CUT, look_after};
 pub use recomputed::check_recomputed;

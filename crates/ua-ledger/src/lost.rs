@@ -9,8 +9,12 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnScopeConflict};
-use ua_store::{AS_TASK, CallRecord, LedgerStore as _, Lost, RecallCall, recall_lost, rules};
+use serde_json::{Value, json};
+use ua_core::{CallStatus, CorrectedTo, IdempotencyKey, OnScopeConflict, Timestamp};
+use ua_store::{
+    AS_TASK, AttemptRecord, BY_A_WORD, CallRecord, LEFT_BY_A_WORD, LedgerStore as _, Lost, MadeBy, RecallCall, Trace,
+    recall_lost, rules,
+};
 
 use crate::admission::Facts;
 use crate::error::LedgerError;
@@ -128,18 +132,109 @@ pub fn key_in_own_place(lineage: &Lineage, call: &CallRecord) -> IdempotencyKey 
     key_of((database, mark.as_deref()), call, None, (root.as_str(), call.call_id.as_str()))
 }
 
-/// What is said of a call that is in doubt for one that the database does not have.
-pub(crate) fn as_made_by(attempt: &ua_store::AttemptRecord) -> Option<String> {
-    let (made_by, said) = rules::made_by(attempt)?;
-    let said = if said == AS_TASK { "its tool continued it as a task, which may still be under way" } else { said };
-    let words = if made_by.in_same_words {
-        "with the same arguments"
-    } else {
-        "with other arguments, or with ones that it does not tell"
-    };
-    Some(format!(
-        "effects.log knows that call {} of run {} was sent at {} {words} ({said}), and this database does not have that call, since an older copy of it \
-         was put back",
-        made_by.call, made_by.run, attempt.started_at
-    ))
+/// What `effects.log` alone knows was sent, and in whose place another call is asked about: whatever a person reads of it (when, with what outcome, under
+/// which names) is from its own line, and no value of the call that asks can be said in its place.
+#[derive(Debug)]
+pub(crate) struct LostCall {
+    /// Which one; `None` is the call itself, of an attempt that its database lost.
+    of: Option<MadeBy>,
+    said: String,
+    sent_at: Timestamp,
+}
+
+impl LostCall {
+    /// The call in whose place the attempt's own call is in doubt.
+    pub(crate) fn of(attempt: &AttemptRecord) -> Option<Self> {
+        let (of, said) = rules::made_by(attempt)?;
+        Some(Self { of: Some(of), said: said.to_owned(), sent_at: attempt.started_at })
+    }
+
+    /// What puts a call in doubt as soon as it may go out.
+    pub(crate) fn about_to_be_asked(recall: &RecallCall) -> Option<Self> {
+        let last = recall.attempts.last()?;
+        Some(Self { of: last.made_by.clone(), said: last.said.clone(), sent_at: last.sent_at })
+    }
+
+    /// Whether the log says that it happened.
+    fn says_that_it_happened(&self) -> bool {
+        self.said == CallStatus::Succeeded.as_str() || self.said == BY_A_WORD
+    }
+
+    fn is_in_same_words(&self) -> bool {
+        self.of.as_ref().is_none_or(|of| of.in_same_words)
+    }
+
+    /// What came of it, and what the other side calls it.
+    fn outcome(&self) -> String {
+        let said = match self.said.as_str() {
+            AS_TASK => "its tool continued it as a task, which may still be under way",
+            BY_A_WORD => "a person said that it happened",
+            LEFT_BY_A_WORD => "a person left it without knowing what came of it",
+            said => said,
+        };
+        let id = self.of.as_ref().and_then(|of| of.external_id.as_ref());
+        id.map_or_else(|| said.to_owned(), |id| format!("{said}, as {id}"))
+    }
+
+    /// What was sent, when, and in which words.
+    fn sent(&self) -> String {
+        let Self { of, sent_at, .. } = self;
+        let Some(of) = of else { return format!("this call was sent at {sent_at} ({})", self.outcome()) };
+        let words = if of.in_same_words {
+            "with the same arguments"
+        } else {
+            "with other arguments, or with ones that it does not tell"
+        };
+        format!("call {} of run {} was sent at {sent_at} {words} ({})", of.call, of.run, self.outcome())
+    }
+
+    /// What is said of it among other reasons.
+    pub(crate) fn in_words(&self) -> String {
+        let sent = self.sent();
+        let lacks = if self.of.is_some() { "that call" } else { "what came of it" };
+        format!(
+            "effects.log knows that {sent}, and this database does not have {lacks}, since an older copy of it was put back"
+        )
+    }
+
+    /// The question whether it was this: first of all what the log says, if that is an answer.
+    pub(crate) fn asked(&self, tool: &str) -> String {
+        if self.says_that_it_happened() && self.is_in_same_words() {
+            let sent = self.sent();
+            return format!(
+                "Did `{tool}` happen? effects.log says that it did: {sent}. This call was not sent itself, and this database does not have that one, since \
+                 an older copy of it was put back. The answer is that it happened, unless it was undone since."
+            );
+        }
+        let follows = if self.says_that_it_happened() {
+            " If that was the effect that this call is to have, the answer is that it happened."
+        } else {
+            ""
+        };
+        format!("Did `{tool}` happen? This call was not sent itself: {}.{follows}", self.in_words())
+    }
+
+    /// The same as a line of a question that is asked before: whoever lets the call run knows that this is asked next.
+    pub(crate) fn asked_next(&self) -> String {
+        format!("May have happened already: {}; whether it did is asked before this call is sent", self.in_words())
+    }
+
+    /// How a question keeps it.
+    pub(crate) fn as_shown(&self, own: &CallRecord) -> Value {
+        let call = self.of.as_ref().map_or(own.call_id.as_str(), |of| of.call.as_str());
+        let run = self.of.as_ref().map_or(own.run_id.as_str(), |of| of.run.as_str());
+        let mut shown = json!({ "call": call, "run": run, "sent_at": self.sent_at, "said": self.said });
+        if let Some(of) = &self.of {
+            shown["in_same_words"] = json!(of.in_same_words);
+            shown["found_by"] = json!(of.found_by);
+            shown["external_id"] = json!(of.external_id);
+        }
+        shown
+    }
+
+    /// By what it is found, for a line of a question.
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        let of = self.of.clone()?;
+        (!of.found_by.is_empty()).then(|| Trace { names: of.found_by.clone(), of: Some(of) })
+    }
 }

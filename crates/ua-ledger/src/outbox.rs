@@ -154,7 +154,7 @@ impl Outbox {
     }
 
     /// Keeps an answer beside the database, which put it off or refused it. Once, if that can be done; else it is tried with each write.
-    pub fn keep_beside(&self, settle: &SettleAttempt) {
+    pub async fn keep_beside(&self, settle: &SettleAttempt) {
         let run = match &self.by {
             Author::Owner(lease) => &lease.run_id,
             Author::Command => return,
@@ -163,9 +163,8 @@ impl Outbox {
         let newest = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).get(&settle.call_id).copied();
         let sent_at = newest.filter(|(attempt, _)| *attempt == settle.attempt).map(|(_, at)| at);
         let Some(late) = late_reply(run, settle, sent_at) else { return };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.contains(&place) && self.late.keep(&late).is_ok() {
-            kept.insert(place);
+        if !self.is_kept_beside(&place.0, place.1) && self.late.keep(&late).await.is_ok() {
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
         }
     }
 
@@ -175,10 +174,10 @@ impl Outbox {
         kept.contains(&(call.clone(), attempt))
     }
 
-    /// The same for every answer that goes out next.
-    fn keep_all_beside(&self, queue: &Queue) {
-        for settle in answers(queue.next()) {
-            self.keep_beside(settle);
+    /// The same for each of several answers.
+    async fn keep_all_beside(&self, answers: &[SettleAttempt]) {
+        for settle in answers {
+            self.keep_beside(settle).await;
         }
     }
 
@@ -220,8 +219,16 @@ impl Outbox {
             done = &mut write => return done,
             () = too_long => {}
         }
-        for settle in changes {
-            self.keep_beside(settle);
+        let kept = async {
+            for settle in changes {
+                self.keep_beside(settle).await;
+            }
+        };
+        // What is stored meanwhile needs no place beside the database.
+        tokio::select! {
+            biased;
+            done = &mut write => return done,
+            () = kept => {}
         }
         write.await
     }
@@ -272,8 +279,9 @@ impl Outbox {
                     return Ok(());
                 }
                 Err(error) => {
-                    self.keep_all_beside(queue);
-                    let has_answer = answers(queue.next()).next().is_some();
+                    let unstored: Vec<SettleAttempt> = answers(queue.next()).cloned().collect();
+                    self.keep_all_beside(&unstored).await;
+                    let has_answer = !unstored.is_empty();
                     if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
@@ -423,8 +431,9 @@ impl Outbox {
                     break;
                 }
                 Err(error) => {
-                    self.keep_all_beside(queue);
-                    let has_answer = answers(queue.next()).next().is_some();
+                    let unstored: Vec<SettleAttempt> = answers(queue.next()).cloned().collect();
+                    self.keep_all_beside(&unstored).await;
+                    let has_answer = !unstored.is_empty();
                     if !self.is_sent_again(has_answer, doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
@@ -547,9 +556,15 @@ impl PastStore for Outbox {
         self.store.lost(run).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.flush().await?;
-        self.store.accept_forgotten(run, forgotten, at).await
+        self.store.accept_forgotten(run, forgotten, by, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

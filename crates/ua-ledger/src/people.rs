@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ua_core::{CallId, CallStatus, MailAddress, RunSpec, Sha256};
+use ua_core::{Audience, CallId, CallStatus, MailAddress, RunSpec, Sha256};
 use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecord, QuestionsOf, RunStore as _, Store};
 
 use crate::address::Destinations;
@@ -39,8 +39,34 @@ pub enum CallsOf {
     /// A job of ours.
     #[default]
     Job,
+    /// A step of a program that uses the library, which has no job.
+    Step,
     /// A session of a client at the gateway.
     Session,
+}
+
+impl CallsOf {
+    /// The same, as whoever is spoken to calls it.
+    #[must_use]
+    pub fn for_audience(self, audience: Audience) -> Self {
+        match self {
+            Self::Job | Self::Step => audience.pick(Self::Job, Self::Step),
+            Self::Session => Self::Session,
+        }
+    }
+
+    /// Whom messages about the calls speak to.
+    pub(crate) fn audience(self) -> Audience {
+        match self {
+            Self::Job | Self::Session => Audience::Terminal,
+            Self::Step => Audience::Program,
+        }
+    }
+
+    /// What names recipients and has constraints, as a noun.
+    pub(crate) fn noun(self) -> &'static str {
+        self.audience().work()
+    }
 }
 
 /// What a person wrote in answers of a run, or approved in it.
@@ -129,8 +155,10 @@ impl Rules<'_> {
 pub(crate) const MAX_ASKED: usize = 20;
 
 /// What the model is told when nobody answers what it asks.
-pub const DECIDE_YOURSELF: &str =
-    "Nobody answers this. Decide yourself by what the job says, and say in your report what you assumed.";
+pub fn decide_yourself(audience: Audience) -> String {
+    let work = audience.work();
+    format!("Nobody answers this. Decide yourself by what the {work} says, and say in your report what you assumed.")
+}
 
 impl Ledger {
     /// The same ledger, asking people as the job says.
@@ -226,7 +254,12 @@ impl Ledger {
             // What was shown besides was approved as it stands there.
             let shown = Destinations::of(&approved.arguments);
             known.mail.extend(shown.mail);
-            shown.pages.iter().chain(&shown.others).for_each(|text| known.addresses.learn_whole(text));
+            shown
+                .pages
+                .iter()
+                .chain(&shown.others)
+                .chain(&shown.places)
+                .for_each(|text| known.addresses.learn_whole(text));
         }
         Ok(known)
     }

@@ -5,11 +5,11 @@ use ua_core::{
     CallId, CallPolicy, CallStatus, Env, FieldKind, PossibleEffect, QuestionId, QuestionText, Timestamp, default_of,
     fields, is_by_address, look_alikes_in, missing, on_one_line,
 };
-use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
+use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord, Trace, rules};
 
 use crate::admission::Facts;
 use crate::late::said;
-use crate::lost::as_made_by;
+use crate::lost::LostCall;
 use crate::outside::Still;
 use crate::people::CallsOf;
 use crate::recipient::Problem;
@@ -51,9 +51,11 @@ pub(crate) enum Why<'a> {
         beside: Option<(&'a CallRecord, Still)>,
         /// What came of the other calls, and could not be stored yet.
         late: &'a [LateReply],
+        /// What the database lost and is asked about next.
+        lost: Option<Box<LostCall>>,
     },
-    /// The tool refused the credentials.
-    AuthFailure { facts: &'a Facts },
+    /// The tool refused the credentials; what the database lost is asked about next.
+    AuthFailure { facts: &'a Facts, lost: Option<Box<LostCall>> },
     /// The model asks.
     AskUser,
     /// A tool asks, in the middle of a call.
@@ -74,8 +76,33 @@ impl Why<'_> {
     /// What was found out about the call just before it was asked about, for words that let it run.
     fn facts(&self) -> Option<&Facts> {
         match self {
-            Self::Send { facts, .. } | Self::AuthFailure { facts } | Self::Unknown { facts, .. } => Some(facts),
+            Self::Send { facts, .. } | Self::AuthFailure { facts, .. } | Self::Unknown { facts, .. } => Some(facts),
             Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
+        }
+    }
+
+    /// By what a person finds what it is about, whosever that is.
+    fn traces(&self, call: &CallRecord) -> Vec<Trace> {
+        match self {
+            Self::Unknown { sends, .. } | Self::WentOn { sends } => Trace::of(call, sends.attempts()),
+            Self::Send { lost, .. } | Self::AuthFailure { lost, .. } => {
+                lost.iter().filter_map(|lost| lost.trace()).collect()
+            }
+            Self::AskUser | Self::Elicitation { .. } => Vec::new(),
+        }
+    }
+
+    /// What effects.log alone knows of it.
+    fn lost(&self, call: &CallRecord) -> Vec<Value> {
+        match self {
+            Self::Unknown { sends, .. } | Self::WentOn { sends } => {
+                let lost = sends.attempts().iter().filter_map(LostCall::of);
+                lost.map(|lost| lost.as_shown(call)).collect()
+            }
+            Self::Send { lost, .. } | Self::AuthFailure { lost, .. } => {
+                lost.iter().map(|lost| lost.as_shown(call)).collect()
+            }
+            Self::AskUser | Self::Elicitation { .. } => Vec::new(),
         }
     }
 
@@ -201,10 +228,10 @@ impl Reason<'_> {
                 let Some((Other { call: other, .. }, more)) = others.split_first() else { return String::new() };
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let named = match calls_of {
-                    CallsOf::Job => {
+                    CallsOf::Job | CallsOf::Step => {
                         let (turn, run) = (other.position.turn, whose(calls_of, call, other));
                         let status = stands(calls_of, other);
-                        format!("of this job ({route}{status}, turn {turn}{run})")
+                        format!("of this {} ({route}{status}, turn {turn}{run})", calls_of.noun())
                     }
                     CallsOf::Session => {
                         let of = whose(calls_of, call, other);
@@ -227,17 +254,18 @@ impl Reason<'_> {
                     shown_arguments(other)
                 )
             }
-            Self::AmbiguousRecipient(problem) => problem.to_string(),
+            Self::AmbiguousRecipient(problem) => problem.in_words(calls_of),
             Self::Approval if call.policy.rule_id == CallPolicy::MAY_REPEAT => call.policy.reason.clone(),
             Self::Approval => {
                 format!("Calls of this tool ({}) need a person's approval.", class_words(call))
             }
             Self::Tainted(unnamed) => {
                 let named = if unnamed.is_empty() { String::new() } else { format!(" ({})", shown_addresses(unnamed)) };
+                let work = calls_of.noun();
                 format!(
-                    "It is {}. This job has read untrusted text and private data, and neither the job nor a person named where this \
+                    "It is {}. This {work} has read untrusted text and private data, and neither the {work} nor a person named where this \
                      goes{named}: the untrusted text may have asked for it. What lifts this question in later runs: the tool or its \
-                     destination in `constraints.allowed_destinations` of the job, `side_effect_class = \"read_only\"` in a policy rule \
+                     destination in `constraints.allowed_destinations` of the {work}, `side_effect_class = \"read_only\"` in a policy rule \
                      if the tool only reads, or `escalation.ask_human_on_tainted_effect` as `false`.",
                     effect_words(call)
                 )
@@ -247,9 +275,10 @@ impl Reason<'_> {
                  known to have had it."
             ),
             Self::MadeAddress(addresses) => {
+                let work = calls_of.noun();
                 format!(
-                    "It reads {}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
-                     earlier result. This job has read untrusted text and private data: the address may leak it.",
+                    "It reads {}, which appears neither in the {work}, nor in what a person wrote, nor in untrusted text of an \
+                     earlier result. This {work} has read untrusted text and private data: the address may leak it.",
                     shown_addresses(addresses)
                 )
             }
@@ -268,13 +297,17 @@ pub(crate) fn question(
     let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
         Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late } => {
-            let text = match attempt.and_then(as_made_by) {
-                // What is known of the other call is why it is asked about.
-                Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
-                None => format!("{} ({because}).", sent_and_lost(call, *attempt)),
+            let text = match attempt.and_then(LostCall::of) {
+                Some(lost) if because.is_empty() => lost.asked(tool),
+                Some(lost) => format!("{} It is asked because {because}.", lost.asked(tool)),
+                None => match said_to_be_done(call, *attempt, sends.attempts()) {
+                    Some(done) => format!("{done} ({because})."),
+                    None => format!("{} ({because}).", sent_and_lost(call, *attempt)),
+                },
             };
             let text = text + &sends.in_words(&call.policy);
-            let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
+            let more = shown_names(&why.traces(call)).into_iter().chain(shown_late(late));
+            let more = more.chain(changed_files(call, facts)).chain(shown_wait(*look_after));
             let more = more.chain(shown_beside(*beside));
             let more = shown_since(call, calls_of, others, because).chain(more);
             let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
@@ -284,22 +317,25 @@ pub(crate) fn question(
         }
         Why::WentOn { sends } => {
             let attempt = sends.last();
-            let text = match attempt.and_then(as_made_by) {
-                Some(made_by) => format!("Did `{tool}` happen? This call was not sent itself: {made_by}."),
-                None => format!("{}.", sent_and_lost(call, attempt)),
+            let lost = sends.attempts().iter().rev().find_map(LostCall::of);
+            let text = match (attempt.and_then(LostCall::of), lost) {
+                (Some(lost), _) => lost.asked(tool),
+                (None, Some(lost)) => format!("{}; {}.", sent_and_lost(call, attempt), lost.in_words()),
+                (None, None) => format!("{}.", sent_and_lost(call, attempt)),
             };
             let text = format!(
                 "{text}{} {} without it and does not repeat it until you answer.",
                 sends.in_words(&call.policy),
                 match calls_of {
-                    CallsOf::Job => "The run continues",
+                    CallsOf::Job | CallsOf::Step => "The run continues",
                     CallsOf::Session => "The gateway continues",
                 }
             );
-            let text = QuestionText::new(&text).line(arguments);
+            let names = shown_names(&why.traces(call));
+            let text = names.into_iter().fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Send { facts, first, more, changed, earlier, beside, late } => {
+        Why::Send { facts, first, more, changed, earlier, beside, late, lost } => {
             let mut text = if more.is_empty() {
                 QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call, calls_of))))
             } else {
@@ -314,20 +350,24 @@ pub(crate) fn question(
             let lines = shown_facts(facts)
                 .into_iter()
                 .chain(shown_beside(*beside))
-                .chain(late.iter().map(shown_late_of_another));
+                .chain(late.iter().map(shown_late_of_another))
+                .chain(lost.as_ref().map(|lost| lost.asked_next()))
+                .chain(shown_names(&why.traces(call)));
             let text = lines.fold(text.line(arguments), QuestionText::line);
             // Whoever could only let it run or leave it would have to do it twice for it to count.
             let happened = earlier.map(|_| Choice::Happened);
             (first.kind(), text, happened.into_iter().chain([Choice::Execute, Choice::Skip, Choice::Abort]).collect())
         }
-        Why::AuthFailure { .. } => {
+        Why::AuthFailure { lost, .. } => {
             let text = format!(
                 "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
                  MCP configuration, or a login there) before you let it be tried again.",
                 call.name.server,
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")
             );
-            (QuestionKind::AuthFailure, QuestionText::new(&text), vec![Choice::Continue, Choice::Skip, Choice::Abort])
+            let lines = lost.as_ref().map(|lost| lost.asked_next()).into_iter().chain(shown_names(&why.traces(call)));
+            let text = lines.fold(QuestionText::new(&text), QuestionText::line);
+            (QuestionKind::AuthFailure, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
         Why::AskUser => {
             let asked = call.arguments.get("question").and_then(Value::as_str).unwrap_or_default();
@@ -354,6 +394,14 @@ pub(crate) fn question(
         "binding": why.facts().map(bind),
         "options": options(call),
     });
+    let names: Vec<String> = why.traces(call).into_iter().flat_map(|trace| trace.names).collect();
+    if !names.is_empty() {
+        detail["found_by"] = json!(names);
+    }
+    let lost = why.lost(call);
+    if !lost.is_empty() {
+        detail[LOST] = json!(lost);
+    }
     detail["others"] = why.others().into_iter().map(as_shown).collect();
     if let Why::Unknown { against, late, .. } = why {
         keep(&mut detail, against);
@@ -394,6 +442,24 @@ fn sent_and_lost(call: &CallRecord, attempt: Option<&AttemptRecord>) -> String {
     format!("Did `{}` happen? Attempt {number} was sent{sent} and its outcome is not known", call.name.tool)
 }
 
+/// The same of an attempt that effects.log says succeeded, which is an answer; without a full stop.
+fn said_to_be_done(call: &CallRecord, asked: Option<&AttemptRecord>, attempts: &[AttemptRecord]) -> Option<String> {
+    let succeeded = format!("{}: {}", rules::RECALLED, CallStatus::Succeeded);
+    let is_done = |attempt: &&AttemptRecord| {
+        let said = attempt.detail.as_deref().and_then(|detail| detail.strip_prefix(succeeded.as_str()));
+        let is_since = asked.is_none_or(|asked| attempt.attempt >= asked.attempt);
+        said.is_some() && is_since && rules::made_by(attempt).is_none()
+    };
+    let done = attempts.iter().rev().find(is_done)?;
+    let number = rules::learnt_of_another(done).unwrap_or(done.attempt);
+    let sent = attempts.iter().find(|attempt| attempt.attempt == number).unwrap_or(done).started_at;
+    Some(format!(
+        "Did `{}` happen? effects.log says that it did: attempt {number} was sent at {sent} and succeeded, and this database does not have its answer, \
+         since an older copy of it was put back. The answer is that it happened, unless it was undone since",
+        call.name.tool
+    ))
+}
+
 /// The most fields of a form that are listed in words; the whole form is in the question's detail.
 const MAX_FIELDS: usize = 20;
 /// As much of a field is shown: its name, what it takes with all that may be chosen, and whether it may be left out.
@@ -430,7 +496,7 @@ fn elicitation_text(call: &CallRecord, calls_of: CallsOf, params: &Value, is_liv
     }
     if is_live {
         text = text.line(match calls_of {
-            CallsOf::Job => {
+            CallsOf::Job | CallsOf::Step => {
                 "The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
                  answer reaches it: resume the run then."
             }
@@ -486,8 +552,8 @@ const MAX_LISTED: usize = 3;
 /// that its own is meant is said too.
 pub(crate) fn whose(calls_of: CallsOf, call: &CallRecord, other: &CallRecord) -> String {
     match calls_of {
-        CallsOf::Job if other.run_id == call.run_id => String::new(),
-        CallsOf::Job => format!(" of run {}", other.run_id),
+        CallsOf::Job | CallsOf::Step if other.run_id == call.run_id => String::new(),
+        CallsOf::Job | CallsOf::Step => format!(" of run {}", other.run_id),
         CallsOf::Session if other.run_id == call.run_id => " of this session".to_owned(),
         CallsOf::Session => format!(" of session {}", other.run_id),
     }
@@ -499,8 +565,8 @@ pub(crate) fn stands(calls_of: CallsOf, call: &CallRecord) -> &'static str {
         && call.policy.class.has_effect()
         && call.possible_effect != Some(PossibleEffect::None);
     match calls_of {
-        CallsOf::Job if may_be_there => "failed, may have happened",
-        CallsOf::Job | CallsOf::Session => call.status.in_words(),
+        CallsOf::Job | CallsOf::Step if may_be_there => "failed, may have happened",
+        CallsOf::Job | CallsOf::Step | CallsOf::Session => call.status.in_words(),
     }
 }
 
@@ -534,7 +600,7 @@ fn shown_since(
             many => format!(", and {many} earlier ones like it"),
         };
         let stands = match calls_of {
-            CallsOf::Job => format!("{}, turn {}", stands(calls_of, other), other.position.turn),
+            CallsOf::Job | CallsOf::Step => format!("{}, turn {}", stands(calls_of, other), other.position.turn),
             CallsOf::Session => format!("{}, asked for at {}", other.status.in_words(), other.created_at),
         };
         format!("call {}{of} ({stands}){like_it}", other.call_id)
@@ -574,6 +640,25 @@ fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
         format!("An answer to attempt {attempt} came at {at} and could not be stored: {said}")
     };
     late.iter().map(line)
+}
+
+/// By what a person finds what was sent, each with whose name it is where it may be of one of several.
+fn shown_names(traces: &[Trace]) -> Vec<String> {
+    let line = |trace: &Trace| match &trace.of {
+        Some(of) if traces.len() > 1 => format!("Look for call {} by: {}", of.call, trace.names.join("; ")),
+        Some(_) | None => format!("Look for it by: {}", trace.names.join("; ")),
+    };
+    traces.iter().map(line).collect()
+}
+
+/// Where the detail of a question has what effects.log alone knows.
+const LOST: &str = "lost";
+
+/// Whether a question told its person of what the database lost.
+pub(crate) fn tells_of(asked: &QuestionRecord, lost: &LostCall, call: &CallRecord) -> bool {
+    let shown = asked.detail.get(LOST).and_then(Value::as_array).into_iter().flatten();
+    let of = lost.as_shown(call);
+    shown.into_iter().any(|shown| shown.get("call") == of.get("call"))
 }
 
 /// The same of another call: the record says nothing of it yet.
@@ -712,6 +797,10 @@ mod tests {
         );
         let more = "So may call_3 (running, with other arguments), call_4 (`mcp__shop__buy`, running, with the same arguments).";
         assert!(text.ends_with(more), "{text}");
+        // A program has no job.
+        let text = reason.sentence(&asked, CallsOf::Step);
+        assert!(text.starts_with("Call call_2 of this step (running, turn 1) may already have had"), "{text}");
+        assert!(!text.contains("job"), "{text}");
         // A client at the gateway has neither a job nor turns.
         let text = reason.sentence(&asked, CallsOf::Session);
         let at = samples::at(1);
@@ -764,6 +853,7 @@ mod tests {
             earlier: None,
             beside: None,
             late: &[],
+            lost: None,
         };
         let live = Why::Elicitation { name: "ask", params: &params, round: 1, is_live: true, others: Vec::new() };
         let env = Env::simulated(1);
@@ -876,6 +966,7 @@ mod tests {
                         earlier: None,
                         beside: None,
                         late: &[],
+                        lost: None,
                     };
                     texts.push(
                         question(&env, (&call(send.clone(), arguments.clone()), CallsOf::Job), &why, |_| Value::Null)

@@ -3,12 +3,12 @@
 //! Durable Jobs v1 spec §6 (`ask_human_on_ambiguous_recipient`). A pure rule over a call's arguments: nothing is guessed from
 //! names, and no model is asked.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 use ua_core::{CallPolicy, MailAddress, MailAddressError, ScopeField, look_alikes_in};
+
+use crate::people::CallsOf;
 
 /// What is not clear about the recipients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +21,15 @@ pub(crate) enum Problem {
     NobodyNamed(Vec<String>),
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Problem {
+    /// The problem as a sentence. What could have named a recipient is called as the run has it.
+    pub(crate) fn in_words(&self, calls_of: CallsOf) -> String {
         match self {
-            Self::Nobody => write!(f, "It names no recipient."),
+            Self::Nobody => "It names no recipient.".to_owned(),
             Self::NoAddress { text, why } => {
                 let shown: String = text.chars().take(100).collect();
                 let note = look_alikes_in(&shown).map_or_else(String::new, |note| format!(" ({note})"));
-                write!(f, "The recipient {shown:?}{note} is not clear: {why}.")
+                format!("The recipient {shown:?}{note} is not clear: {why}.")
             }
             Self::NobodyNamed(addresses) => {
                 let shown = |address: &String| match look_alikes_in(address) {
@@ -36,7 +37,7 @@ impl fmt::Display for Problem {
                     None => address.clone(),
                 };
                 let list: Vec<String> = addresses.iter().take(10).map(shown).collect();
-                write!(f, "Neither the job nor a person named {}.", list.join(", "))
+                format!("Neither the {} nor a person named {}.", calls_of.noun(), list.join(", "))
             }
         }
     }
@@ -221,7 +222,9 @@ mod tests {
 
     fn found(arguments: &Value) -> Result<Vec<String>, String> {
         let recipients = recipients(&policy("email.send"), arguments).unwrap();
-        recipients.map(|all| all.iter().map(|a| a.as_str().to_owned()).collect()).map_err(|problem| problem.to_string())
+        recipients
+            .map(|all| all.iter().map(|a| a.as_str().to_owned()).collect())
+            .map_err(|problem| problem.in_words(CallsOf::Job))
     }
 
     #[test]
@@ -287,7 +290,9 @@ mod tests {
 
     #[test]
     fn a_recipient_that_only_looks_like_a_known_one_is_said_to_do_so() {
-        let shown = |address: &str| Problem::NobodyNamed(vec![address.to_owned()]).to_string();
+        let said = |address: &str, whose| Problem::NobodyNamed(vec![address.to_owned()]).in_words(whose);
+        let shown = |address: &str| said(address, CallsOf::Job);
+        assert_eq!(said("team@example.org", CallsOf::Step), "Neither the step nor a person named team@example.org.");
         assert_eq!(shown("team@example.org"), "Neither the job nor a person named team@example.org.");
         let said = "Neither the job nor a person named t\u{435}am@example.org (its \u{435} is U+0435, which only looks like e).";
         assert_eq!(shown("t\u{435}am@example.org"), said);

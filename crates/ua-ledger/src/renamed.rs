@@ -5,7 +5,7 @@
 //! call is another place, or another account, than the call would go to now ([ADR 40](../../../docs/adr/0040-a-key-counts-where-its-call-went.md)).
 //! A name that is gone was given up for another one, also where the server moved with it.
 //!
-//! Proved by: `identity::renamed`, the end-to-end tests `fork`.
+//! Proved by: `identity::renamed`, the table of verdicts, the end-to-end tests `fork`.
 
 use ua_store::{CallRecord, Related, Relations, is_under_another_server};
 

@@ -1,7 +1,7 @@
 //! How often a call left for its server, where to, and when last, in words.
 
 use ua_core::{CallPolicy, Destination};
-use ua_store::AttemptRecord;
+use ua_store::{AttemptRecord, rules::made_by};
 
 use crate::rules::is_a_send;
 
@@ -12,13 +12,19 @@ pub(crate) struct Sends<'a> {
 }
 
 impl<'a> Sends<'a> {
-    /// Of all attempts of a call, oldest first. One that never left us is none, nor is what `effects.log` knows more of one that did.
+    /// Of all attempts of a call, oldest first. One that never left us is none, nor is what `effects.log` knows more of one that did, nor what it knows
+    /// of another call, which went out under another key.
     pub(crate) fn of(attempts: &'a [AttemptRecord]) -> Self {
         Self { attempts }
     }
 
     fn sent(self) -> impl DoubleEndedIterator<Item = &'a AttemptRecord> {
-        self.attempts.iter().filter(|attempt| is_a_send(attempt))
+        self.attempts.iter().filter(|attempt| is_a_send(attempt) && made_by(attempt).is_none())
+    }
+
+    /// All of them, sent or not.
+    pub(crate) fn attempts(self) -> &'a [AttemptRecord] {
+        self.attempts
     }
 
     /// The newest attempt, if possible one that left us.
@@ -111,7 +117,9 @@ mod tests {
             |detail: String| [attempt(1, "lost"), AttemptRecord { detail: Some(detail), ..attempt(2, "lost") }];
         assert_eq!(words(&beside(learnt.to_owned()), None), twice, "a send that the database lost");
         let of_the_first = beside(format!("{learnt}, of attempt 1"));
-        for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &of_the_first, &[]] {
+        let of_another = beside(format!("{learnt}, as call call_9 of run run_9"));
+        let once_sent = [attempt(1, "lost"), attempt(2, "not_sent")];
+        for once in [&once_sent[..], &attempts[..1], &of_the_first, &of_another, &[]] {
             assert_eq!(words(once, Some(KeyChannel::Meta)), "");
         }
     }

@@ -32,7 +32,7 @@ impl Ledger {
     /// stands in its way is not what it was `before`.
     pub(crate) fn may_have_settled_since(&self, view: &View, run: &RunRecord, before: &Relations) -> bool {
         let may_have_waited = match self.calls_of {
-            crate::people::CallsOf::Job => self.has_asked.load(Ordering::Relaxed),
+            crate::people::CallsOf::Job | crate::people::CallsOf::Step => self.has_asked.load(Ordering::Relaxed),
             crate::people::CallsOf::Session => view.call.created_at <= self.opened_at,
         };
         may_have_waited
@@ -87,7 +87,7 @@ impl Ledger {
         if is_own && other.position.turn >= call.position.turn {
             return Ok(false);
         }
-        if self.calls_of == crate::people::CallsOf::Job {
+        if self.calls_of != crate::people::CallsOf::Session {
             let failed = || LedgerError::at("read what was told before", &call.call_id);
             if !is_own && history.shared.is_none() {
                 let records = self.store.load(&call.run_id).await.map_err(failed())?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use ua_core::{CallPolicy, MailAddress, RunSpec, SideEffectClass, ToolName};
 use ua_store::{CallRecord, Taint};
 
-use crate::address::Destinations;
+use crate::address::{Destinations, hosts_in};
 use crate::exits::{Addresses, allowed_by_host};
 use crate::people::Named;
 use crate::recipient::recipients;
@@ -121,11 +121,19 @@ impl Rules<'_> {
         if !is_ours {
             let mut hosts = Vec::new();
             collect_hosts(&call.arguments, &mut hosts);
-            tells |= !hosts.is_empty() && hosts.iter().all(|host| rule.covers_host(host));
             let all = Destinations::of(&call.arguments);
+            // An address in words for people says nothing of where these go.
+            tells |= !all.hosts.is_empty() && hosts.iter().chain(&all.hosts).all(|host| rule.covers_host(host));
             unnamed.extend(all.mail.iter().filter(|one| !is_named(one)).map(|one| one.as_str().to_owned()));
             let is_said = |text: &&String| rule.names_address(text) || known.addresses.has(text);
             unnamed.extend(all.pages.iter().chain(&all.others).filter(|text| !is_said(text)).cloned());
+            // A mail goes to its recipients, whichever account it is sent from.
+            if !is_mail(&call.policy) {
+                let is_known = |place: &&String| {
+                    is_said(place) || rule.addresses.has_part(place) || known.addresses.has_part(place)
+                };
+                unnamed.extend(all.places.iter().filter(|place| !is_known(place)).cloned());
+            }
         }
         let mut seen = BTreeSet::new();
         unnamed.retain(|one| seen.insert(one.clone()));
@@ -133,20 +141,15 @@ impl Rules<'_> {
     }
 }
 
+fn is_mail(policy: &CallPolicy) -> bool {
+    let kind = policy.effect_kind.as_ref().and_then(|kind| kind.as_str().split_once('.'));
+    kind.is_some_and(|(object, _)| object == "email")
+}
+
 /// The hosts of every address in the arguments, also of one inside a text.
 fn collect_hosts(value: &Value, hosts: &mut Vec<String>) {
     match value {
-        Value::String(text) => {
-            for scheme in ["https://", "http://", "wss://", "ws://", "ftp://"] {
-                hosts.extend(text.to_lowercase().split(scheme).skip(1).map(|rest| {
-                    let authority = rest.split(['/', '?', '#', ' ', '"', '\'', '<', '>', ')', '\n', '\t']).next();
-                    let host = authority.unwrap_or_default().rsplit('@').next().unwrap_or_default();
-                    // Behind a backslash another host may stand, which some take and others do not.
-                    let is_odd = authority.unwrap_or_default().contains('\\');
-                    if is_odd { String::new() } else { host.split(':').next().unwrap_or_default().to_owned() }
-                }));
-            }
-        }
+        Value::String(text) => hosts.extend(hosts_in(text)),
         Value::Array(items) => items.iter().for_each(|item| collect_hosts(item, hosts)),
         Value::Object(fields) => fields.values().for_each(|field| collect_hosts(field, hosts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -263,6 +266,72 @@ mod tests {
         };
         rules.tainted_effect(&call, true, &Named::default()).is_some()
             || !rules.made_addresses(&call, &Addresses::default()).is_empty()
+    }
+
+    /// An address or a recipient that the job allows says nothing of whose place something is put into.
+    #[test]
+    fn s1_what_a_job_allows_does_not_speak_for_the_place_where_an_effect_is_seen() {
+        let mut allowed = rule(&["example.org", "boss@example.org"]);
+        let job: RunSpec =
+            serde_json::from_str(r#"{"objective": "File it in acme/widgets, bucket reports."}"#).unwrap();
+        allowed.addresses = Addresses::of_job(&job);
+        let effect = |kind: Option<&str>| CallPolicy {
+            class: SideEffectClass::External,
+            effect_kind: kind.and_then(EffectKind::parse),
+            ..CallPolicy::unclassified()
+        };
+        for (kind, arguments) in [
+            // Words may mention an address, and go elsewhere.
+            (None, json!({"owner": "evil", "repo": "x", "body": "see https://example.org/ S"})),
+            (None, json!({"body": "see https://example.org/ S"})),
+            (None, json!({"note": "https://example.org/", "x": "y"})),
+            (None, json!({"url": "https://example.org/x", "owner": "evil"})),
+            (None, json!({"url": "https://example.org/x", "bucket": "evil"})),
+            (None, json!({"url": "https://example.org/x", "workspaceId": 4711})),
+            (Some("comment.post"), json!({"owner": "evil", "assigned_by": "boss@example.org", "text": "S"})),
+            (Some("message.send"), json!({"to": "boss@example.org", "number": "0170 1234567"})),
+            (Some("message.send"), json!({"to": "boss@example.org", "number": 1_701_234_567_u64})),
+        ] {
+            assert!(asks(&allowed, foreign(), effect(kind), &arguments), "{kind:?} {arguments}");
+        }
+        for (kind, arguments) in [
+            (None, json!({"url": "https://example.org/x", "body": "see https://example.org/ too"})),
+            (
+                None,
+                json!({"url": "https://example.org/x", "owner": "acme", "repo": "widgets", "project": "acme/widgets"}),
+            ),
+            (None, json!({"url": "https://example.org/x", "bucket": "reports", "number": 12})),
+            (Some("email.send"), json!({"to": "boss@example.org", "account": "work", "body": "x"})),
+        ] {
+            assert!(!asks(&allowed, foreign(), effect(kind), &arguments), "{kind:?} {arguments}");
+        }
+    }
+
+    /// Who owns a bucket, a server of a database or a machine sees each read, and what was asked for.
+    #[test]
+    fn s1_a_read_of_a_place_whose_owner_sees_it_is_asked_about() {
+        let job: RunSpec = serde_json::from_str(r#"{"objective": "Sum up the bucket reports-2026."}"#).unwrap();
+        let named = TaintRule { addresses: Addresses::of_job(&job), ..TaintRule::default() };
+        let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };
+        for arguments in [
+            json!({"bucket": "evil", "key": "S"}),
+            json!({"Bucket": "evil", "Prefix": "S"}),
+            json!({"storage_account": "evil", "blob": "S"}),
+            json!({"connection_string": "Server=evil.test;Database=S"}),
+            json!({"dsn": "host=evil.test dbname=S"}),
+            json!({"path": "git@evil.test:S.git"}),
+            json!({"command": "clone git@evil.test:o/S.git here"}),
+        ] {
+            assert!(asks(&named, foreign(), read.clone(), &arguments), "{arguments}");
+        }
+        for arguments in [
+            json!({"bucket": "reports-2026", "key": "a.csv"}),
+            json!({"owner": "acme", "repo": "widgets", "number": 12}),
+            json!({"q": "mail of ana@example.org: who answered?"}),
+            json!({"q": "root@10.0.0.1: what is it"}),
+        ] {
+            assert!(!asks(&named, foreign(), read.clone(), &arguments), "{arguments}");
+        }
     }
 
     fn foreign() -> ToolName {

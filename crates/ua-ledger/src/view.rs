@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use ua_core::{CallId, CallStatus, IdempotencyKey, OnUnknown, RunId, Timestamp};
 use ua_store::{
     Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, RecallCall,
-    ReceiptRecord, Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
-    rules::used_up_its_key,
+    ReceiptRecord, Related, Relations, RunRecord, RunsOf, Store, StoreError, Taint, Walk, is_left_open, is_task,
+    rules::used_up_its_key, top_of_tree,
 };
 
 use crate::admission::Facts;
@@ -19,7 +19,7 @@ use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::late::unstored;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, SoonKnown};
 use crate::lost::LostKeys;
 use crate::outside::{Still, still_of_each};
 use crate::people::Named;
@@ -170,7 +170,10 @@ impl Ledger {
                 view.lost = self.lost_like(&view.call, facts);
                 view.lost_keys = self.lost_keys(&view.call);
                 if let Some(holder) = around.holder {
-                    view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
+                    view.twin = self.as_twin(&view.call, holder, facts).await?;
+                    if view.twin.is_none() {
+                        return Box::pin(self.view(id, facts)).await;
+                    }
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
                 view.settled = self.settled_since(&view.call, facts, self.untold(&around.run)).await?;
@@ -200,7 +203,10 @@ impl Ledger {
                     return Ok(view);
                 }
                 if let Some(holder) = around.holder {
-                    view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
+                    view.twin = self.as_twin(&view.call, holder, facts).await?;
+                    if view.twin.is_none() {
+                        return Box::pin(self.view(id, facts)).await;
+                    }
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations.clone()).await?;
                 view.forgotten = self.forgotten_like(&view.call, facts).await?;
@@ -298,14 +304,15 @@ impl Ledger {
             return Ok(taint);
         }
         let failed = || LedgerError::at("look what was read beside", &call.call_id);
-        let mut left = vec![self.top_of(call).await?];
+        let top = self.top_of(call).await?;
+        let (mut walk, mut left) = (Walk::from(&top), vec![top]);
         while let Some(above) = left.pop() {
             taint = taint.and(self.store.run(&above).await.map_err(failed())?.taint);
             if taint.is_both() {
                 break;
             }
             let below = self.store.runs_of(RunsOf::Children(above)).await.map_err(failed())?;
-            left.extend(below.into_iter().filter(is_task).map(|run| run.run_id));
+            left.extend(walk.down(below).into_iter().map(|run| run.run_id));
         }
         Ok(taint)
     }
@@ -323,29 +330,40 @@ impl Ledger {
         }
     }
 
-    async fn as_twin(&self, call: &CallRecord, twin: CallRecord, facts: &Facts) -> Result<Twin, LedgerError> {
+    /// A call under the same key, which stood so when it was looked what the call might repeat; `None` where it is open, nobody is about to learn what
+    /// came of it, and it does not stand so any more. Whoever was to learn it has, then.
+    async fn as_twin(&self, call: &CallRecord, twin: CallRecord, facts: &Facts) -> Result<Option<Twin>, LedgerError> {
         // One that is sent again under its key has its answer soon, and so does one that its own run is about to decide about.
-        let is_under_way = self.is_under_way(&twin.call_id).await?
-            || (twin.run_id != call.run_id
-                && !facts.has_waited
-                && self.to_be_recovered(&twin.call_id).await?.is_some());
+        let is_under_way = match self.soon_known_as(&twin).await? {
+            Some(SoonKnown::Sent) => true,
+            Some(SoonKnown::RecoveredHere | SoonKnown::RecoveredElsewhere) => {
+                twin.run_id != call.run_id && !facts.has_waited
+            }
+            None => {
+                let is_open = matches!(twin.status, CallStatus::Running | CallStatus::Unknown);
+                if is_open && self.has_moved_on(&twin).await? {
+                    return Ok(None);
+                }
+                false
+            }
+        };
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
         let attempts = self.attempts(&twin.call_id).await?;
         let newest = attempts.iter().rev().find(|attempt| !never_left(attempt));
         let is_elsewhere = newest.is_some_and(|sent| is_another_place(&twin, sent, facts.destination.as_ref()));
-        Ok(Twin { call: twin, is_under_way_beside, is_elsewhere })
+        Ok(Some(Twin { call: twin, is_under_way_beside, is_elsewhere }))
+    }
+
+    async fn has_moved_on(&self, read: &CallRecord) -> Result<bool, LedgerError> {
+        let id = &read.call_id;
+        let now = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
+        Ok((now.status, now.attempt, now.resolution) != (read.status, read.attempt, read.resolution))
     }
 
     /// The run that is no sub-agent's, at the top of the tree of a call.
     async fn top_of(&self, call: &CallRecord) -> Result<RunId, LedgerError> {
-        let mut run = call.run_id.clone();
-        loop {
-            let record = self.store.run(&run).await.map_err(LedgerError::at("look who works on", &call.call_id))?;
-            match record.parent_run_id.clone().filter(|_| is_task(&record)) {
-                Some(parent) => run = parent,
-                None => return Ok(run),
-            }
-        }
+        let top = async { top_of_tree(&*self.store, &self.store.run(&call.run_id).await?).await };
+        Ok(top.await.map_err(LedgerError::at("look who works on", &call.call_id))?.run_id)
     }
 
     /// What the call might repeat.

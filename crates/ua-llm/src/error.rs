@@ -3,7 +3,9 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use ua_core::{Audience, FailureClass, span_in_words};
+use ua_core::{Audience, FailureClass, OtherModel, span_in_words};
+
+use crate::models::ModelTable;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -183,6 +185,17 @@ pub enum LlmError {
         /// What was wrong with it.
         why: String,
     },
+}
+
+/// What a person is told to do who works on a run in a terminal.
+const RESUME: &str = "resume the run";
+
+/// What was said of a failure, with its hint, for whoever reads it of a run that is tried again by itself: nobody has to resume that.
+pub fn without_resume(said: &str) -> String {
+    // The whole hint, its end, its beginning.
+    let said = said.replace(&format!("; wait a while, then {RESUME}"), "");
+    let said = said.replace(&format!(", then {RESUME}"), "").replace(&format!("; {RESUME};"), ";");
+    said.replace(&format!("{RESUME}; "), "")
 }
 
 /// Whether a refusal is one of how many tools are offered: OpenAI takes 128, and others have limits of their own.
@@ -453,7 +466,8 @@ impl LlmError {
     /// The same for whoever works on the run. A program may have key and address from anywhere.
     pub fn hint_to(&self, audience: Audience, provider: &str) -> Option<String> {
         let (key, url) = audience.pick(variables_of(provider), ("", ""));
-        let resume = audience.pick("resume the run", "run it again");
+        let resume = audience.pick(RESUME, "run it again");
+        let work = audience.work();
         if self.longest_reply(u32::MAX).is_some() {
             let words = "fork the run with a lower `max_output_tokens`, which is how long a reply may be";
             return Some(words.to_owned());
@@ -487,7 +501,17 @@ impl LlmError {
                     "{resume}; if it comes again, check that the base URL{url} is an endpoint of the provider's API"
                 ));
             }
-            Self::NotFound { .. } => "check the model's name; a fork of the run can take another model",
+            Self::NotFound { model, .. } => {
+                let models = ModelTable::shipped();
+                let other = models.in_place_of(provider, model).and_then(OtherModel::new);
+                // Behind everything that the provider says, so that what is read back is this one.
+                let another = match (audience.pick(true, false), other) {
+                    (true, Some(other)) => other.to_string(),
+                    (true, None) => "another model, with its name instead of MODEL".to_owned(),
+                    (false, _) => "another model".to_owned(),
+                };
+                return Some(format!("check the model's name; a fork of the run can take {another}"));
+            }
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 return Some(format!("wait a while, then {resume}"));
             }
@@ -495,11 +519,15 @@ impl LlmError {
                 return Some(format!("{resume}; nothing of the unfinished reply was used"));
             }
             Self::NotRecorded { .. } => {
-                "play it with the job, the model and the tools it was recorded with, or record it again"
+                return Some(format!(
+                    "play it with the {work}, the model and the tools it was recorded with, or record it again"
+                ));
             }
             Self::TooLong { .. } => {
-                "the job and its tools alone are too long for this model, whatever is left out of the history: fork the run with a model that takes more, \
-                 or begin a shorter job, or one with fewer tools"
+                return Some(format!(
+                    "the {work} and its tools alone are too long for this model, whatever is left out of the history: fork the run with a model that \
+                     takes more, or begin a shorter {work}, or one with fewer tools"
+                ));
             }
             Self::InvalidRequest { message, .. } if says_too_many_tools(message) => {
                 "offer fewer tools: only those that are needed, or leave servers out"
@@ -640,6 +668,22 @@ mod tests {
         assert!(error.is_final() && error.was_refused() && error.left_us() && !error.may_retry());
         let secret = LlmError::Unpaid { status: 402, message: "pay for sk-1".into() }.without("sk-1");
         assert!(secret.to_string().ends_with("pay for [key]"), "{secret}");
+    }
+
+    /// Of a run that is tried again by itself the reason stays, and what can be looked at, and no order to resume it.
+    #[test]
+    fn what_is_tried_again_by_itself_is_not_to_be_resumed() {
+        let message = || "no".to_owned();
+        for (error, left) in [
+            (LlmError::Overloaded { retry_after: None, message: message() }, ""),
+            (LlmError::Server { status: Some(500), retry_after: None, message: message() }, ""),
+            (LlmError::Timeout { idle: Duration::from_secs(5) }, "; nothing of the unfinished reply was used"),
+        ] {
+            let said = format!("{error}; {}", error.hint("anthropic").unwrap());
+            assert!(said.contains(RESUME), "{said}");
+            assert_eq!(without_resume(&said), format!("{error}{left}"));
+        }
+        assert_eq!(without_resume("x; check the network, then resume the run"), "x; check the network");
     }
 
     #[test]

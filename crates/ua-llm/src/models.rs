@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ANTHROPIC;
+
+/// The model that is asked when nobody names one.
+pub const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
+
 /// The data that comes with the program.
 const SHIPPED: &str = include_str!("models.toml");
 
@@ -172,6 +177,14 @@ impl ModelTable {
         ua_core::nearest(model, names.filter(|name| !name.ends_with(JOINTS)))
     }
 
+    /// The model that can be asked in the place of one that its provider does not know: the one that was probably meant, or else the one that is
+    /// asked where nobody names one. `None` where neither is another one.
+    pub fn in_place_of(&self, provider: &str, model: &str) -> Option<&str> {
+        // What is known by its name was not mistyped: this account has no access to it, or it is gone.
+        let meant = self.nearest(provider, model).filter(|_| !self.is_named(provider, model));
+        meant.or(Some(DEFAULT_MODEL).filter(|_| provider == ANTHROPIC)).filter(|name| *name != model)
+    }
+
     /// The names and patterns of a provider's models, and of its kind.
     fn names_of(&self, provider: &str) -> impl Iterator<Item = &str> {
         let kind = provider.strip_suffix("-chat").filter(|kind| *kind == "openai");
@@ -268,6 +281,16 @@ mod tests {
         assert!(!named("claude-sonet") && models.find("anthropic", "claude-sonet").is_some(), "its family is known");
         assert!(models.nearest("anthropic", "claude-sonet").is_some_and(|name| name.starts_with("claude-sonnet-")));
         assert_eq!(models.nearest("anthropic", "qwen"), None);
+        // What is asked instead of a model that is not there.
+        let meant = models.in_place_of("anthropic", "claude-sonet");
+        assert!(meant.is_some_and(|name| name.starts_with("claude-sonnet-")), "{meant:?}");
+        assert_eq!(models.in_place_of("anthropic", "qwen"), Some(DEFAULT_MODEL));
+        assert_eq!(models.in_place_of("anthropic", DEFAULT_MODEL), None);
+        assert_eq!(models.in_place_of("openai", "qwen"), None);
+        let known = models.all().find(|(provider, name, _)| *provider == "openai" && !name.ends_with('*'));
+        assert_eq!(models.in_place_of("openai", known.unwrap().1), None, "it was not mistyped");
+        let meant = models.in_place_of("openai-chat", "gtp-5").unwrap();
+        assert!(models.is_named("openai", meant), "{meant}");
         for (provider, name, _) in models.all() {
             let is_family = name.strip_suffix('*').is_some_and(|prefix| prefix.ends_with(JOINTS));
             assert_eq!(models.is_named(provider, name.trim_end_matches('*')), !is_family, "{provider} {name}");

@@ -87,7 +87,7 @@ mod system {
                 return Ok(found);
             }
         }
-        Err("its parent processes ended while they were examined".to_owned())
+        Err("a parent process of it ended each time that they were looked at".to_owned())
     }
 
     /// A kernel without one of them has no name for it, and this process is in the same one as everybody.

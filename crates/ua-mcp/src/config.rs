@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
-use ua_core::{ToolName, ToolNamespace, nearest};
+use ua_core::{PrintedCommand, ToolName, ToolNamespace, nearest, secrets_given, secrets_in_arguments, secrets_within};
 
 use crate::definitions::Locked;
 use crate::destination::{Decides, SAY_NO_PLACE};
@@ -55,6 +55,29 @@ pub enum Reach {
 }
 
 impl Reach {
+    /// What of it may stand nowhere else, each with a name for it: by names of variables, headers and options, and in addresses. `server` is what
+    /// it reaches.
+    pub fn secrets(&self, server: &str) -> Vec<(String, String)> {
+        let given = |name: String, value: &str| {
+            secrets_given(&name, value).into_iter().map(move |secret| (name.clone(), secret)).collect::<Vec<_>>()
+        };
+        match self {
+            Self::Stdio { args, env, .. } => {
+                let arguments = secrets_in_arguments(args.iter().map(String::as_str)).into_iter();
+                let arguments = arguments.map(|secret| (format!("an argument of {server}"), secret));
+                env.iter().flat_map(|(name, value)| given(name.clone(), value)).chain(arguments).collect()
+            }
+            Self::Http { url, headers } => {
+                let address =
+                    secrets_within(url).into_iter().map(|secret| (format!("the address of {server}"), secret));
+                let headers = headers.iter().flat_map(|(name, value)| {
+                    given(name.clone(), value).into_iter().map(|(name, secret)| (format!("{name} of {server}"), secret))
+                });
+                headers.chain(address).collect()
+            }
+        }
+    }
+
     /// Has a program started in `folder`, or below it where its own working directory is a relative path.
     pub fn start_in(&mut self, folder: &Path) {
         if let Self::Stdio { cwd, .. } = self {
@@ -121,7 +144,7 @@ impl ServerSpec {
 
     /// The command by which a person logs in there.
     pub(crate) fn login(&self) -> String {
-        self.login.clone().unwrap_or_else(|| format!("ua login {}", self.name))
+        self.login.clone().unwrap_or_else(|| PrintedCommand::of("ua login").word(&self.name).to_string())
     }
 
     /// The same with variables that every server is given, where its own say nothing else. They decide where its calls go as well, but for those
@@ -182,7 +205,8 @@ impl McpConfig {
     /// ```
     pub fn parse(text: &str, source_name: &str) -> Result<Self, McpError> {
         let unreadable = |why: String| McpError::Unreadable { source_name: source_name.to_owned(), why };
-        let root: Root = serde_json::from_str(text).map_err(|error| unreadable(ua_core::json_fault(text, &error)))?;
+        let root: Root =
+            serde_json::from_str(text).map_err(|error| unreadable(ua_core::json_fault_without_values(text, &error)))?;
         let mut config = Self::default();
         for (server, entry) in root.servers.0 {
             check_name(&server, source_name)?;

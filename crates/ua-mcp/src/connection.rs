@@ -1,6 +1,5 @@
 //! One connection to one generation of a tool server, whatever it is reached over and whichever revision it speaks.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -11,12 +10,10 @@ use crate::effects::EffectUnderWay;
 use crate::exchange::{Sending, Unanswered};
 use crate::host::Host;
 use crate::http::HttpConnection;
+use crate::pages::Pages;
 use crate::pipe::PipeConnection;
 use crate::trace;
 use crate::wire::DROPPED;
-
-/// The most pages of a list that are asked for.
-const MAX_PAGES: usize = 200;
 
 /// A connection that calls share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -69,11 +66,10 @@ impl Connection {
     }
 
     /// Lists everything of a kind, page by page, as it came. The error says what came instead.
-    pub(crate) async fn all(&self, method: &'static str, field: &str) -> Result<Vec<Value>, String> {
-        let mut all = Vec::new();
-        let mut cursors = BTreeSet::new();
+    pub(crate) async fn all(&self, method: &'static str, field: &'static str) -> Result<Vec<Value>, String> {
+        let mut all = Pages::of(field);
         let mut params = Map::new();
-        for _ in 0..MAX_PAGES {
+        loop {
             let mut page = self.ask(method, params.clone()).await.map_err(Unanswered::into_why)?;
             let Some(Value::Array(items)) = page.get_mut(field).map(Value::take) else {
                 // One that is too large has come here as the sentence that says so.
@@ -82,18 +78,12 @@ impl Connection {
                 let why = if is_too_large { "it is too large".to_owned() } else { format!("it has no list `{field}`") };
                 return Err(format!("its answer to {method} cannot be read: {why}"));
             };
-            all.extend(items);
-            // Whatever it is, it is the server's own, and goes back as it came. Nothing, and a text without letters, is the end.
             let next = page.get_mut("nextCursor").map(Value::take).unwrap_or_default();
-            if matches!(next, Value::Null | Value::Bool(false)) || next == "" {
-                return Ok(all);
-            }
-            if !cursors.insert(next.to_string()) {
-                return Err(format!("its list of {field} has no end: a page came twice"));
-            }
-            params.insert("cursor".to_owned(), next);
+            match all.add(items, next)? {
+                Some(next) => params.insert("cursor".to_owned(), next),
+                None => return Ok(all.into_items()),
+            };
         }
-        Err(format!("its list of {field} has more than {MAX_PAGES} pages"))
     }
 
     /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.

@@ -53,6 +53,7 @@ mod long_running;
 mod mark;
 pub mod nameless;
 mod offered;
+mod pages;
 mod pipe;
 mod process;
 mod queue;
@@ -90,6 +91,7 @@ pub use locks::{LockDir, LockRecord};
 pub use logins::{
     LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address, host_of,
 };
+pub use pages::Pages;
 pub use queue::{MOST_WAITING, QueueReceiver, QueueSender, Queued, queue, size_of};
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ServerLog, ShimArgs, run_shim};

@@ -23,7 +23,7 @@ use ua_files::Folder;
 
 use crate::destination::KEY_FILE;
 use crate::life;
-use crate::process::{self, Process};
+use crate::process::{self, Process, Table};
 
 /// How long a fence waits for a killed process to let go of its files.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -232,7 +232,7 @@ impl LockDir {
         let rounds = (self.patience.as_millis() / POLL.as_millis()).max(1);
         let mut detail = String::new();
         for _ in 0..rounds {
-            match retire(&path) {
+            match retire(&path).await {
                 Ok(Retired::Yes) => {
                     self.live().remove(&(server.to_owned(), generation.to_owned()));
                     return Fence::Gone;
@@ -256,10 +256,12 @@ enum Retired {
 }
 
 /// One round of a fence: kill what can be proved to belong to the generation; remove the file if nothing is left.
-fn retire(path: &Path) -> io::Result<Retired> {
+async fn retire(path: &Path) -> io::Result<Retired> {
     let Some((file, lock_is_free)) = open(path)? else { return Ok(Retired::Yes) };
     let record = read_record(&file);
-    let below = process::below_shim(record.as_ref().and_then(LockRecord::live_session), path);
+    let processes = Table::newest().await;
+    // Behind that: whoever is the shim now was it then, too.
+    let below = processes.below_shim(record.as_ref().and_then(LockRecord::live_session), path);
     if lock_is_free && below.is_empty() && !life::is_held(path)? {
         match fs::remove_file(life::path(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -280,7 +282,7 @@ fn retire(path: &Path) -> io::Result<Retired> {
 fn is_alive(path: &Path) -> io::Result<bool> {
     let Some((file, lock_is_free)) = open(path)? else { return Ok(false) };
     let shim = read_record(&file).as_ref().and_then(LockRecord::live_session);
-    Ok(!lock_is_free || !process::below_shim(shim, path).is_empty() || life::is_held(path)?)
+    Ok(!lock_is_free || !Table::read().below_shim(shim, path).is_empty() || life::is_held(path)?)
 }
 
 /// Opens a lock file and says whether its lock was free (it is ours then, until the file is dropped). `None` when it is not

@@ -166,6 +166,12 @@ impl Server {
         self.error(|server, why| TransportError::NotStarted { server, why, may_pass, look_at }, why.as_ref())
     }
 
+    /// It was given up before it answered.
+    fn too_slow(&self, why: impl AsRef<str>) -> TransportError {
+        let of = |server, why| TransportError::NotStarted { server, why, may_pass: true, look_at: LookAt::Start };
+        self.error(of, why.as_ref())
+    }
+
     /// It is there, and lets nobody in who comes like this.
     fn not_let_in(&self, why: impl AsRef<str>) -> TransportError {
         let of = |server, why| TransportError::NotStarted { server, why, may_pass: false, look_at: LookAt::Login };
@@ -469,7 +475,7 @@ impl Server {
                 if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {
                     return Err(self.not_started(format!("{why}; {detail}"), true));
                 }
-                Err(self.not_started(why, true))
+                Err(if is_late { self.too_slow(why) } else { self.not_started(why, true) })
             }
         }
     }

@@ -47,7 +47,7 @@ use ua_files::Folder;
 pub use self::log::ServerLog;
 use crate::life;
 use crate::locks::{LockName, LockRecord};
-use crate::process::{self, MARK, Process};
+use crate::process::{self, MARK, Process, Table};
 use crate::signals::{ignore_nothing_below, unblock_signals};
 
 /// What each line of the shim begins with.
@@ -388,7 +388,7 @@ fn sweep(lock: &Path, mut killed: Vec<Process>) {
 /// Signals everything below this shim, but not the shim, and says which processes that were.
 fn signal_all(lock: &Path, signal: Signal) -> Vec<Process> {
     let session = rustix::process::getpid().as_raw_nonzero().get();
-    let below: Vec<Process> = process::below_shim(Some(session), lock);
+    let below: Vec<Process> = Table::read().below_shim(Some(session), lock);
     for process in &below {
         process.signal(signal);
     }

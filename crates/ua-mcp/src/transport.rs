@@ -135,6 +135,8 @@ pub struct McpTransport {
     starting: Mutex<Option<JoinHandle<()>>>,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The servers that could not be listed the last time, beside the one that the error was about.
+    also_failed: Mutex<Vec<TransportError>>,
     live: LiveCalls,
     /// Where tools send to, by qualified name, as far as anybody has asked, and the login that this was found out for.
     destinations: Mutex<BTreeMap<String, Known>>,
@@ -179,6 +181,7 @@ impl McpTransport {
             begun: Mutex::default(),
             starting: Mutex::default(),
             notes: Mutex::default(),
+            also_failed: Mutex::default(),
             live: LiveCalls::default(),
             destinations: Mutex::default(),
         }
@@ -253,6 +256,11 @@ impl McpTransport {
 
     pub(crate) fn live(&self) -> &LiveCalls {
         &self.live
+    }
+
+    /// What else the last listing could not list, beside what its error says: a person who corrects one server is told of the others as well.
+    pub fn also_failed(&self) -> Vec<TransportError> {
+        self.also_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What each server says about itself, once its tools were listed.
@@ -442,6 +450,8 @@ impl McpTransport {
     /// Lists the tools of all servers, and starts those that do not run.
     async fn list_now(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let listed = join_all(self.servers.iter().map(|server| server.list(&self.shared))).await;
+        let failed = listed.iter().filter_map(|listed| listed.as_ref().err()).skip(1).cloned();
+        *self.also_failed.lock().unwrap_or_else(PoisonError::into_inner) = failed.collect();
         let mut tools: Vec<ToolSpec> = Vec::new();
         let mut looks: BTreeMap<String, ToolName> = BTreeMap::new();
         for (server, listed) in self.servers.iter().zip(listed) {

@@ -7,8 +7,8 @@
 //! row holds (waits, the answers of probes, failed requests' reasons).
 
 use serde_json::{Value, json};
-use ua_core::{Audience, CallStatus, Origin, Timestamp, Usage};
-use ua_store::rules::{learnt_of_another, said_beside};
+use ua_core::{Audience, CallStatus, Origin, ShortNames, Timestamp, Usage};
+use ua_store::rules::{detail_in_words, learnt_of_another, said_beside};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, EndedBy, OverrideRecord, ProcessSpan, QuestionRecord, RequestStatus,
     RunRecord, RunRecords,
@@ -65,7 +65,7 @@ pub struct LogLine {
 
 /// What a process that takes a run writes first: what people did since the process before it left, and that it takes the run.
 pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[OverrideRecord]) -> Vec<LogLine> {
-    let mut log = EventLogBuilder { run_id: run.run_id.to_string(), entries: Vec::new() };
+    let mut log = EventLogBuilder::of(run, ShortNames::default());
     let Some((taken, before)) = run.processes.split_last() else { return Vec::new() };
     let left_at = before.last().and_then(|process| process.left_at);
     for question in questions {
@@ -83,13 +83,13 @@ pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[O
 
 /// What a process that leaves a run writes last.
 pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
-    let mut log = EventLogBuilder { run_id: run.run_id.to_string(), entries: Vec::new() };
+    let mut log = EventLogBuilder::of(run, ShortNames::default());
     log.end(run);
     log.told()
 }
 
 fn entries(records: &RunRecords) -> Vec<Entry> {
-    let mut log = EventLogBuilder { run_id: records.run.run_id.to_string(), entries: Vec::new() };
+    let mut log = EventLogBuilder::of(&records.run, records.short_names());
     log.processes(records);
     log.requests(records);
     log.turns(records);
@@ -134,10 +134,15 @@ impl Ended {
 
 struct EventLogBuilder {
     run_id: String,
+    names: ShortNames,
     entries: Vec<Entry>,
 }
 
 impl EventLogBuilder {
+    fn of(run: &RunRecord, names: ShortNames) -> Self {
+        Self { run_id: run.run_id.to_string(), names, entries: Vec::new() }
+    }
+
     fn note(&mut self, at: Timestamp, mut event: Value, text: String) {
         event["run_id"] = json!(self.run_id);
         event["at"] = json!(at);
@@ -218,7 +223,7 @@ impl EventLogBuilder {
     }
 
     fn call(&mut self, run: &RunRecord, rows: &ByCall<'_>, call: &CallRecord) {
-        let place = format!("{} · {}", ua_resume::place_in_words(run, call), brief(&call.name.tool, 80));
+        let place = format!("{} · {}", ua_resume::place_in_words(run, call), brief(self.names.of(&call.name), 80));
         for attempt in rows.attempts(call) {
             if let Some(of) = learnt_of_another(attempt) {
                 let text = format!(
@@ -235,7 +240,7 @@ impl EventLogBuilder {
             let mut event = call_event("attempt_ended", call, attempt.attempt, "");
             event["outcome"] = json!(outcome);
             event["took_millis"] = json!(took_millis(attempt));
-            let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
+            let detail = detail_in_words(attempt).map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
             self.note(ended_at, event, format!("{place} {}{detail}", outcome.replace('_', " ")));
         }
         if call.status.is_settled() {
@@ -396,8 +401,11 @@ mod tests {
             "the model stopped early; missing: email.send (0 of 1), file report.html"
         );
         assert_eq!(guided("Your reply was cut."), "the model stopped early; told: Your reply was cut.");
-        let words = ua_evidence::words_of_persons(&["- Write to Ada: twice.".to_owned(), "Not to Bob.".to_owned()]);
-        assert_eq!(guided(&words), "the model was told what a person says: - Write to Ada: twice. Not to Bob.");
+        let words = ["- Write to Ada: twice.".to_owned(), "Not to Bob.".to_owned()];
+        for audience in [Audience::Terminal, Audience::Program] {
+            let words = ua_evidence::words_of_persons(&words, audience);
+            assert_eq!(guided(&words), "the model was told what a person says: - Write to Ada: twice. Not to Bob.");
+        }
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
 
 use serde_json::Value;
-use ua_core::{CallStatus, Role, Timestamp};
-use ua_store::rules::{UNPAID, is_learnt_of_another};
-use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord};
+use ua_core::{CallStatus, Role, Timestamp, shell_word};
+use ua_store::rules::{UNPAID, applies_behind_the_end, detail_in_words, is_learnt_of_another};
+use ua_store::{
+    AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord, RunRecord, Taint,
+    is_gateway, is_over,
+};
 
 use ua_evidence::quote::{clean, cut};
 
@@ -31,19 +34,50 @@ pub enum Reach {
     Run,
     /// A session of a client at the gateway. Nobody resumes it: its client continues, there or in another session.
     Session,
+    /// A session that a person ended. Nothing is sent for it, so only what became of a call can be answered.
+    EndedSession,
     /// Nobody any more: a tool asked on the connection of a process that is gone. Only the run can still be ended.
     Nobody,
 }
 
+/// Whose question it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// A run's.
+    Run,
+    /// A session's.
+    Session,
+    /// That of a session which a person ended.
+    EndedSession,
+}
+
+impl Whose {
+    /// That of a question of this run.
+    pub fn of(run: &RunRecord) -> Self {
+        match (is_gateway(run), is_over(run)) {
+            (true, true) => Self::EndedSession,
+            (true, false) => Self::Session,
+            (false, _) => Self::Run,
+        }
+    }
+}
+
 impl Reach {
     /// Whom an answer to `question` reaches. `is_driven` says whether a process may be at work on its run.
-    pub fn of(question: &QuestionRecord, is_session: bool, is_driven: bool) -> Self {
-        if is_session {
-            Self::Session
-        } else if question.waits_on_its_connection() && !is_driven {
-            Self::Nobody
-        } else {
-            Self::Run
+    pub fn of(question: &QuestionRecord, whose: Whose, is_driven: bool) -> Self {
+        match whose {
+            Whose::Session => Self::Session,
+            Whose::EndedSession => Self::EndedSession,
+            Whose::Run if question.waits_on_its_connection() && !is_driven => Self::Nobody,
+            Whose::Run => Self::Run,
+        }
+    }
+
+    /// Whether it is a session at the gateway, and no run.
+    pub fn is_session(self) -> bool {
+        match self {
+            Self::Session | Self::EndedSession => true,
+            Self::Run | Self::Nobody => false,
         }
     }
 
@@ -51,6 +85,7 @@ impl Reach {
     pub fn remark(self) -> Option<&'static str> {
         match self {
             Self::Run | Self::Session => None,
+            Self::EndedSession => Some("Its session was ended, so nothing is sent for it any more."),
             Self::Nobody => Some(
                 "That process has ended, so no other answer reaches the tool: `ua resume` decides about the call, and the tool asks again \
                  if the call is made again.",
@@ -117,7 +152,10 @@ fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
             "the earlier call did it; its answer counts for this one, which is not sent"
         }
         (Choice::Happened, _) => "it happened; it is not sent again",
-        (Choice::Abort, _) if reach == Reach::Session => {
+        (Choice::Abort, QuestionKind::UnknownOutcome | QuestionKind::OrphanAlive) if reach.is_session() => {
+            "decide nothing and end this session; the call is not sent again, and the client continues in another session"
+        }
+        (Choice::Abort, _) if reach.is_session() => {
             "decide nothing and end this session; the call is not sent, and the client continues in another session"
         }
         (Choice::Abort, _) => "end the run",
@@ -182,8 +220,15 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
         let meaning = "the tool is told that no decision was made";
         ways.insert(at + 1, WayToAnswer { choice: Choice::Skip, word, command, meaning });
     }
-    if reach == Reach::Nobody {
-        ways.retain(|way| way.choice == Choice::Abort);
+    match reach {
+        Reach::Run | Reach::Session => {}
+        Reach::Nobody => ways.retain(|way| way.choice == Choice::Abort),
+        Reach::EndedSession => {
+            let counts = |way: &WayToAnswer| applies_behind_the_end(question.kind, way.choice);
+            // Of an earlier version, which did not close it with its session, nothing is left but to end that once more.
+            let is_any = ways.iter().any(counts);
+            ways.retain(|way| if is_any { counts(way) } else { way.choice == Choice::Abort });
+        }
     }
     ways
 }
@@ -204,7 +249,8 @@ fn accepting(params: &Value) -> String {
     let sample = |name: &&str| Some(((*name).to_owned(), ua_core::FieldKind::of(schema(name)?).sample()?));
     let values: Option<serde_json::Map<String, Value>> = needed.iter().map(sample).collect();
     // What a shell would read inside the quotes is a server's word: such a form is filled in by hand.
-    let text = values.map(|values| Value::Object(values).to_string()).filter(|text| !text.contains('\''));
+    let text =
+        values.map(|values| Value::Object(values).to_string()).filter(|text| shell_word(text) == format!("'{text}'"));
     text.map_or_else(String::new, |values| format!(" accept --values '{values}'"))
 }
 
@@ -235,6 +281,35 @@ pub struct KnownFact {
     pub name: &'static str,
     /// What is known; foreign text, cleaned and cut.
     pub text: String,
+}
+
+/// How many calls are named that read something into a run; a person looks at the first and is told how many more there were.
+const READ_BY: usize = 4;
+
+/// Which calls of the run read what others wrote, and which what is private, where a person is asked because both met: it may have been
+/// somebody else's page, or the person's own. `calls` are those of the run, in order. What a sub-agent or a run above it read is not among them.
+pub fn read_by(question: &QuestionRecord, calls: &[CallRecord]) -> Vec<KnownFact> {
+    let reasons = question.detail["reasons"].as_array();
+    let is_of_taint = |reason: &Value| matches!(reason.as_str(), Some("tainted" | "made_address"));
+    if !reasons.is_some_and(|reasons| reasons.iter().any(is_of_taint)) {
+        return Vec::new();
+    }
+    let was_sent = |call: &&CallRecord| call.attempt > 0 || call.answered_by().is_some();
+    let fact = |name, of: fn(Taint) -> bool| {
+        let read = calls.iter().filter(was_sent).filter(|call| of(Taint::of(&call.policy)));
+        let read: Vec<String> = read
+            .map(|call| {
+                let (place, tool) = (call.position, cut(&clean(&call.name.tool), 60));
+                format!("{}.{} {tool} {}", place.turn, place.ordinal, cut(&clean(&call.arguments.to_string()), 80))
+            })
+            .collect();
+        let more = read.len().saturating_sub(READ_BY);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (!read.is_empty())
+            .then(|| KnownFact { name, text: format!("{}{more}", read[..read.len().min(READ_BY)].join("; ")) })
+    };
+    let read = [fact("untrusted text", |taint| taint.untrusted), fact("private data", |taint| taint.private)];
+    read.into_iter().flatten().collect()
 }
 
 /// What somebody wants to know who is asked a question.
@@ -280,7 +355,7 @@ pub fn known(
         let ended = match (ended, came_late(question, attempt, late)) {
             (Some(at), _) => format!("ended at {at}"),
             (None, Some(at)) => {
-                let settles = if reach == Reach::Session {
+                let settles = if reach.is_session() {
                     "the gateway settles the call by it when it is asked for again, if it says what happened"
                 } else {
                     "the next resume settles the call by it if it says what happened"
@@ -310,10 +385,10 @@ pub fn known(
         let failed = call.filter(|call| call.status != CallStatus::Succeeded);
         // What became known of it later says more than it did then.
         let newest = attempts.iter().rfind(is_of_call).unwrap_or(attempt);
-        let error = match &newest.detail {
+        let error = match detail_in_words(newest) {
             Some(detail) => {
-                let told = failed.map(|call| CallRecord { error_detail: Some(detail.clone()), ..call.clone() });
-                Some(told.as_ref().and_then(CallRecord::error_in_words).unwrap_or_else(|| detail.clone()))
+                let told = failed.map(|call| CallRecord { error_detail: Some(detail.to_owned()), ..call.clone() });
+                Some(told.as_ref().and_then(CallRecord::error_in_words).unwrap_or_else(|| detail.to_owned()))
             }
             None => failed.and_then(CallRecord::error_in_words),
         };
@@ -502,21 +577,32 @@ mod tests {
         let choices = [Choice::Continue, Choice::Skip, Choice::Abort];
         let live = QuestionRecord { detail: json!({"is_live": true}), ..question(QuestionKind::Elicitation, &choices) };
         let stored = question(QuestionKind::Elicitation, &choices);
-        let words = |question: &QuestionRecord, is_session, is_driven| {
-            let reach = Reach::of(question, is_session, is_driven);
+        let words = |question: &QuestionRecord, whose, is_driven| {
+            let reach = Reach::of(question, whose, is_driven);
             (reach, ways(question, reach).into_iter().map(|way| way.word).collect::<Vec<_>>())
         };
         let all = vec!["accept", "decline", "cancel", "abort"];
-        assert_eq!(words(&live, false, true), (Reach::Run, all.clone()));
+        assert_eq!(words(&live, Whose::Run, true), (Reach::Run, all.clone()));
         // What it waited on went with its process.
-        assert_eq!(words(&live, false, false), (Reach::Nobody, vec!["abort"]));
-        assert_eq!(words(&stored, false, false), (Reach::Run, all.clone()));
-        assert_eq!(words(&live, true, false), (Reach::Session, all));
-        assert!(Reach::Nobody.remark().is_some() && Reach::Session.remark().is_none());
+        assert_eq!(words(&live, Whose::Run, false), (Reach::Nobody, vec!["abort"]));
+        assert_eq!(words(&stored, Whose::Run, false), (Reach::Run, all.clone()));
+        assert_eq!(words(&live, Whose::Session, false), (Reach::Session, all));
+        // Of a session that is ended only what became of a call is asked.
+        assert_eq!(words(&stored, Whose::EndedSession, false), (Reach::EndedSession, vec!["abort"]));
+        let all = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort];
+        let doubt = question(QuestionKind::UnknownOutcome, &all);
+        assert_eq!(words(&doubt, Whose::EndedSession, true).1, ["happened", "skip"]);
+        assert!(Reach::Nobody.remark().is_some() && Reach::EndedSession.remark().is_some());
+        assert!(Reach::Session.remark().is_none());
         // In the gateway there is no run that could be ended.
         let abort = |reach| ways(&stored, reach).pop().unwrap().meaning;
         assert_eq!(abort(Reach::Run), "end the run");
         assert!(abort(Reach::Session).contains("end this session") && !abort(Reach::Session).contains("run"));
+        assert!(abort(Reach::Session).contains("the call is not sent, and"), "{}", abort(Reach::Session));
+        // What is asked about was sent.
+        let sent = question(QuestionKind::UnknownOutcome, &choices);
+        let abort = ways(&sent, Reach::Session).pop().unwrap().meaning;
+        assert!(abort.contains("end this session; the call is not sent again, and"), "{abort}");
     }
 
     #[test]
@@ -536,5 +622,39 @@ mod tests {
         assert_eq!(said(&of_run, None), ["Mailing the first."]);
         let quoted = QuestionRecord { text: "It cannot be read. It said: Mailing the first.".into(), ..of_run };
         assert_eq!(said(&quoted, None), [""; 0], "once is enough");
+    }
+
+    #[test]
+    fn which_calls_read_what_others_wrote_and_what_is_private_is_told_where_that_is_why() {
+        use ua_evidence::testing::{Story, mail_policy, read_policy};
+
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let reads = |reads| ua_core::CallPolicy { reads, ..read_policy() };
+        let page = reads([ua_core::Reads::Untrusted].into());
+        let both = reads([ua_core::Reads::Untrusted, ua_core::Reads::Private].into());
+        let calls = [
+            ("crawl", json!({"url": "https://a.example/"}), page.clone()),
+            ("get_rows", json!({}), both),
+            ("crawl", json!({"url": "never sent"}), page),
+            ("send_email", json!({"to": "a"}), mail_policy()),
+        ];
+        let ids = story.asks("", &calls);
+        story.starts(&ids[0]);
+        story.starts(&ids[1]);
+        let asked = |reasons: &Value| QuestionRecord {
+            detail: json!({"reasons": reasons}),
+            ..question(QuestionKind::Approval, &[Choice::Execute])
+        };
+        let told: Vec<(&str, String)> = read_by(&asked(&json!(["approval", "tainted"])), &story.records.calls)
+            .into_iter()
+            .map(|fact| (fact.name, fact.text))
+            .collect();
+        let untrusted = r#"1.1 crawl {"url":"https://a.example/"}; 1.2 get_rows {}"#;
+        assert_eq!(told, [("untrusted text", untrusted.to_owned()), ("private data", "1.2 get_rows {}".to_owned())]);
+        assert_eq!(read_by(&asked(&json!(["approval"])), &story.records.calls), []);
+
+        let page = story.records.calls[0].clone();
+        let many = vec![page; 9];
+        assert!(read_by(&asked(&json!(["made_address"])), &many)[0].text.ends_with("; and 5 more"));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use ua_core::{CallId, Origin, RunStatus};
-use ua_store::RunRecords;
+use ua_store::{QuestionStatus, RunRecords};
 
 /// The records as they were when the last iteration began, and its number; `None` when no iteration followed another one.
 pub fn before_last_iteration(records: &RunRecords) -> Option<(RunRecords, u32)> {
@@ -23,6 +23,11 @@ pub fn before_last_iteration(records: &RunRecords) -> Option<(RunRecords, u32)> 
     before.receipts.retain(|receipt| calls.contains(&receipt.call_id));
     before.requests.retain(|request| request.turn <= turn);
     before.questions.retain(|question| question.created_at < at);
+    for question in &mut before.questions {
+        if question.answer.as_ref().is_some_and(|answer| answer.answered_at >= at) {
+            (question.status, question.answer) = (QuestionStatus::Open, None);
+        }
+    }
     before.steps.retain(|step| step.first_turn <= turn);
     let sub_agents = std::mem::take(&mut before.lineage.sub_agents);
     let mut kept: Vec<_> = Vec::new();

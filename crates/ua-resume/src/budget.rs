@@ -1,7 +1,7 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::{BudgetStop, Currency, Missing, Money, RunStop, WaitBudgets};
+use ua_core::{BudgetStop, Currency, Money, RunStop, WaitBudgets};
 use ua_store::{RunRecord, RunRecords};
 
 use crate::usage::UsageSummary;
@@ -125,34 +125,100 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
     if let Some(RunStop::Provider | RunStop::ToolServer) = run.stop_reason {
         return WaitBudgets::read(run.status_detail.as_deref()?).map(|budgets| budgets.flags());
     }
-    let stop = BudgetStop::read(run.status_detail.as_deref()?).filter(|_| run.stop_reason == Some(RunStop::Budget))?;
-    // As much again, within what a budget of this kind usually needs: who allowed three calls is not told to allow a hundred.
-    let (least, most) = match stop.budget.as_str() {
-        "max_tool_calls" => (5, 100),
-        "max_turns" => (5, 20),
-        "max_tokens" => (50_000, 100_000),
-        "max_cost" => (1, 1),
-        "max_wallclock_minutes" => (10, 30),
-        "max_steps" | "max_iterations" => (5, 10),
+    let stops =
+        BudgetStop::read_all(run.status_detail.as_deref().filter(|_| run.stop_reason == Some(RunStop::Budget))?);
+    // Those that one request does not fit are of the run, or of one phase.
+    let phase = stops.first()?.phase.as_ref().map_or_else(String::new, |phase| format!("--phase {phase} "));
+    let flags: Option<Vec<String>> = stops.iter().map(raise_flag).collect();
+    Some(format!("{phase}{}", flags?.join(" ")))
+}
+
+/// The flag that raises one budget, by as much again, within what a budget of this kind usually needs: who allowed three calls is not told to allow a
+/// hundred. And what is printed has to be enough for what comes next.
+fn raise_flag(stop: &BudgetStop) -> Option<String> {
+    let (least, most, step) = match stop.budget.as_str() {
+        "max_tool_calls" => (5, 100, 1),
+        "max_turns" => (5, 20, 1),
+        "max_tokens" => (50_000, 100_000, 1_000),
+        "max_wallclock_minutes" => (10, 30, 1),
+        "max_steps" | "max_iterations" => (5, 10, 1),
+        "max_cost" => (LEAST_NANOS, UNIT_NANOS, CENT_NANOS),
         _ => return None,
     };
-    let limit = stop.limit.parse::<u64>().unwrap_or(most);
-    // What is printed has to be enough for what comes next.
-    let (usual, step) = (limit.clamp(least, most), if stop.budget == "max_tokens" { 1_000 } else { 1 });
-    let again = match stop.missing() {
-        Missing::Next(missing) => usual.max(missing.next_multiple_of(step)),
-        Missing::Over(missing) => usual.saturating_add(missing.next_multiple_of(step)),
+    let (limit, currency) = match Money::parse(&stop.limit).filter(|_| stop.budget == "max_cost") {
+        Some(limit) => (limit.nanos(), Some(limit.currency())),
+        None => (stop.limit.parse::<u64>().unwrap_or(most), None),
     };
-    let more = format!("+{again}");
-    let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);
-    let more = match currency.filter(|_| stop.budget == "max_cost") {
-        Some(currency) => format!("'{more} {currency}'"),
-        None => more,
-    };
-    let phase = stop.phase.map_or_else(String::new, |phase| format!("--phase {phase} "));
-    Some(format!("{phase}--{} {more}", stop.budget.replace('_', "-")))
+    let again = limit.clamp(least, most).max(stop.missing());
+    let again = again.checked_next_multiple_of(if again < step { least } else { step }).unwrap_or(again);
+    let more = currency.map_or_else(|| format!("+{again}"), |currency| format!("'+{}'", as_typed(again, currency)));
+    Some(format!("--{} {more}", stop.budget.replace('_', "-")))
+}
+
+/// Billionths of a whole unit of a currency, of a hundredth, and of the least that is shown of it.
+const UNIT_NANOS: u64 = 1_000_000_000;
+const CENT_NANOS: u64 = UNIT_NANOS / 100;
+const LEAST_NANOS: u64 = UNIT_NANOS / 10_000;
+
+/// An amount with its currency, as it is typed: `0.09 USD`.
+fn as_typed(nanos: u64, currency: Currency) -> String {
+    let (whole, rest) = (nanos / UNIT_NANOS, nanos % UNIT_NANOS);
+    if rest.is_multiple_of(CENT_NANOS) {
+        return format!("{whole}.{:02} {currency}", rest / CENT_NANOS);
+    }
+    format!("{whole}.{:04} {currency}", rest.div_ceil(LEAST_NANOS))
 }
 
 fn count<T>(rows: &[T]) -> u64 {
     rows.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{RequestTokens, RunStatus};
+    use ua_evidence::testing::Story;
+
+    use super::*;
+
+    /// What is printed is enough for what comes next, and not twenty times what a person allowed.
+    #[test]
+    fn the_flags_that_are_printed_are_enough_and_not_far_more() {
+        let money = |text| Money::parse(text).unwrap();
+        let next = |input, output| RequestTokens { input, output, fitting: None };
+        let cases = [
+            (BudgetStop::cost(money("0.05"), money("0"), money("0.1352"), next(830, 8_192)), "--max-cost '+0.09 USD'"),
+            (BudgetStop::cost(money("2.50"), money("2.40"), money("0.2"), next(1_000, 100)), "--max-cost '+1.00 USD'"),
+            (
+                BudgetStop::cost(money("14 EUR"), money("16.2 EUR"), money("1 EUR"), next(20_000, 5_000)),
+                "--max-cost '+3.31 EUR'",
+            ),
+            (BudgetStop::cost(money("0.0003"), money("0"), money("0.0011"), next(900, 20)), "--max-cost '+0.0009 USD'"),
+            (BudgetStop::tokens(3_000, 60_800, next(50_600, 500)), "--max-tokens +112000"),
+            (BudgetStop::tokens(200_000, 190_000, next(15_000, 8_192)), "--max-tokens +100000"),
+            (BudgetStop::calls(3, 12), "--max-tool-calls +9"),
+            (BudgetStop::turns(2, 30).of_phase(Some("write")), "--phase write --max-turns +29"),
+            (BudgetStop::steps(1, 1, "the phase `two` would be the next"), "--max-steps +5"),
+            (BudgetStop::iterations(2, "iteration 2 is over".to_owned()), "--max-iterations +5"),
+            (BudgetStop::time(90, 5_400_000), "--max-wallclock-minutes +30"),
+            (BudgetStop::time(1, 3_600_000), "--max-wallclock-minutes +60"),
+        ];
+        for (stop, flags) in cases {
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            story.ends(RunStatus::Stopped, Some(RunStop::Budget), &stop.to_string());
+            assert_eq!(raise_flags(&story.records.run).as_deref(), Some(flags), "{stop}");
+        }
+        // A request that fits neither budget is let through by one command, of the run or of its phase.
+        for phase in [None, Some("write")] {
+            let [tokens, cost] = [
+                BudgetStop::tokens(3_000, 60_800, next(50_600, 500)),
+                BudgetStop::cost(money("14 EUR"), money("16.2 EUR"), money("1 EUR"), next(20_000, 5_000)),
+            ]
+            .map(|stop| stop.of_phase(phase));
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            story.ends(RunStatus::Stopped, Some(RunStop::Budget), &BudgetStop::both(&tokens, &cost));
+            let of = phase.map_or_else(String::new, |phase| format!("--phase {phase} "));
+            let flags = format!("{of}--max-tokens +112000 --max-cost '+3.31 EUR'");
+            assert_eq!(raise_flags(&story.records.run), Some(flags));
+        }
+    }
 }

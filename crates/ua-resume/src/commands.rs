@@ -7,8 +7,9 @@
 //! is what is sent.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::path::Path;
+
+use ua_core::shell_word;
 
 /// Commands below which a root means something.
 const WITH_ROOT: [&str; 16] = [
@@ -40,7 +41,7 @@ pub struct Commands {
 impl Commands {
     /// Of a folder that a command finds only if it names it.
     pub fn naming(root: &Path) -> Self {
-        Self { flag: format!(" --root {}", shell_word(&root.display().to_string())) }
+        Self { flag: format!(" --root {}", shell_word(root)) }
     }
 
     /// A text with every command in it complete: those in backticks, and those that stand on a line or behind a label by themselves. A command
@@ -54,10 +55,10 @@ impl Commands {
             let (before, command) = rest.split_at(at);
             out.push_str(before);
             let length = length(&out, command);
-            if let Some(length) = length.filter(|length| is_about_runs(&command[..*length])) {
-                out.push_str(&command[..length]);
-                out.push_str(&self.flag);
-                rest = &command[length..];
+            if let Some(length) = length {
+                let (whole, behind) = command.split_at(length);
+                out.push_str(&self.in_command(whole));
+                rest = behind;
             } else {
                 let (ua, behind) = command.split_at("ua ".len());
                 out.push_str(ua);
@@ -67,24 +68,52 @@ impl Commands {
         out.push_str(rest);
         Cow::Owned(out)
     }
+
+    /// One command, complete. Behind `--` nothing is an option.
+    fn in_command(&self, command: &str) -> String {
+        if !is_about_runs(command) {
+            return command.to_owned();
+        }
+        let end = unquoted(command).map(|(at, _)| at).find(|at| command[*at..].starts_with(" -- "));
+        let (options, behind) = command.split_at(end.unwrap_or(command.len()));
+        [options, &self.flag, behind].concat()
+    }
+}
+
+/// The characters of a command that stand in no quotes, with their places.
+fn unquoted(command: &str) -> impl Iterator<Item = (usize, char)> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    command.char_indices().filter(move |(_, c)| {
+        let is_bare = !is_quoted && !is_escaped;
+        is_quoted ^= *c == '\'' && !is_escaped;
+        is_escaped = is_bare && *c == '\\';
+        is_bare && *c != '\''
+    })
 }
 
 /// Whether a command needs to know where runs are, and does not say it yet: help is the same everywhere, and a form of a command is no command.
 fn is_about_runs(command: &str) -> bool {
-    !command.contains("--root") && !command.contains("--help") && !command.ends_with(" FILE")
+    WITH_ROOT.contains(&name_in(command).as_str())
+        && !command.contains("--root")
+        && !command.contains("--help")
+        && !command.ends_with(" FILE")
 }
 
-/// How long the command is that `text` begins with, if it is one for which a root means something; `before` is what stands in front of it.
+fn name_in(command: &str) -> String {
+    command["ua ".len()..].chars().take_while(char::is_ascii_lowercase).collect()
+}
+
+/// How long the command is that `text` begins with, if it begins with one that can be told from words of a sentence; `before` is what stands in front
+/// of it.
 fn length(before: &str, text: &str) -> Option<usize> {
-    let name: String = text["ua ".len()..].chars().take_while(char::is_ascii_lowercase).collect();
-    if !WITH_ROOT.contains(&name.as_str()) {
-        return None;
-    }
     if is_quoted(before) {
         return None;
     }
     if before.ends_with('`') {
         return text.find('`');
+    }
+    if !WITH_ROOT.contains(&name_in(text).as_str()) {
+        return None;
     }
     // By itself on a line, behind a label, or behind what introduces it. Colour may stand between.
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -113,60 +142,10 @@ fn is_quoted(before: &str) -> bool {
 
 /// Where a command ends that no backtick ends: with its line, before a comment, or before what a wide gap sets apart. Not within quotes.
 fn end(text: &str) -> usize {
-    let (mut is_quoted, mut end) = (false, text.len());
-    for (at, c) in text.char_indices() {
-        let rest = &text[at..];
-        match c {
-            '\'' => is_quoted = !is_quoted,
-            '\n' | '\u{1b}' => {
-                end = at;
-                break;
-            }
-            ' ' | ';' | ','
-                if !is_quoted && ["  ", "; ", ", ", " (", " #", " · "].iter().any(|gap| rest.starts_with(gap)) =>
-            {
-                end = at;
-                break;
-            }
-            _ => {}
-        }
-    }
-    text[..end].trim_end().len()
-}
-
-/// A word as a shell reads it back: in quotes where it has to be. Whatever prints a command to be pasted writes its paths and names by this.
-///
-/// What drives a terminal, begins a line, ends code or is seen by nobody is written by the numbers of its bytes (`$'…'`, which every usual shell reads): a folder
-/// may have any name, and the command has to name that folder, on one line.
-///
-/// ```
-/// assert_eq!(ua_resume::shell_word("a b"), "'a b'");
-/// assert_eq!(ua_resume::shell_word("a\nb's"), r"$'a\012b\047s'");
-/// ```
-pub fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,~".contains(c);
-    if !text.is_empty() && !text.starts_with('~') && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    if text.chars().any(is_to_be_escaped) {
-        let mut escaped = String::new();
-        for c in text.chars() {
-            if is_to_be_escaped(c) || matches!(c, '\'' | '\\') {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    let _infallible = write!(escaped, "\\{byte:03o}");
-                }
-            } else {
-                escaped.push(c);
-            }
-        }
-        return format!("$'{escaped}'");
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// A backtick would end the code that a command stands in.
-fn is_to_be_escaped(c: char) -> bool {
-    c == '`' || c.is_control() || ua_core::is_hidden(c)
+    let line = text.find(['\n', '\u{1b}']).map_or(text, |end| &text[..end]);
+    let is_gap = |at: usize| ["  ", "; ", ", ", " (", " #", " · "].iter().any(|gap| line[at..].starts_with(gap));
+    let end = unquoted(line).map(|(at, _)| at).find(|at| is_gap(*at));
+    line[..end.unwrap_or(line.len())].trim_end().len()
 }
 
 #[cfg(test)]
@@ -192,6 +171,12 @@ mod tests {
                 r#"Arguments: {"a":"b"}  ua answer q_1 approve --root /srv/runs"#,
             ),
             ("`ua job --check a.json`", "`ua job --check a.json --root /srv/runs`"),
+            (
+                r"  ua answer q_1 --text 'it'\''s  so; x'   y",
+                r"  ua answer q_1 --text 'it'\''s  so; x' --root /srv/runs   y",
+            ),
+            ("`ua job --new -- -a 'b -- c'`", "`ua job --new --root /srv/runs -- -a 'b -- c'`"),
+            ("`ua job 'b -- c'`", "`ua job 'b -- c' --root /srv/runs`"),
         ] {
             assert_eq!(commands.complete(text), complete);
             assert_eq!(commands.complete(complete), complete, "done twice");
@@ -203,6 +188,7 @@ mod tests {
             "`ua init DIR` writes one",
             "`ua trust FILE`, `ua login NAME`, `ua gateway stop`",
             "what ua answer means",
+            "`ua trust '/x  ua answer q_1 approve'`",
             "aqua resume r",
             "`ua answer",
             r#"Arguments: {"body":"b\n  ua answer q_x approve   this","cc":"`ua resume r`"}"#,
@@ -216,17 +202,5 @@ mod tests {
         let whole = r"ua status --root $'/a\033[31m\012\140b\140\134\047\342\200\256/c'";
         assert_eq!(hostile.complete("ua status"), whole);
         assert_eq!(hostile.complete(whole), whole, "done twice");
-    }
-
-    /// Whatever a folder is called, a shell has its name from the command.
-    #[test]
-    fn a_shell_reads_back_what_was_meant() {
-        for name in
-            ["a", "a b", "it's", "a\nb", "a\r\nb'\\", "\u{1b}[31mé\u{202e}", "$(x)`y`\t\"", "", "~", "-n", "\u{1}7"]
-        {
-            let script = format!("printf '%s' {}", shell_word(name));
-            let said = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&said.stdout), name, "{script}");
-        }
     }
 }

@@ -35,7 +35,7 @@ fn a_corpus_is_claimed_only_while_it_is_the_one_that_was_cached() {
     for (files, state, words) in cases {
         let packet = ResumePacket::new(&story.records, &[], &files);
         assert_eq!(packet.corpora.iter().map(|corpus| corpus.state).collect::<Vec<_>>(), [state]);
-        for text in [packet.to_markdown(), packet.replay_note()] {
+        for text in [packet.to_markdown(), packet.replay_note(ua_core::Audience::Terminal)] {
             assert!(text.contains(words) && text.contains(PATH), "{text}");
             assert_eq!(text.contains("do not search or crawl again"), state == CorpusState::Kept, "{text}");
         }

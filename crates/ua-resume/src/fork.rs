@@ -2,8 +2,8 @@
 //!
 //! Durable runner, current state (fork). A pure function of stored records. Tool text in it is quoted data.
 
-use ua_core::{CallId, CallStatus, RunId, SideEffectClass};
-use ua_store::{CallRecord, RunRecords};
+use ua_core::{Audience, CallId, CallStatus, RunId, SideEffectClass};
+use ua_store::{CallRecord, RunRecords, Walk};
 
 use crate::job_diff::JobChange;
 use crate::page::Page;
@@ -41,7 +41,8 @@ impl ForkNote<'_> {
         let turn_of = |task: &CallId| self.parent.call(task).map_or(u32::MAX, |call| call.position.turn);
         let agents = &self.parent.lineage.sub_agents;
         let top_task = |mut task: CallId, mut above: RunId| {
-            while let Some(next) = agents.iter().find(|agent| agent.run_id == above) {
+            let mut walk = Walk::default();
+            while let Some(next) = agents.iter().find(|agent| agent.run_id == above && walk.meets(&agent.run_id)) {
                 (task, above) = (next.call_id.clone(), next.parent_run_id.clone());
             }
             task
@@ -59,6 +60,8 @@ impl ForkNote<'_> {
     /// The note.
     pub fn text(&self) -> String {
         let parent = &self.parent.run.run_id;
+        let audience = Audience::of(&self.parent.run.entrypoint);
+        let work = audience.work();
         let mut page = Page::default();
         page.block(&format!(
             "[note of the runner, not of a person] This run is a fork of run {parent}: everything up to here, turn {}, was done by \
@@ -67,7 +70,7 @@ impl ForkNote<'_> {
             self.at_turn
         ));
         if !self.changes.is_empty() {
-            page.block("A person changed the job; the first message is the job as it is now. Changed:");
+            page.block(&format!("A person changed the {work}; the first message is the {work} as it is now. Changed:"));
             for change in self.changes.iter().take(NOTE_LINES) {
                 page.item(&code(&change.to_string(), 400));
             }
@@ -79,10 +82,8 @@ impl ForkNote<'_> {
             );
             let earlier = effects.len().saturating_sub(NOTE_EFFECTS);
             if earlier > 0 {
-                page.item(&format!(
-                    "{earlier}: `ua calls list --run {parent}`",
-                    earlier = ua_core::counted(earlier, "earlier effect")
-                ));
+                let listed = audience.pick(format!(": `ua calls list --run {parent}`"), String::new());
+                page.item(&format!("{}{listed}", ua_core::counted(earlier, "earlier effect")));
             }
             for call in &effects[earlier..] {
                 page.item(&self.effect_line(call));
@@ -94,7 +95,7 @@ impl ForkNote<'_> {
                 page.item(&format!("{}: {}", code(path, 200), code(why, 200)));
             }
         }
-        page.block("Go on with the job from here. Do not start over.");
+        page.block(&format!("Go on with the {work} from here. Do not start over."));
         page.finish()
     }
 

@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use ua_core::RunId;
-use ua_store::RunRecords;
+use ua_core::{CallId, RunId};
+use ua_store::{QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
 
 use crate::iterations::{IterationLine, iterations};
 use crate::packet::{PastEffect, ResumePacket};
@@ -15,7 +15,7 @@ use crate::question::QuestionLine;
 use ua_evidence::Verdict;
 use ua_evidence::artifact::Artifact;
 use ua_evidence::corpus::CorpusLine;
-use ua_evidence::quote::clean;
+use ua_evidence::quote::{clean, cut};
 use ua_evidence::{ConditionResult, EvidenceReport};
 
 /// The file's name, at the root of the workspace.
@@ -24,6 +24,10 @@ const FILE: &str = "handoff.json";
 const EFFECTS: usize = 200;
 /// The most iterations that are listed.
 const ITERATIONS: usize = 50;
+/// The most answers whose words are handed on.
+const ANSWERS: usize = 20;
+/// The most characters of such words.
+const WORDS: usize = 2000;
 
 /// What an iteration leaves to the next one. `handoff_note` writes it for the model, serde writes the file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,6 +54,10 @@ pub struct Handoff {
     pub evidence: HandoffEvidence,
     /// What is not settled.
     pub open: HandoffOpen,
+    /// What persons said beside their answers, the newest of them, oldest first. It holds whether or not the model has read it: a remark about
+    /// a call of the turn at which an iteration ended stands with that call's result, which no request carried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persons_said: Vec<PersonsWords>,
     /// What comes next.
     pub next: HandoffNext,
     /// What `build_evidence_ledger` left in this file, by task. Foreign text.
@@ -75,6 +83,39 @@ pub struct HandoffOpen {
     pub in_doubt: Vec<PastEffect>,
     /// Questions that wait for a person.
     pub questions: Vec<QuestionLine>,
+}
+
+/// Words of a person, and what they were asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PersonsWords {
+    /// The call that the question was about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    /// Its tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// What the model itself asked. Foreign text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
+    /// What the person said.
+    pub words: String,
+}
+
+impl PersonsWords {
+    /// The words beside the answer to a question that was acted on; `None` where nothing was said to the model.
+    fn of(question: &QuestionRecord, records: &RunRecords) -> Option<Self> {
+        // What fills in a form goes to the tool that asked.
+        let is_for_the_model = question.status == QuestionStatus::Closed && question.kind != QuestionKind::Elicitation;
+        let words = question.answer.as_ref().filter(|_| is_for_the_model)?.text.as_deref()?.trim();
+        let call = records.calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref());
+        let asked = (question.kind == QuestionKind::AskUser).then(|| cut(&clean(&question.text), WORDS));
+        (!words.is_empty()).then(|| Self {
+            call_id: question.call_id.clone(),
+            tool: call.map(|call| clean(&call.name.raw)),
+            asked,
+            words: cut(&clean(words), WORDS),
+        })
+    }
 }
 
 /// What comes next.
@@ -109,6 +150,9 @@ impl Handoff {
         lines.drain(..lines.len().saturating_sub(ITERATIONS));
         let unmet = report.conditions.iter().filter(|condition| !condition.met);
         let missing = unmet.map(|c| format!("{}: {}", c.needed, c.missing.as_deref().unwrap_or("not met")));
+        let mut persons_said: Vec<PersonsWords> =
+            records.questions.iter().filter_map(|question| PersonsWords::of(question, records)).collect();
+        persons_said.drain(..persons_said.len().saturating_sub(ANSWERS));
         Self {
             version: 1,
             run_id: records.run.run_id.clone(),
@@ -129,6 +173,7 @@ impl Handoff {
                 in_doubt,
                 questions: packet.questions.iter().filter(|question| question.answer.is_none()).cloned().collect(),
             },
+            persons_said,
             next: HandoffNext {
                 missing: missing.map(|text| clean(&text)).collect(),
                 remaining_phases: packet.remaining_phases.clone(),
@@ -152,5 +197,74 @@ impl Handoff {
                 Vec::new()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_evidence::testing::{Story, mail_policy};
+
+    use super::*;
+
+    fn handed_on(story: &Story) -> (Handoff, String) {
+        let packet = ResumePacket::new(&story.records, &[], &[]);
+        let handoff = Handoff::new(
+            &story.records,
+            2,
+            &packet,
+            &EvidenceReport { conditions: Vec::new(), all_met: true, audience: ua_core::Audience::default() },
+            Vec::new(),
+        );
+        let note = handoff.note(&packet, None);
+        (handoff, note)
+    }
+
+    #[test]
+    fn what_a_person_said_is_handed_on_once_it_was_acted_on() {
+        let mut story = Story::new(r#"{"objective": "Mail Ana."}"#);
+        let call = story.asks("", &[("send_email", serde_json::json!({"to": "ana"}), mail_policy())]).remove(0);
+        story.starts(&call);
+        story.loses(&call);
+        let question = story.questions(&call);
+        assert_eq!(handed_on(&story).0.persons_said, []);
+
+        story.answered_happened(&question, &call, "m-1");
+        assert_eq!(handed_on(&story).0.persons_said, [], "nothing was said beside it");
+        let answer = story.records.questions[0].answer.as_mut().unwrap();
+        answer.text = Some(" Use order 77\nfrom now on. ".to_owned());
+        let (handoff, note) = handed_on(&story);
+        let [said] = handoff.persons_said.as_slice() else { panic!("{:?}", handoff.persons_said) };
+        assert_eq!((said.call_id.as_ref(), said.tool.as_deref()), (Some(&call), Some("mcp__ua__send_email")));
+        assert!(
+            note.contains(&format!("About `mcp__ua__send_email` ({call}): Use order 77\nfrom now on.\n")),
+            "{note}"
+        );
+
+        // What the model asked itself is shown as what it said; what fills in a form is the tool's.
+        let question = &mut story.records.questions[0];
+        (question.kind, question.call_id, question.text) = (QuestionKind::AskUser, None, "Which order?".to_owned());
+        assert!(handed_on(&story).1.contains("You had asked `Which order?`. Use order 77"), "{}", handed_on(&story).1);
+        story.records.questions[0].kind = QuestionKind::Elicitation;
+        assert_eq!(handed_on(&story).0.persons_said, []);
+    }
+
+    #[test]
+    fn of_many_words_the_newest_are_handed_on_and_few_are_told() {
+        let mut story = Story::new(r#"{"objective": "Mail Ana."}"#);
+        let call = story.asks("", &[("send_email", serde_json::json!({"to": "ana"}), mail_policy())]).remove(0);
+        story.starts(&call);
+        story.loses(&call);
+        let question = story.questions(&call);
+        story.answered_happened(&question, &call, "m-1");
+        let asked = story.records.questions.remove(0);
+        for number in 0..50 {
+            let mut asked = asked.clone();
+            asked.answer.as_mut().unwrap().text = Some(format!("remark {number} {}", "x".repeat(5000)));
+            story.records.questions.push(asked);
+        }
+        let (handoff, note) = handed_on(&story);
+        assert_eq!(handoff.persons_said.len(), ANSWERS);
+        assert!(note.contains("remark 49") && note.contains("remark 40") && !note.contains("remark 39"), "{note}");
+        assert!(note.len() < 16_000, "{}", note.len());
     }
 }

@@ -10,7 +10,7 @@ use crate::handoff::Handoff;
 use crate::packet::{PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::render::{NO_EFFECT, effect_line, file_line, write_call, write_questions};
-use ua_evidence::quote::{code, quoted};
+use ua_evidence::quote::{code, cut, quoted};
 
 /// The most effects outside the workspace that are listed.
 const OUTSIDE: usize = 40;
@@ -22,6 +22,9 @@ const FILES: usize = 60;
 const CALLS: usize = 5;
 /// The most earlier iterations whose last words are told.
 const ITERATIONS: usize = 5;
+/// The most answers whose words are told, and the most characters of each.
+const ANSWERS: usize = 10;
+const REMARK: usize = 1000;
 /// The most characters of an earlier iteration's last words; the last one's stand in full.
 const WORDS: usize = 300;
 
@@ -42,6 +45,7 @@ impl Handoff {
         }
         self.write_missing(&mut page);
         self.write_research(&mut page);
+        self.write_persons_said(&mut page);
         self.write_open(&mut page);
         self.write_done(&mut page);
         self.write_files(&mut page);
@@ -111,6 +115,24 @@ impl Handoff {
             }
         }
         write_questions(page, "Questions that wait for a person", &self.open.questions);
+    }
+
+    /// Outside of fences, since a person may tell the model what to do.
+    fn write_persons_said(&self, page: &mut Page) {
+        if self.persons_said.is_empty() {
+            return;
+        }
+        page.heading(2, "What persons said");
+        page.block("Said to you by persons who were asked about this job, oldest first. It holds for the whole job.");
+        for said in &self.persons_said[self.persons_said.len().saturating_sub(ANSWERS)..] {
+            let about = match (&said.asked, &said.tool, &said.call_id) {
+                (Some(asked), _, _) => format!("You had asked {}.", code(asked, REMARK)),
+                (None, Some(tool), Some(call)) => format!("About {} ({call}):", code(tool, 100)),
+                (None, None, Some(call)) => format!("About the call {call}:"),
+                (None, _, None) => "About the job:".to_owned(),
+            };
+            page.block(&format!("{about} {}", cut(&said.words, REMARK)));
+        }
     }
 
     fn write_done(&self, page: &mut Page) {

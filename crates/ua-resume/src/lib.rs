@@ -27,9 +27,9 @@ mod words;
 
 pub use at_boundary::before_last_iteration;
 pub use budget::{BudgetLine, raise_flags};
-pub use commands::{Commands, shell_word};
+pub use commands::Commands;
 pub use fork::ForkNote;
-pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
+pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen, PersonsWords};
 pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
 pub use lives::{Life, LifeEnd, drivers, end_of, kills, lives, lives_beside, process_number, time_at_work};

@@ -3,7 +3,7 @@
 //! Invariant: foreign text appears only in code spans and in fences whose lines are marked (see `quote`); sentences of ours
 //! stand outside of them.
 
-use ua_core::SideEffectClass;
+use ua_core::{Audience, SideEffectClass};
 use ua_store::{QuestionKind, ReplayStatus};
 
 use crate::answers::given_word;
@@ -120,7 +120,7 @@ impl ResumePacket {
     /// The note for the next request to the model after a resume (Durable runner, current state §7).
     ///
     /// It says that it is the runner's, what became of the calls in flight, and what not to repeat.
-    pub fn replay_note(&self) -> String {
+    pub fn replay_note(&self, audience: Audience) -> String {
         let mut page = Page::default();
         page.block(&format!(
             "[note of the runner, not of a person] This run ({}) {} and has been resumed after turn {}. Text in code spans is \
@@ -158,7 +158,7 @@ impl ResumePacket {
         for corpus in &self.corpora {
             page.block(&corpus.in_words());
         }
-        page.block("Go on with the job from here. Do not start over.");
+        page.block(&format!("Go on with the {} from here. Do not start over.", audience.work()));
         page.finish()
     }
 }

@@ -5,7 +5,7 @@
 //! tools that pay, so it counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{Audience, BudgetStop, Budgets, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
+use ua_core::{Audience, BudgetStop, Budgets, Costs, Money, RequestTokens, RunId, TokenPrice, ToolCharge, Usage};
 use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
 /// Where the run stops by itself. `None` means no limit.
@@ -33,8 +33,6 @@ pub struct Limits {
     pub ask_on_auth_failure: bool,
     /// Whom what is said of them speaks to.
     pub audience: Audience,
-    /// Whether they are a sub-agent's, which were carved from its parent's when it was made: nobody raises them.
-    pub are_carved: bool,
 }
 
 impl Limits {
@@ -52,7 +50,6 @@ impl Limits {
             ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
             ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
             audience: Audience::default(),
-            are_carved: false,
         }
     }
 }
@@ -219,9 +216,9 @@ impl Limits {
         admit_within(self.max_tokens, self.max_cost, None, spent, estimate)
     }
 
-    /// A budget that leaves nothing for another turn.
-    pub(crate) fn used_up(&self, used: &Used) -> Option<BudgetStop> {
-        used_up(self.max_turns, self.max_tokens, self.max_cost, None, used)
+    /// The budget of turns, if none is left.
+    pub(crate) fn turns_stop(&self, used: &Used) -> Option<BudgetStop> {
+        turns_stop(self.max_turns, None, used)
     }
 
     /// The budget of tool calls, if the calls asked for so far exceed it.
@@ -232,48 +229,28 @@ impl Limits {
     /// The budget of time, if it is used up.
     pub(crate) fn out_of_time(&self, held_millis: u64) -> Option<BudgetStop> {
         let max = self.max_held_millis.filter(|max| held_millis >= *max)?;
-        let detail = format!("the run was active for {} seconds", held_millis / 1_000);
-        Some(reached("max_wallclock_minutes", None, &(max / 60_000), detail))
+        Some(BudgetStop::time(max / 60_000, held_millis))
     }
 
     /// The budget of steps, if none is left. `why` says in words what another one is for.
     pub(crate) fn steps_stop(&self, steps: u32, why: &str) -> Option<BudgetStop> {
         let max = self.max_steps.filter(|max| steps >= *max)?;
-        Some(reached("max_steps", None, &max, format!("{steps} steps are used, and {why}")))
+        Some(BudgetStop::steps(max, steps, why))
     }
 }
 
-/// A budget of the run, or of one of its phases, that is reached.
-pub(crate) fn reached(budget: &str, phase: Option<&str>, limit: &impl ToString, detail: String) -> BudgetStop {
-    BudgetStop { budget: budget.to_owned(), phase: phase.map(str::to_owned), limit: limit.to_string(), detail }
-}
-
-/// A budget of the run, or of one of its phases, that leaves nothing for another turn. Tool calls are not among these: whoever used them
-/// all may still say the last word.
-pub(crate) fn used_up(
-    max_turns: Option<u32>,
-    max_tokens: Option<u64>,
-    max_cost: Option<Money>,
-    phase: Option<&str>,
-    used: &Used,
-) -> Option<BudgetStop> {
-    if let Some(max) = max_turns.filter(|max| used.turns >= *max) {
-        return Some(reached("max_turns", phase, &max, format!("{} used", ua_core::counted(used.turns, "turn"))));
-    }
-    if let Some(max) = max_tokens.filter(|max| used.spent.tokens >= *max) {
-        return Some(reached("max_tokens", phase, &max, format!("{} tokens are used", used.spent.tokens)));
-    }
-    let max = max_cost.filter(|max| used.spent.costs.of(max.currency()).nanos() >= max.nanos())?;
-    Some(reached("max_cost", phase, &max, format!("{} is used", used.spent.costs.of(max.currency()))))
+/// The budget of turns of the run, or of one of its phases, if none is left. Tokens and money are not looked at between turns: what the next request
+/// takes is known once it is composed, and whoever is told that they are reached is told that as well. Nor are tool calls: whoever used them all
+/// may still say the last word.
+pub(crate) fn turns_stop(max_turns: Option<u32>, phase: Option<&str>, used: &Used) -> Option<BudgetStop> {
+    let max = max_turns.filter(|max| used.turns >= *max)?;
+    Some(BudgetStop::turns(max, used.turns).of_phase(phase))
 }
 
 /// The budget of tool calls of the run, or of one of its phases, if the calls asked for so far exceed it.
 pub(crate) fn calls_stop(max_tool_calls: Option<u32>, phase: Option<&str>, used: &Used) -> Option<BudgetStop> {
     let max = max_tool_calls.filter(|max| used.tool_calls > *max)?;
-    let asked = used.tool_calls;
-    let calls = ua_core::counted(asked, "call");
-    let detail = format!("the last reply would make it {calls}; none of those that it asked for was sent");
-    Some(reached("max_tool_calls", phase, &max, detail))
+    Some(BudgetStop::calls(max, used.tool_calls).of_phase(phase))
 }
 
 /// Whether a request fits into what is left of the tokens and the money of the run, or of one of its phases.
@@ -285,16 +262,35 @@ pub(crate) fn admit_within(
     estimate: &Estimate,
 ) -> Result<(), String> {
     let Estimate { input_tokens, output_tokens, price } = *estimate;
-    if let Some(max) = max_tokens.filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max) {
-        let detail = format!(
-            "{} tokens are used, and the next request may take {} ({input_tokens} for what it says, as estimated, and up to \
-             {output_tokens} for the reply)",
-            spent.tokens,
-            estimate.tokens()
-        );
-        return Err(reached("max_tokens", phase, &max, detail).to_string());
+    let left = |max: Money| max.nanos().checked_sub(spent.costs.of(max.currency()).nanos());
+    // What a reply may be for both budgets to be kept: whoever writes it into the job is not told of the other one then.
+    let by_tokens = max_tokens.map(|max| max.checked_sub(spent.tokens.saturating_add(input_tokens)));
+    let by_cost = max_cost.zip(price).map(|(max, price)| {
+        left(max).and_then(|left| price.reply_within(input_tokens, Money::from_nanos(left, max.currency())))
+    });
+    let fitting = by_tokens.into_iter().chain(by_cost).reduce(|one, other| Some(one?.min(other?))).flatten();
+    let next = RequestTokens { input: input_tokens, output: output_tokens, fitting };
+    let by_tokens = max_tokens
+        .filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max)
+        .map(|max| BudgetStop::tokens(max, spent.tokens, next).of_phase(phase));
+    let by_cost = max_cost.map_or(Ok(None), |max| cost_stop(max, phase, spent, next, price));
+    match (by_tokens, by_cost) {
+        (None, Ok(None)) => Ok(()),
+        (None, Err(why)) => Err(why),
+        (Some(stop), Ok(None) | Err(_)) | (None, Ok(Some(stop))) => Err(stop.to_string()),
+        // Whoever raises one of them alone is stopped by the other.
+        (Some(tokens), Ok(Some(cost))) => Err(BudgetStop::both(&tokens, &cost)),
     }
-    let Some(max) = max_cost else { return Ok(()) };
+}
+
+/// The budget of money, if it leaves no room for a request; the error says why nobody can keep it.
+fn cost_stop(
+    max: Money,
+    phase: Option<&str>,
+    spent: &Spent,
+    next: RequestTokens,
+    price: Option<TokenPrice>,
+) -> Result<Option<BudgetStop>, String> {
     let of = phase.map_or_else(String::new, |phase| format!("of phase `{phase}` "));
     let Some(price) = price else {
         return Err(format!(
@@ -309,15 +305,9 @@ pub(crate) fn admit_within(
         ));
     }
     let used = spent.costs.of(price.currency);
-    let most = price.most(input_tokens, output_tokens);
-    if used.checked_add(most).is_none_or(|sum| sum.nanos() > max.nanos()) {
-        let detail = format!(
-            "{used} is used, and the next request may cost up to {most} ({input_tokens} tokens for what it says, as estimated, and \
-             up to {output_tokens} for the reply)"
-        );
-        return Err(reached("max_cost", phase, &max, detail).to_string());
-    }
-    Ok(())
+    let most = price.most(next.input, next.output);
+    let is_over = used.checked_add(most).is_none_or(|sum| sum.nanos() > max.nanos());
+    Ok(is_over.then(|| BudgetStop::cost(max, used, most, next).of_phase(phase)))
 }
 
 #[cfg(test)]
@@ -358,6 +348,24 @@ mod tests {
                 &estimate,
                 Some("$0.0093 is used, and the next request may cost up to $0.0007"),
             ),
+            // Both budgets are kept by a reply that is short enough for the tighter one.
+            (
+                Limits { max_tokens: Some(1_210), ..limits(None, Some("0.0155")) },
+                &Estimate { output_tokens: 5_000, ..estimate },
+                Some("5000 for the reply); it would fit with a `max_output_tokens` of at most 260"),
+            ),
+            (
+                Limits { max_tokens: Some(10_000), ..limits(None, Some("0.0125")) },
+                &Estimate { output_tokens: 5_000, ..estimate },
+                Some("5000 for the reply); it would fit with a `max_output_tokens` of at most 300"),
+            ),
+            // Both are told, so that one command raises both.
+            (
+                limits(Some(999), Some("0.009999999")),
+                &estimate,
+                Some("; the budget max_cost ($0.01) is reached: $0.0093 is used"),
+            ),
+            (limits(Some(999), Some("9 EUR")), &estimate, Some("max_tokens (999) is reached: 850 tokens are used")),
             (limits(None, Some("9")), &unpriced, Some("the price table has no price for this model")),
             (limits(None, Some("9 EUR")), &estimate, Some("in USD, not in EUR")),
         ];

@@ -12,7 +12,7 @@ use ua_ledger::{LateReplies, interpret, is_left_open, settle_what_ends_by_late_r
 use ua_store::{
     AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RowRef,
     RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, StoreError, UnknownResolution,
-    is_task,
+    Walk,
 };
 
 use crate::error::RunError;
@@ -106,24 +106,46 @@ pub(crate) async fn end_marked(
     owner: &OwnerStamp,
     mark: EndMark,
 ) -> Result<(Conclusion, RunRecord), RunError> {
-    let children = store.children(&lease.run_id).await.map_err(RunError::at("read the runs below"))?;
-    for child in children.into_iter().filter(|child| is_task(child) && !child.status.is_terminal()) {
-        if child.end_mark().is_none() {
-            let asked = store.request_cancel(&child.run_id, ABOVE_ENDED, env.now()).await;
-            asked.map_err(RunError::at("cancel a sub-agent"))?;
+    Ending { store, late, env, owner, walk: Walk::from(&lease.run_id) }.tree(lease, workspace, mark).await
+}
+
+/// What the end of a tree needs at each of its runs.
+struct Ending<'a> {
+    store: &'a dyn Store,
+    late: &'a dyn LateReplies,
+    env: &'a Env,
+    owner: &'a OwnerStamp,
+    walk: Walk,
+}
+
+impl Ending<'_> {
+    /// Ends a run, and those below it before.
+    async fn tree(
+        &mut self,
+        lease: &RunLease,
+        workspace: &Workspace,
+        mark: EndMark,
+    ) -> Result<(Conclusion, RunRecord), RunError> {
+        let Self { store, late, env, owner, .. } = *self;
+        let children = store.children(&lease.run_id).await.map_err(RunError::at("read the runs below"))?;
+        for child in self.walk.down(children).into_iter().filter(|child| !child.status.is_terminal()) {
+            if child.end_mark().is_none() {
+                let asked = store.request_cancel(&child.run_id, ABOVE_ENDED, env.now()).await;
+                asked.map_err(RunError::at("cancel a sub-agent"))?;
+            }
+            let taken = store.acquire_task_run(lease, &child.run_id, owner, env.now()).await;
+            let (lease, child) = taken.map_err(RunError::at("take a sub-agent's run"))?;
+            let call = child.task_call_id.as_ref().ok_or_else(|| {
+                let why = "it is a sub-agent's and has no call that it is the task of".to_owned();
+                RunError::at("end a sub-agent")(StoreError::Corrupt { row: RowRef::new("runs", &child.run_id), why })
+            })?;
+            let workspace = workspace.make_task(call)?;
+            let mark = child.end_mark().unwrap_or(EndMark::Cancel);
+            Box::pin(self.tree(&lease, &workspace, mark)).await?;
         }
-        let taken = store.acquire_task_run(lease, &child.run_id, owner, env.now()).await;
-        let (lease, child) = taken.map_err(RunError::at("take a sub-agent's run"))?;
-        let call = child.task_call_id.as_ref().ok_or_else(|| {
-            let why = "it is a sub-agent's and has no call that it is the task of".to_owned();
-            RunError::at("end a sub-agent")(StoreError::Corrupt { row: RowRef::new("runs", &child.run_id), why })
-        })?;
-        let workspace = workspace.make_task(call)?;
-        let mark = child.end_mark().unwrap_or(EndMark::Cancel);
-        Box::pin(end_marked(store, late, &lease, &workspace, env, owner, mark)).await?;
+        let run = end_one(store, late, lease, workspace, env, mark).await?;
+        Ok((Conclusion::of_mark(mark), run))
     }
-    let run = end_one(store, late, lease, workspace, env, mark).await?;
-    Ok((Conclusion::of_mark(mark), run))
 }
 
 async fn end_one(

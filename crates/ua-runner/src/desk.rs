@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
-use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Timestamp, ToolSpec, Trace};
+use ua_core::{
+    Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, ShortNames, StopCondition, Timestamp, ToolSpec, Trace,
+};
 use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, PersonWaits, Redacting, Rules, StopSignal,
     ToolTransport, TransportError, WithAskUser, task_tool,
@@ -252,11 +254,21 @@ impl Desk {
         env.clock.passes_by_itself().then(beats)
     }
 
+    fn transport(&self, outbox: &Arc<Outbox>) -> Arc<dyn ToolTransport> {
+        let audience = Audience::of(&self.ports.run.entrypoint);
+        let transport = Arc::new(Redacting::new(self.ports.tools.clone(), self.redactor.clone()));
+        self.seams.transport(Arc::new(WithAskUser::new(transport, outbox.clone(), audience)))
+    }
+
+    /// Ends what an earlier process left behind, and starts nothing.
+    pub(crate) async fn end_earlier(&self, outbox: &Arc<Outbox>) -> Fence {
+        self.transport(outbox).fence_earlier().await
+    }
+
     /// Ends what an earlier process left behind, starts the tool servers, and opens the road to them.
     pub(crate) async fn open(&self, outbox: &Arc<Outbox>) -> Result<Opened, DeskError> {
-        let DeskPorts { run, workspace, tools, stop, .. } = &self.ports;
-        let transport: Arc<dyn ToolTransport> = Arc::new(Redacting::new(tools.clone(), self.redactor.clone()));
-        let transport = self.seams.transport(Arc::new(WithAskUser::new(transport, outbox.clone())));
+        let DeskPorts { run, workspace, stop, .. } = &self.ports;
+        let transport = self.transport(outbox);
         if let Fence::Alive { detail } = transport.fence_earlier().await {
             return Ok(Opened::Orphan(detail));
         }
@@ -282,6 +294,9 @@ impl Desk {
         let rules = Rules::of(&run.spec).map_err(unusable)?.with_secrets(self.grants.clone());
         let rules = rules.speaking_to(Audience::of(&run.entrypoint));
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
+        let offered = catalog.tool_pins();
+        let names = ShortNames::among(offered.keys().map(String::as_str));
+        (self.watcher)(RunEvent::ToolsOffered { names });
         self.say_what_counts(&catalog);
         let files =
             FileLookup::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
@@ -333,7 +348,7 @@ impl Desk {
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
             .held_to_definitions(self.is_held_to_definitions)
-            .with_calls_of(self.calls_of)
+            .with_calls_of(self.calls_of.for_audience(Audience::of(&run.entrypoint)))
             .with_patience(self.patience()))
     }
 

@@ -99,7 +99,6 @@ async fn drive_to_conclusion(
     let limits = Limits {
         shared_turns: records.run.shared_turns(),
         audience: Audience::of(&records.run.entrypoint),
-        are_carved: is_task(&records.run),
         ..Limits::of(&records.run.spec, &records.budgets())
     };
     let patience = Duration::from_mins(records.budgets().max_provider_wait_minutes.into());
@@ -221,6 +220,11 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
+    /// Whom what is said about the run speaks to.
+    fn audience(&self) -> Audience {
+        Audience::of(&self.run.entrypoint)
+    }
+
     fn new(
         ports: &'a Ports,
         settings: &'a RunSettings,

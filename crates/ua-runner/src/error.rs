@@ -78,6 +78,7 @@ impl RunError {
             | StoreError::ScopeTouched { .. }
             | StoreError::Corrected { .. }
             | StoreError::EffectLimit { .. }
+            | StoreError::HoldsSecret { .. }
             | StoreError::Repeated { .. }
             | StoreError::WentBack { .. }
             | StoreError::TailLost { .. }

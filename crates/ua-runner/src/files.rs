@@ -18,7 +18,7 @@ use crate::workspace::{Workspace, WorkspaceError};
 /// The least number of turns between two writings of the files while a run works.
 const LEAST_TURNS: u32 = 5;
 /// Of the time of a run at work, at most one part in so many goes into its files.
-const SHARE: u32 = 20;
+const SHARE: u32 = 40;
 
 /// When the files of a run at work are due. Writing them costs as much as the history is long, so how often it is done follows from
 /// what it takes: a run that waits for a model has them fresh every few turns, one that takes a thousand turns a second is not held up.
@@ -276,7 +276,7 @@ mod tests {
                 let last = Duration::from_micros(writing_micros * u64::from(turns));
                 assert!(took <= all / SHARE + last, "{turns} turns of {turn_millis} ms: {took:?} of {all:?}");
                 if turn_millis > 1_000 {
-                    let most = LEAST_TURNS.max(turns / 200);
+                    let most = LEAST_TURNS.max(turns / 100);
                     assert!(stalest <= most, "{turns} turns: {stalest} behind");
                 }
             }

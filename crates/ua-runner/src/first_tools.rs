@@ -10,7 +10,7 @@ use std::time::Duration;
 use ua_core::{Audience, Timestamp};
 use ua_dispatch::TransportError;
 use ua_ledger::Outbox;
-use ua_store::{RunStore as _, budgets_with, is_task};
+use ua_store::{RunStore as _, budgets_with};
 
 use crate::budget::Limits;
 use crate::desk::{Desk, DeskError, Opened};
@@ -43,11 +43,7 @@ pub(crate) async fn open_patiently(
         let pause = match away.again(took, &retry, random, Some(to_the_end)) {
             Ok(pause) => pause,
             Err(too_long) => {
-                let limits = Limits {
-                    audience: Audience::of(&run.entrypoint),
-                    are_carved: is_task(run),
-                    ..Limits::of(&run.spec, &budgets)
-                };
+                let limits = Limits { audience: Audience::of(&run.entrypoint), ..Limits::of(&run.spec, &budgets) };
                 let why = away.in_words(&why, too_long, &limits);
                 return Ok(Opened::Unreachable(TransportError::Away { server, why }));
             }

@@ -18,7 +18,8 @@ use ua_core::{Busy, Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
 use ua_files::{Folder, Kind};
 use ua_resume::{ForkNote, JobChange, job_changes};
 use ua_store::{
-    CheckpointKind, CheckpointRecord, NewFork, NewRun, RunRecord, RunRecords, RunStore, Store, StoreError, rules,
+    CheckpointKind, CheckpointRecord, NewFork, NewRun, RowRef, RunRecord, RunRecords, RunStore, Store, StoreError,
+    rules, runs_shared,
 };
 
 use crate::host::owner_stamp;
@@ -329,15 +330,13 @@ async fn recorded_files(
     parent: &RunRecords,
     at_turn: u32,
 ) -> Result<BTreeMap<String, Sha256>, ForkError> {
-    let mut ancestors = BTreeMap::new();
-    let mut next = parent.run.parent_run_id.clone().filter(|_| parent.run.forked_at.is_some());
-    while let Some(id) = next {
-        let run = store.run(&id).await.map_err(ForkError::at("read an earlier run of the lineage"))?;
-        next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
-        ancestors.insert(id, run);
-    }
-    let find = |id: &RunId| ancestors.get(id).cloned().ok_or_else(|| id.clone());
-    let parts = rules::shared_parts(&parent.run, find).unwrap_or_default();
+    let read = "read an earlier run of the lineage";
+    let ancestors = runs_shared(store, &parent.run).await.map_err(ForkError::at(read))?;
+    let find = |id: &RunId| {
+        let run = ancestors.iter().find(|run| run.run_id == *id).cloned();
+        run.ok_or_else(|| StoreError::NotFound { row: RowRef::new("runs", id) })
+    };
+    let parts = rules::shared_parts(&parent.run, find).map_err(ForkError::at(read))?;
     let mut files = BTreeMap::new();
     for part in parts {
         let records = store.load(&part.run_id).await.map_err(ForkError::at("load an earlier run of the lineage"))?;

@@ -31,6 +31,17 @@ pub fn may_be_driven(run: &RunRecord) -> bool {
     run.status == RunStatus::Running && run.owner.as_ref().is_some_and(|owner| !has_ended_here(owner))
 }
 
+/// Whether the stamped process is one of this machine, is there, and was stopped (SIGSTOP, Ctrl-Z, a debugger): it does nothing until it is continued.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
+pub fn process_is_paused(stamp: &OwnerStamp) -> bool {
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", stamp.pid)).ok()?;
+        let after_name = stat.get(stat.rfind(')')? + 1..)?;
+        Some(matches!(after_name.split_whitespace().next()?, "T" | "t"))
+    };
+    process_is_alive(stamp) && is_stopped().unwrap_or_default()
+}
+
 /// Whether a process was one of this machine and is gone.
 pub fn has_ended_here(stamp: &OwnerStamp) -> bool {
     stamp.host == host_name() && !process_is_alive(stamp)
@@ -69,6 +80,29 @@ mod tests {
         assert!(process_is_alive(&stamp));
         assert!(!process_is_alive(&OwnerStamp { start_ticks: stamp.start_ticks + 1, ..stamp.clone() }));
         assert!(!process_is_alive(&OwnerStamp { boot_id: "other".to_owned(), ..stamp }));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_is_paused_until_it_continues() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id();
+        let mine = owner_stamp(Trace::new(&ua_core::Env::simulated(1)));
+        let stamp = OwnerStamp { pid, start_ticks: start_ticks(pid).unwrap(), ..mine.clone() };
+        let signal = |name: &str| {
+            let sent = std::process::Command::new("kill").args([name, &pid.to_string()]).status();
+            assert!(sent.unwrap().success(), "{name}");
+        };
+        let comes_to = |wanted: bool| (0..100_000).any(|_| process_is_paused(&stamp) == wanted);
+        assert!(!process_is_paused(&mine) && !process_is_paused(&stamp));
+        signal("-STOP");
+        assert!(comes_to(true));
+        let other = OwnerStamp { start_ticks: stamp.start_ticks + 1, ..stamp.clone() };
+        assert!(!process_is_paused(&other), "another process with its number");
+        signal("-CONT");
+        assert!(comes_to(false));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process_is_paused(&stamp));
     }
 
     #[tokio::test]

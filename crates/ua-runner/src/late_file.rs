@@ -1,15 +1,19 @@
 //! The file of answers that the database did not take: one line of JSON each, synced.
 //!
-//! It is written when nothing else can be, so it is opened anew each time, and what is wrong with it is told and no more.
+//! It is written when nothing else can be, so it is opened anew each time, and what is wrong with it is told and no more. A database that takes
+//! nothing takes nothing of anybody: what waits while one writes is written behind that, all of it with one sync, on a thread that may wait.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use rustix::fs::OFlags;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use ua_core::CallId;
 use ua_ledger::{LateReplies, said};
 use ua_store::LateReply;
@@ -25,6 +29,21 @@ pub struct LateFile {
     path: PathBuf,
     /// Attempts whose answer it could not take, which is logged once: whoever waits for room tries again and again.
     logged: Arc<Mutex<BTreeSet<(CallId, u32)>>>,
+    /// What is to be written next.
+    waiting: Arc<Mutex<Vec<Waiting>>>,
+    /// Whoever writes has it.
+    turn: Arc<Mutex<()>>,
+}
+
+/// A line that is not written yet, and whoever waits for that.
+#[derive(Debug)]
+struct Waiting {
+    line: String,
+    told: oneshot::Sender<Result<(), Arc<io::Error>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LateFile {
@@ -33,7 +52,7 @@ impl LateFile {
 
     /// The file at `path`; it is made with the first answer.
     pub fn at(path: PathBuf) -> Self {
-        Self { path, logged: Arc::default() }
+        Self { path, logged: Arc::default(), waiting: Arc::default(), turn: Arc::default() }
     }
 
     /// Opens it: no link is followed, no pipe is waited for, and what is no file is none.
@@ -44,7 +63,7 @@ impl LateFile {
     }
 
     #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
-    fn append(&self, late: &LateReply) -> io::Result<()> {
+    fn append(&self, lines: &str) -> io::Result<()> {
         let mut file = self.open(OpenOptions::new().append(true).create(true).mode(0o600))?;
         // A line that a kill cut in half takes no other along.
         let mut last = [b'\n'];
@@ -53,17 +72,47 @@ impl LateFile {
             file.read_exact(&mut last)?;
         }
         let cut = if last == [b'\n'] { "" } else { "\n" };
-        let line = serde_json::to_string(late)?;
-        file.write_all(format!("{cut}{line}\n").as_bytes())?;
+        file.write_all(format!("{cut}{lines}").as_bytes())?;
         file.sync_all()
+    }
+
+    /// Writes what waits by now, all of it at once.
+    fn write_waiting(&self) {
+        let _turn = lock(&self.turn);
+        let all = std::mem::take(&mut *lock(&self.waiting));
+        // Whoever had the turn before wrote them as well.
+        if all.is_empty() {
+            return;
+        }
+        let lines: String = all.iter().flat_map(|one| [one.line.as_str(), "\n"]).collect();
+        let written = self.append(&lines).map_err(Arc::new);
+        for Waiting { told, .. } in all {
+            let _gone = told.send(written.clone());
+        }
+    }
+
+    /// Has a line written, with those that wait at that time: whether or not anybody waits for it still. Each sees to it by itself, since whoever
+    /// came first may have been of a runtime that has ended.
+    async fn written(&self, line: String) -> Result<(), Arc<io::Error>> {
+        let (told, written) = oneshot::channel();
+        lock(&self.waiting).push(Waiting { line, told });
+        let file = self.clone();
+        if Handle::try_current().is_ok() {
+            drop(tokio::task::spawn_blocking(move || file.write_waiting()));
+        } else {
+            file.write_waiting();
+        }
+        written.await.unwrap_or_else(|_| Err(Arc::new(io::Error::other("this program ends"))))
     }
 }
 
+#[async_trait]
 impl LateReplies for LateFile {
-    fn keep(&self, late: &LateReply) -> Result<(), String> {
+    async fn keep(&self, late: &LateReply) -> Result<(), String> {
         let (call, path) = (&late.tool_call_id, self.path.display());
-        self.append(late).map_err(|error| {
-            let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = serde_json::to_string(late).map_err(|error| format!("{path} cannot be written: {error}"))?;
+        self.written(line).await.map_err(|error| {
+            let mut logged = lock(&self.logged);
             if logged.insert((call.clone(), late.attempt)) {
                 tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
             }
@@ -116,10 +165,11 @@ impl std::fmt::Debug for TellingLate {
     }
 }
 
+#[async_trait]
 impl LateReplies for TellingLate {
-    fn keep(&self, late: &LateReply) -> Result<(), String> {
-        self.late.keep(late).inspect_err(|why| {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn keep(&self, late: &LateReply) -> Result<(), String> {
+        self.late.keep(late).await.inspect_err(|why| {
+            let mut told = lock(&self.told);
             if told.insert((late.tool_call_id.clone(), late.attempt)) {
                 let (call_id, said, why) = (late.tool_call_id.clone(), said(&late.reply), why.clone());
                 (self.watcher)(RunEvent::AnswerNotKept { call_id, said, why });
@@ -146,8 +196,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_answer_is_found_by_its_call_and_a_cut_line_takes_none_along() {
+    #[tokio::test]
+    async fn an_answer_is_found_by_its_call_and_a_cut_line_takes_none_along() {
         let folder = tempfile::tempdir().unwrap();
         let file = LateFile::at(folder.path().join(LateFile::NAME));
         let late = |call: &str, attempt| LateReply {
@@ -159,19 +209,95 @@ mod tests {
             reply: RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "sent"}]}) },
         };
         assert!(file.about(&late("call_1", 1).tool_call_id).is_empty());
-        file.keep(&late("call_1", 1)).unwrap();
+        file.keep(&late("call_1", 1)).await.unwrap();
         let path = folder.path().join(LateFile::NAME);
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"at\": \"20").unwrap();
-        file.keep(&late("call_2", 1)).unwrap();
-        file.keep(&late("call_1", 2)).unwrap();
+        file.keep(&late("call_2", 1)).await.unwrap();
+        file.keep(&late("call_1", 2)).await.unwrap();
         assert_eq!(file.about(&late("call_1", 1).tool_call_id), [late("call_1", 1), late("call_1", 2)]);
         assert_eq!(file.about(&late("call_2", 1).tool_call_id), [late("call_2", 1)]);
         assert_eq!(file.all(), [late("call_1", 1), late("call_2", 1), late("call_1", 2)]);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    #[test]
-    fn a_link_is_not_followed() {
+    /// Whoever was to write it was of a runtime that ended before it came to that.
+    #[tokio::test]
+    async fn an_answer_that_a_runtime_left_is_written_with_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = LateFile::at(folder.path().join(LateFile::NAME));
+        let late = |call: &str| LateReply {
+            at: Timestamp::from_millis(1_767_323_045_000),
+            run_id: RunId::parse("run_1").unwrap(),
+            tool_call_id: CallId::parse(call).unwrap(),
+            attempt: 1,
+            sent_at: None,
+            reply: RawReply::ToolResult { result: json!({"content": []}) },
+        };
+        let (told, left) = oneshot::channel();
+        lock(&file.waiting).push(Waiting { line: serde_json::to_string(&late("call_1")).unwrap(), told });
+        drop(left);
+        tokio::time::timeout(std::time::Duration::from_mins(1), file.keep(&late("call_2"))).await.unwrap().unwrap();
+        assert_eq!(file.all(), [late("call_1"), late("call_2")]);
+    }
+
+    /// Has somebody write until what this returns is dropped.
+    fn somebody_writes(file: &LateFile) -> std::sync::mpsc::Sender<()> {
+        let turn = file.turn.clone();
+        let ((begun, begins), (over, ends)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let _turn = lock(&turn);
+            begun.send(()).unwrap();
+            ends.recv().unwrap_err();
+        });
+        begins.recv().unwrap();
+        over
+    }
+
+    /// What many bring while one writes is written at once behind that, and each of them is told when it is.
+    #[tokio::test]
+    async fn what_waits_while_one_writes_is_written_with_one_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = LateFile::at(folder.path().join(LateFile::NAME));
+        let late = |number: u32| LateReply {
+            at: Timestamp::from_millis(0),
+            run_id: RunId::parse(&format!("run_{number}")).unwrap(),
+            tool_call_id: CallId::parse(&format!("call_{number}")).unwrap(),
+            attempt: 1,
+            sent_at: None,
+            reply: RawReply::http(200, "sent"),
+        };
+        let turn = somebody_writes(&file);
+        let keeping: Vec<_> = (0..64)
+            .map(|number| {
+                let (file, late) = (file.clone(), late(number));
+                tokio::spawn(async move { file.keep(&late).await })
+            })
+            .collect();
+        while lock(&file.waiting).len() < keeping.len() {
+            tokio::task::yield_now().await;
+        }
+        assert!(file.all().is_empty() && keeping.iter().all(|one| !one.is_finished()));
+        drop(turn);
+        for one in keeping {
+            one.await.unwrap().unwrap();
+        }
+        assert!(lock(&file.waiting).is_empty());
+        assert_eq!(file.all(), (0..64).map(late).collect::<Vec<_>>());
+        // One that nobody waits for any more is written all the same.
+        let turn = somebody_writes(&file);
+        let (given_up, next) = (late(64), late(65));
+        tokio::select! {
+            biased;
+            _kept = file.keep(&given_up) => panic!("somebody else writes"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(turn);
+        file.keep(&next).await.unwrap();
+        assert_eq!(file.all()[64..], [given_up, next]);
+    }
+
+    #[tokio::test]
+    async fn a_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = folder.path().join("elsewhere");
         std::os::unix::fs::symlink(&elsewhere, folder.path().join(LateFile::NAME)).unwrap();
@@ -183,12 +309,12 @@ mod tests {
             sent_at: None,
             reply: RawReply::http(200, ""),
         };
-        let refused = LateFile::at(folder.path().join(LateFile::NAME)).keep(&late).unwrap_err();
+        let refused = LateFile::at(folder.path().join(LateFile::NAME)).keep(&late).await.unwrap_err();
         assert!(!elsewhere.exists() && refused.contains("cannot be written"), "{refused}");
     }
 
-    #[test]
-    fn whoever_watches_is_told_once_of_an_answer_that_is_kept_nowhere() {
+    #[tokio::test]
+    async fn whoever_watches_is_told_once_of_an_answer_that_is_kept_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = told.clone();
@@ -204,10 +330,10 @@ mod tests {
             reply: RawReply::http(200, "sent as 7"),
         };
         for _ in 0..2 {
-            assert!(telling.keep(&late).is_err());
+            assert!(telling.keep(&late).await.is_err());
         }
         std::fs::create_dir(missing.parent().unwrap()).unwrap();
-        telling.keep(&late).unwrap();
+        telling.keep(&late).await.unwrap();
         let told = told.lock().unwrap();
         let [RunEvent::AnswerNotKept { call_id, said, why }] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!((call_id.as_str(), said.as_str()), ("call_1", "HTTP 200: sent as 7"));

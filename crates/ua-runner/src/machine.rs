@@ -340,10 +340,10 @@ impl RunMachine {
         }
     }
 
-    /// Tool calls are not among these: a run that used them all may still say its last word.
+    /// What ends the run before another request is made ready; tokens and money are looked at once it is ([`admit`](Self::admit)).
     fn budget_stop(&self) -> Option<State> {
-        let stop = self.limits.used_up(&self.used);
-        let stop = stop.or_else(|| self.phase.as_ref().and_then(PhaseState::used_up));
+        let stop = self.limits.turns_stop(&self.used);
+        let stop = stop.or_else(|| self.phase.as_ref().and_then(PhaseState::turns_stop));
         stop.or_else(|| self.limits.out_of_time(self.held_millis)).map(|stop| over(&stop))
     }
 

@@ -6,8 +6,8 @@ mod replies;
 use std::time::Duration;
 
 use ua_core::{
-    Audience, Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse,
-    Usage,
+    AskedWait, Audience, Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason,
+    Timestamp, ToolUse, Usage,
 };
 use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus, RequestEnd};
@@ -120,6 +120,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         had_begun: false,
         is_too_long: false,
         may_be_too_long: false,
+        at: Timestamp::from_millis(0),
         took: Duration::ZERO,
         time_left: None,
         asks_for_less: false,
@@ -388,10 +389,6 @@ fn budgets_stop_between_turns() {
     let cases = [
         (Limits { max_turns: Some(2), ..Limits::default() }, Start { committed: 2, ..Start::fresh() }),
         (
-            Limits { max_tokens: Some(10), ..Limits::default() },
-            Start { spent: Spent { tokens: 10, ..Spent::default() }, ..Start::fresh() },
-        ),
-        (
             Limits { max_held_millis: Some(60_000), ..Limits::default() },
             Start { held_millis: 60_000, ..Start::fresh() },
         ),
@@ -434,7 +431,10 @@ fn an_overrun_is_recorded_and_committed_and_the_next_request_is_refused() {
         ],
     );
     assert_eq!(commands[4], Command::Commit { turn: 1 });
-    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget));
+    // What the next request would take is known once it is composed, and is said with what is used.
+    assert_eq!(machine.command(), Command::Reserve { turn: 2 });
+    let detail = machine.admit(&estimate()).unwrap_err();
+    assert!(detail.contains("$0.0012 is used, and the next request may cost up to $0.0007"), "{detail}");
     assert_eq!((machine.spent().tokens, machine.spent().costs.to_string()), (360, "$0.0012".to_owned()));
 }
 
@@ -487,8 +487,8 @@ fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
         assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
         assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
         if let Command::Stop(Conclusion::Stopped { detail, .. }) = &command {
-            let told = "It asks for a wait of 30 min, and the run would wait for 30 min more. Resume it later, or have it wait: \
-                        `--max-provider-wait-minutes 32`.";
+            let told = "It asks for a wait of 30 min (until 1970-01-01T00:30:01.000Z), and the run would wait for 30 min more. Resume it \
+                        later, or have it wait: `--max-provider-wait-minutes 32`.";
             assert_eq!(*detail, format!("busy (resume later). {told}"));
         }
     }
@@ -502,7 +502,6 @@ fn a_wait_beyond_the_runs_time_is_a_stop_at_once_that_says_what_lifts_it() {
         (Some(1_200), 1_200, Limits::default(), resumes("--max-wallclock-minutes +21")),
         (Some(1_200), 1_201, Limits::default(), String::new()),
         (Some(7_200), 600, Limits::default(), resumes("--max-provider-wait-minutes 121 --max-wallclock-minutes +121")),
-        (Some(1_200), 600, Limits { are_carved: true, ..Limits::default() }, "Resume it later.".to_owned()),
         (
             Some(1_200),
             600,
@@ -541,14 +540,13 @@ fn a_signal_or_a_cancel_ends_a_wait() {
 }
 
 #[test]
-fn what_a_budget_refuses_while_waiting_is_refused_after_it() {
+fn what_a_budget_refuses_is_not_waited_for() {
     // One failed request leaves no room for a second one.
     let limits = Limits { max_tokens: Some(200), ..Limits::default() };
     let mut machine = RunMachine::new(limits, Start::fresh());
     assert_eq!(machine.admit(&estimate()), Ok(()));
-    feed(&mut machine, [reserved(), Event::Thought(Err(failure(true, true))), Event::Waited]);
-    assert_eq!(machine.command(), Command::Reserve { turn: 1 });
-    assert!(machine.admit(&estimate()).is_err());
+    feed(&mut machine, [reserved(), Event::Thought(Err(failure(true, true)))]);
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget));
 }
 
 #[test]
@@ -696,7 +694,7 @@ fn steps_are_a_budget_that_is_looked_at_between_phases() {
     let mut machine = in_phase(Limits { max_steps: Some(1), ..Limits::default() }, ua_core::PhaseBudgets::default());
     let commands = feed(&mut machine, last_word().into_iter().chain([Event::Evidence(Ok(()))]));
     let Some(Command::Stop(Conclusion::Stopped { detail, .. })) = commands.last() else { panic!("{commands:?}") };
-    assert_eq!(detail, "the budget max_steps (1) is reached: 1 steps are used, and the phase `two` would be the next");
+    assert_eq!(detail, "the budget max_steps (1) is reached: 1 step used, and the phase `two` would be the next");
 }
 
 #[test]

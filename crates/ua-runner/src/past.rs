@@ -216,9 +216,15 @@ pub async fn recall_one(store: &dyn Store, call: &CallId) -> Result<CallRecord, 
 ///
 /// # Errors
 /// Those of the store.
-pub async fn accept(store: &dyn Store, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+pub async fn accept(
+    store: &dyn Store,
+    run: &RunId,
+    forgotten: &[Forgotten],
+    by: Option<&str>,
+    at: Timestamp,
+) -> Result<(), StoreError> {
     recall(store, run, None).await?;
-    store.accept_forgotten(run, forgotten, at).await
+    store.accept_forgotten(run, forgotten, by, at).await
 }
 
 /// Refuses a run about whose family more is known than the database has.
@@ -231,7 +237,7 @@ pub(crate) async fn refuse_forgotten(store: &dyn Store, run: &RunId) -> Result<(
 #[derive(Debug, thiserror::Error)]
 pub enum PastError {
     /// The database went back in time.
-    #[error("the database is an older copy: effects.log knows {} about {} that it does not{}", ua_core::counted(forgotten.len(), "thing"), whose(run, forgotten), what_then(run, forgotten))]
+    #[error("{}", in_words(run, forgotten))]
     Forgotten {
         /// The run.
         run: RunId,
@@ -255,6 +261,23 @@ impl PastError {
 
 /// How many runs are named at most.
 const MOST_NAMED: usize = 3;
+
+fn in_words(run: &RunId, forgotten: &[Forgotten]) -> String {
+    if let [first, ..] = forgotten
+        && forgotten.iter().all(Forgotten::is_unaccounted)
+    {
+        return format!(
+            "the database is a copy that knows nothing after {}, and effects.log of the time after that is missing: nobody knows what run {} sent then",
+            first.at, first.run_id
+        );
+    }
+    format!(
+        "the database is an older copy: effects.log knows {} about {} that it does not{}",
+        ua_core::counted(forgotten.len(), "thing"),
+        whose(run, forgotten),
+        what_then(run, forgotten)
+    )
+}
 
 fn whose(run: &RunId, forgotten: &[Forgotten]) -> String {
     let senders: BTreeSet<&str> = forgotten.iter().map(|known| known.run_id.as_str()).collect();

@@ -7,7 +7,7 @@
 use ua_core::{BudgetStop, PhaseBudgets};
 use ua_store::RunRecords;
 
-use crate::budget::{Below, Estimate, Spent, Used, admit_within, calls_stop, used_up};
+use crate::budget::{Below, Estimate, Spent, Used, admit_within, calls_stop, turns_stop};
 
 /// A phase and what it used so far.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,10 +51,9 @@ impl PhaseState {
         })
     }
 
-    /// A budget of the phase that leaves nothing for another turn.
-    pub(crate) fn used_up(&self) -> Option<BudgetStop> {
-        let PhaseBudgets { max_turns, max_tokens, max_cost, .. } = self.limits;
-        used_up(max_turns, max_tokens, max_cost, Some(&self.name), &self.used)
+    /// Its budget of turns, if none is left.
+    pub(crate) fn turns_stop(&self) -> Option<BudgetStop> {
+        turns_stop(self.limits.max_turns, Some(&self.name), &self.used)
     }
 
     /// Its budget of tool calls, if the calls asked for so far exceed it.

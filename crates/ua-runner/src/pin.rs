@@ -39,6 +39,8 @@ pub struct PinSettings {
     pub also: Vec<(Component, Value)>,
     /// Who accepts.
     pub accepted_by: String,
+    /// By tool, the settings that make it what it is, and which of them there are here, as a part of a sentence.
+    pub made_of: std::collections::BTreeMap<String, String>,
 }
 
 impl PinSettings {
@@ -71,6 +73,7 @@ impl Default for PinSettings {
             accept: Vec::new(),
             also: Vec::new(),
             accepted_by: "a person".to_owned(),
+            made_of: std::collections::BTreeMap::new(),
         }
     }
 }
@@ -267,7 +270,7 @@ pub fn changes_in_words(changes: &FingerprintDiff) -> impl Iterator<Item = Strin
 }
 
 /// What a person is told when the setup is not the pinned one: what changed, and what can be done about it.
-pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
+pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord, pins: &PinSettings) -> String {
     let audience = Audience::of(&run.entrypoint);
     let components = diff.components();
     let accepted: Vec<&str> = components.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
@@ -275,6 +278,12 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let mut text = format!("{} changed since the run started, so nothing was sent", changed.join(", "));
     for difference in diff.iter() {
         text.push_str(&format!("\n  {difference}"));
+    }
+    // A setting that is missing here is set, and not accepted.
+    let tools: std::collections::BTreeSet<&String> =
+        diff.iter().filter_map(|difference| difference.tool.as_ref()).collect();
+    for (tool, of) in tools.iter().filter_map(|tool| Some((tool, pins.made_of.get(*tool)?))) {
+        text.push_str(&format!("\n  ({tool} depends on {of})"));
     }
     // Whoever accepts has seen what that is.
     if components.contains(&Component::Tools) && !diff.new_tools().is_empty() {

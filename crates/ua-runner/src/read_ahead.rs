@@ -4,10 +4,10 @@
 //! What is little is read where it is asked for: a hop to another thread costs more, and a simulation, whose workspaces are small, stays one
 //! schedule.
 
-use std::panic::resume_unwind;
 use std::time::Instant;
 
 use ua_core::RunSpec;
+use ua_dispatch::beside;
 use ua_evidence::Artifact;
 
 use crate::stamps::FileStamps;
@@ -47,18 +47,6 @@ const AGAIN_AFTER: u128 = 500;
 #[expect(clippy::disallowed_methods, reason = "how long a disk takes, whatever a simulation says")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// Does work that blocks on a thread for that.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(failed) => match failed.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // The runtime ends, and nobody waits here any more.
-            Err(_) => std::future::pending().await,
-        },
-    }
 }
 
 #[cfg(test)]

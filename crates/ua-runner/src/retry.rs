@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_core::{Audience, WaitBudgets, span_in_words};
+use ua_core::{AskedWait, Audience, Timestamp, WaitBudgets, span_in_words};
 use ua_llm::LlmError;
 use ua_store::RequestEnd;
 
@@ -43,6 +43,8 @@ pub struct ThinkFailure {
     pub retry_after: Option<Duration>,
     /// Within which time a limit of the provider is whole again, where it asks for nothing. It may be sooner: no run ends for it.
     pub until_reset: Option<Duration>,
+    /// When it failed.
+    pub at: Timestamp,
     /// How long it took to fail.
     pub took: Duration,
     /// What is left of the run's time; `None` where that has no limit.
@@ -179,8 +181,8 @@ pub enum NextTry {
 pub struct TooLong {
     /// How long it would be.
     pub wait: Duration,
-    /// Whether the provider asks for it.
-    pub is_asked: bool,
+    /// The same as the provider asks for it, if it does.
+    pub asked: Option<AskedWait>,
     /// What is left of the patience, where that is too little for it.
     pub patience_left: Option<Duration>,
     /// Whether all of the patience, which the next process has again, is too little as well.
@@ -200,13 +202,12 @@ impl TooLong {
         }
     }
 
-    /// That it is too long, by which bound, and what lifts that; the latter where somebody `can_raise` the run's budgets.
-    pub fn in_words(&self, can_raise: bool, audience: Audience) -> String {
-        let wait = span_in_words(self.wait);
-        let begin = if self.is_asked {
-            format!("It asks for a wait of {wait}")
-        } else {
-            format!("The next try would come after a wait of {wait}")
+    /// That it is too long, by which bound, and what lifts that. Of a sub-agent's run it is the budgets of the run at the top that do, which is the
+    /// run that is resumed, and stops with the same words.
+    pub fn in_words(&self, audience: Audience) -> String {
+        let begin = match self.asked {
+            Some(asked) => asked.to_string(),
+            None => format!("The next try would come after a wait of {}", span_in_words(self.wait)),
         };
         let patience = self.patience_left.map(|left| match left {
             Duration::ZERO => "waits no longer".to_owned(),
@@ -217,7 +218,7 @@ impl TooLong {
             left => format!("has {} of its time left", span_in_words(left)),
         });
         let bounds: Vec<String> = patience.into_iter().chain(time).collect();
-        let raised = Some(self.raised()).filter(|raised| can_raise && !raised.is_empty());
+        let raised = Some(self.raised()).filter(|raised| !raised.is_empty());
         let then = match (raised, audience) {
             (None, Audience::Terminal) => "Resume it later.".to_owned(),
             (None, Audience::Program) => "Run it again later.".to_owned(),
@@ -250,7 +251,9 @@ impl RetryPolicy {
         if !failure.may_retry {
             return NextTry::Never;
         }
-        match self.next(tries, failure.retry_after.unwrap_or_default(), failure.random, failure.time_left) {
+        let asked = failure.retry_after.filter(|wait| !wait.is_zero());
+        let asked = asked.map(|wait| AskedWait { wait, until: failure.at.plus(wait) });
+        match self.next(tries, asked, failure.random, failure.time_left) {
             NextTry::After(wait) => {
                 // What nobody asked for is waited as far as the patience lasts, and then the provider is asked; and where the run's time is over
                 // before, the provider is asked sooner.
@@ -264,19 +267,19 @@ impl RetryPolicy {
 
     /// Whether, and after which wait, a tool server that is away is tried again, which costs nobody anything.
     pub fn after_server(&self, tries: &Tries, random: u64, time_left: Option<Duration>) -> NextTry {
-        self.next(tries, Duration::ZERO, random, time_left)
+        self.next(tries, None, random, time_left)
     }
 
     /// The one place that decides about a wait: one is begun only if it is over before both the patience and the run's time are.
-    fn next(&self, tries: &Tries, asked: Duration, random: u64, time_left: Option<Duration>) -> NextTry {
+    fn next(&self, tries: &Tries, asked: Option<AskedWait>, random: u64, time_left: Option<Duration>) -> NextTry {
         let left = self.left(tries);
-        if tries.attempts == 0 || (left.is_zero() && asked.is_zero()) {
+        if tries.attempts == 0 || (left.is_zero() && asked.is_none()) {
             return NextTry::Never;
         }
-        let wait = self.backoff(tries, random).min(left).max(asked);
+        let wait = self.backoff(tries, random).min(left).max(asked.map_or(Duration::ZERO, |asked| asked.wait));
         let too_long = TooLong {
             wait,
-            is_asked: !asked.is_zero() && wait == asked,
+            asked: asked.filter(|asked| asked.wait == wait),
             patience_left: Some(left).filter(|left| wait > *left),
             is_beyond_patience: wait > self.max_wait.unwrap_or(PATIENCE),
             // Whoever waits until the time is over asks nobody any more.
@@ -312,6 +315,7 @@ mod tests {
             had_begun: false,
             is_too_long: false,
             may_be_too_long: false,
+            at: Timestamp::from_millis(0),
             took: Duration::ZERO,
             time_left: None,
             asks_for_less: false,
@@ -426,9 +430,11 @@ mod tests {
             };
             assert!(!fits, "{what}");
             let raised = too_long.raised();
-            let words = too_long.in_words(true, Audience::Terminal);
+            let words = too_long.in_words(Audience::Terminal);
             assert_eq!(WaitBudgets::read(&words), Some(raised), "{words}");
-            assert_eq!(WaitBudgets::read(&too_long.in_words(false, Audience::Terminal)), None);
+            let until = asked.map(|asked| Timestamp::from_millis(0).plus(Duration::from_secs(asked)));
+            assert_eq!(AskedWait::read(&words), until.filter(|_| too_long.asked.is_some()), "{words}");
+            assert_eq!(too_long.asked.is_some(), asked.is_some(), "{words}");
             assert_eq!(raised.max_provider_wait_minutes.is_some(), asked.is_some_and(|asked| asked > patience * 60));
             assert_eq!(raised.more_wallclock_minutes.is_some(), asked.unwrap_or(1) >= time * 60, "{what}");
             let patience = raised.max_provider_wait_minutes.unwrap_or(patience);
@@ -448,8 +454,8 @@ mod tests {
         };
         assert!(too_long.raised().is_empty(), "{too_long:?}");
         assert_eq!(
-            too_long.in_words(true, Audience::Terminal),
-            "It asks for a wait of 15 min, and the run would wait for 13 min more. Resume it later."
+            too_long.in_words(Audience::Terminal),
+            "It asks for a wait of 15 min (until 1970-01-01T00:15:00.000Z), and the run would wait for 13 min more. Resume it later."
         );
     }
 

@@ -7,9 +7,9 @@
 //! read whole. Proved by: the tests below, over random runs; `crash_anywhere`.
 
 use ua_checkpoint::{MeasuredHistory, Past, estimate_tokens, tokens_of_bytes};
-use ua_core::Message;
+use ua_core::{Message, RunId};
 use ua_llm::Conversation;
-use ua_store::{Keep, LeftOut, MessageRecord, RunRecords, RunStore as _, Store as _};
+use ua_store::{Keep, LeftOut, MessageRecord, RunRecords, RunStore as _, Store, StoreError};
 
 use crate::error::RunError;
 use crate::iteration::context;
@@ -29,10 +29,19 @@ pub(crate) async fn load_standing(ports: &Ports) -> Result<RunRecords, RunError>
     if ports.llm.conversation() != Conversation::InTheRequest {
         return ports.store.load(run).await.map_err(fail());
     }
-    let spec = ports.store.run(run).await.map_err(fail())?.spec;
+    standing_of(ports.store.as_ref(), run).await.map_err(fail())
+}
+
+/// The same of a run whose model is sent the conversation. Whoever looks at a run that is about to be driven asks for this, and for no other part of
+/// it: a store goes through the past of a long run once for all who ask for the same.
+///
+/// # Errors
+/// Those of the store.
+pub async fn standing_of(store: &dyn Store, run: &RunId) -> Result<RunRecords, StoreError> {
+    let spec = store.run(run).await?.spec;
     let mut keep = Keep { turns: TURNS, calls: CALLS, bytes: bytes_of(spec.settings.history_max_tokens) };
     loop {
-        let records = ports.store.load_standing(run, keep).await.map_err(fail())?;
+        let records = store.load_standing(run, keep).await?;
         if is_enough(&records) {
             return Ok(records);
         }

@@ -4,7 +4,8 @@
 //! ports of its own, in the process that drives its parent, which holds the lock of the whole tree. [`ChildRuns`] stands at the end of
 //! the dispatcher's road; how a child gets its ports is the composition root's business ([`ChildDriver`]).
 //! Invariants: a child that has ended is not driven again, its output is told anew from its records; a child uses no more than what was
-//! carved from its parent's budgets when it was made; files of a child stay below its parent's folder.
+//! carved from its parent's budgets when it was made, but for time and patience, which are the whole tree's and are raised with it
+//! (`ua_store::change_budget`); files of a child stay below its parent's folder.
 //! Proved by: `crash_anywhere::tasks`, the tables in `tasks/carve.rs`, `e2e/subagents.rs`.
 //!
 //! [`Worker`]: crate::Worker
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{
-    CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER,
-    TASK_MODE, TaskOrder,
+    AskedWait, CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents,
+    TASK_FOLDER, TASK_MODE, TaskOrder, Timestamp,
 };
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_evidence::Artifact;
@@ -96,6 +97,17 @@ impl ChildRuns {
         Self { store, lease, workspace, env, driver }
     }
 
+    /// Why a child run is not driven on yet: its provider asks for a wait that is not over, which the run above died before it could stop for, and
+    /// nobody has changed a budget of it since.
+    async fn still_put_off(&self, child: &RunRecord) -> Result<Option<String>, SubAgentError> {
+        let Some(detail) = waits_for(child, self.env.now()) else { return Ok(None) };
+        let above = self.store.run(&self.lease.run_id).await.map_err(RunError::at("read the run"))?;
+        let changed =
+            self.store.overrides(&child.run_id).await.map_err(RunError::at("read the sub-agent's budgets"))?;
+        let is_changed = changed.iter().any(|change| change.created_at >= child.updated_at);
+        Ok((!is_changed && !was_left_since(&above, child)).then(|| detail.to_owned()))
+    }
+
     /// Writes what a child that has ended came to, and says it.
     async fn answer(&self, call: &CallRecord, child: &RunRecord) -> Result<Carried, SubAgentError> {
         let records = self.store.load(&child.run_id).await.map_err(RunError::at("load the sub-agent's run"))?;
@@ -165,19 +177,39 @@ impl SubAgents for ChildRuns {
         if child.status.is_terminal() {
             return self.answer(call, &child).await;
         }
+        if let Some(detail) = self.still_put_off(&child).await? {
+            return Ok(Carried::Parked { reason: RunStop::Provider, detail: of_child(&child, &detail) });
+        }
         let workspace = self.workspace.make_task(&call.call_id)?;
         let (conclusion, child) = self.driver.drive(&self.lease, child, workspace, stop).await?;
         match conclusion {
             Conclusion::Waiting { question } => Ok(Carried::Waiting(question)),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Ok(Carried::Stopped),
-            Conclusion::Stopped { reason, detail } => {
-                Ok(Carried::Parked { reason, detail: format!("sub-agent {}: {detail}", child.run_id) })
-            }
+            Conclusion::Stopped { reason, detail } => Ok(Carried::Parked { reason, detail: of_child(&child, &detail) }),
             Conclusion::Succeeded { .. } | Conclusion::Failed { .. } | Conclusion::Cancelled => {
                 self.answer(call, &child).await
             }
         }
     }
+}
+
+/// What a run says that stops because a child run of it did.
+fn of_child(child: &RunRecord, detail: &str) -> String {
+    format!("sub-agent {}: {detail}", child.run_id)
+}
+
+/// What a child run says that stopped for a wait that its provider asks for and that is not over.
+fn waits_for(child: &RunRecord, now: Timestamp) -> Option<&str> {
+    let is_stopped = child.status == RunStatus::Stopped && child.stop_reason == Some(RunStop::Provider);
+    let detail = child.status_detail.as_deref().filter(|_| is_stopped && child.end_mark().is_none())?;
+    (now < AskedWait::read(detail)?).then_some(detail)
+}
+
+/// Whether a process left the run `above` in order since its child stopped: whoever resumes a run that stopped has read until when it waits, and may
+/// ask sooner. A process that only takes over from a dead one does not.
+fn was_left_since(above: &RunRecord, child: &RunRecord) -> bool {
+    let stopped_at = child.processes.last().and_then(|process| process.left_at).unwrap_or(child.updated_at);
+    above.processes.iter().any(|process| !process.died && process.left_at.is_some_and(|left| left >= stopped_at))
 }
 
 /// What a child run's model is told first.
@@ -211,18 +243,55 @@ fn allowance(records: &RunRecords) -> Subagents {
 /// The run at the top of a run's tree: the one whose lock is held by whoever drives them all. Itself, unless it works on a task.
 ///
 /// # Errors
-/// When a run above it cannot be read.
+/// When a run above it cannot be read, or they lead in a circle.
 pub async fn top_of_tree(store: &dyn Store, run: &RunRecord) -> Result<RunRecord, RunError> {
-    let mut top = run.clone();
-    while let (true, Some(parent)) = (ua_store::is_task(&top), top.parent_run_id.clone()) {
-        top = store.run(&parent).await.map_err(RunError::at("read the run above a sub-agent"))?;
-    }
-    Ok(top)
+    ua_store::top_of_tree(store, run).await.map_err(RunError::at("read the run above a sub-agent"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ua_evidence::testing::Story;
+    use ua_store::ProcessSpan;
+
     use super::*;
+
+    /// Who left the run above, and how, since its sub-agent stopped for a wait: only whoever takes over from the dead keeps to it.
+    #[test]
+    fn a_wait_of_a_sub_agent_outlives_the_process_that_was_to_stop_for_it() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let stopped_at = story.records.run.created_at.plus(Duration::from_mins(1));
+        let until = stopped_at.plus(Duration::from_hours(2));
+        let asked = AskedWait { wait: Duration::from_hours(2), until };
+        story.ends(RunStatus::Stopped, Some(RunStop::Provider), &format!("busy. {asked}."));
+        let span = |seconds: u64, died| ProcessSpan {
+            epoch: 1,
+            taken_at: stopped_at,
+            left_at: Some(stopped_at.plus(Duration::from_secs(seconds))),
+            died,
+            ended_by: None,
+            process: None,
+        };
+        let mut child = story.records.run.clone();
+        child.processes = vec![span(0, false)];
+        let mut above = story.records.run.clone();
+        let mut left = |processes: Vec<ProcessSpan>| {
+            above.processes = processes;
+            was_left_since(&above, &child)
+        };
+        let at_work = ProcessSpan { left_at: None, ..span(0, false) };
+        assert!(!left(vec![span(9, true), at_work.clone()]), "its process died");
+        assert!(left(vec![span(9, false), at_work.clone()]), "it stopped, and somebody resumed it");
+        assert!(left(vec![span(9, false), span(20, true), at_work]));
+        assert!(waits_for(&child, stopped_at).is_some_and(|detail| detail.starts_with("busy. ")));
+        assert_eq!(waits_for(&child, until), None, "it is over");
+        child.stop_reason = Some(RunStop::Interrupt);
+        assert_eq!(waits_for(&child, stopped_at), None, "what stopped it is something else");
+        child.stop_reason = Some(RunStop::Provider);
+        child.cancel_requested_at = Some(until);
+        assert_eq!(waits_for(&child, stopped_at), None, "it is to end");
+    }
 
     #[test]
     fn expected_outputs_stay_in_the_folder_of_the_task() {

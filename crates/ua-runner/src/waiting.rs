@@ -172,9 +172,6 @@ mod tests {
             let too_long = away.again(Duration::ZERO, &retry, 0, Some(left)).unwrap_err().unwrap();
             let words = away.in_words("gone", Some(too_long), &limits);
             assert!(words.ends_with("or have it wait: `--max-wallclock-minutes +2`."), "{words}");
-            let of_a_task = Limits { are_carved: true, ..Limits::default() };
-            let words = away.in_words("gone", Some(too_long), &of_a_task);
-            assert!(words.ends_with("Resume it later."), "{words}");
         }
         assert_eq!(away.again(Duration::from_secs(10), &retry, 0, None), Err(None));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{CallId, Component, FingerprintDiff, Money, ToolSpec};
+use ua_core::{CallId, Component, FingerprintDiff, Money, ShortNames, ToolSpec};
 use ua_dispatch::CallProgress;
 use ua_store::RequestStatus;
 
@@ -42,6 +42,11 @@ pub enum RunEvent {
     ToolsListed {
         /// Every tool of every server.
         tools: Vec<ToolSpec>,
+    },
+    /// What of that is offered.
+    ToolsOffered {
+        /// How these tools are called in short.
+        names: ShortNames,
     },
     /// The job counts an effect.
     EffectCounted {

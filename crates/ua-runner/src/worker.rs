@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ua_core::{Audience, RunStatus, RunStop, Timestamp, chain};
-use ua_dispatch::DispatchError;
+use ua_dispatch::{DispatchError, Fence};
 use ua_llm::{LlmProvider, RedactingProvider};
 use ua_store::{EndMark, RunEnd, RunRecord, RunStore, is_task};
 
@@ -97,6 +97,14 @@ impl Worker {
         desk.ports.workspace.digests.heed(&desk.ports.stop);
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
         let outbox = desk.outbox();
+        // Nothing of an aborted run is called any more, so no tool server is started for it. A cancelled one tells its tools to give up what they
+        // are at.
+        if desk.ports.run.end_mark() == Some(EndMark::Abort) {
+            let is_orphan = matches!(desk.end_earlier(&outbox).await, Fence::Alive { .. });
+            if let Some((conclusion, run)) = end_without_tools(&desk, is_orphan).await? {
+                return Ok(Worked { conclusion, run, is_driven: false });
+            }
+        }
         let parked = match open_patiently(&desk, &outbox, &settings, acquired_at).await {
             Ok(Opened::Ready(dispatcher)) => {
                 let llm = desk.seams.llm(Arc::new(RedactingProvider::new(llm, desk.redactor.clone())));

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 use ua_classify::PolicyError;
 use ua_core::{FailureClass, InvalidId, PriceError, RunId, chain};
+use ua_dispatch::DispatchError;
+use ua_ledger::LedgerError;
 use ua_llm::LlmError;
 use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome as Outcome};
 use ua_store::{Forgotten, StoreError};
@@ -100,11 +102,11 @@ pub enum Error {
     /// version.
     #[error("{}", chain(.0))]
     Run(StepError),
-    /// The store refused or failed. [`Error::class`] says whether the same may succeed later.
+    /// The store refused or failed, whatever was being done. [`Error::class`] says whether the same may succeed later.
     #[error("cannot {doing}: {}", chain(cause))]
     Store {
         /// What was being done, as a verb phrase.
-        doing: &'static str,
+        doing: String,
         /// The store's error.
         cause: StoreError,
     },
@@ -162,17 +164,12 @@ impl From<StepError> for Error {
             StepError::AnotherEntrypoint { .. }
             | StepError::Fork(ForkError::NotCommitted { .. } | ForkError::OfAnotherTurn { .. }) => Self::Refused(why),
             StepError::Lock(LockError::Held { run, .. })
-            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. }))
-            | StepError::Run(RunError::Resume(ResumeError::LeaseLost {
-                source: StoreError::Fenced { run, .. }, ..
-            })) => Self::DrivenElsewhere { run, why },
+            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. })) => Self::DrivenElsewhere { run, why },
             StepError::Past { source: PastError::Forgotten { run, forgotten } }
             | StepError::Fork(ForkError::Past(PastError::Forgotten { run, forgotten })) => {
                 Self::Forgotten { run, forgotten, why }
             }
-            StepError::Tools(source) | StepError::Run(RunError::Dispatch { source, .. }) => {
-                Self::Tools { class: source.class(), why }
-            }
+            StepError::Tools(source) | StepError::Run(RunError::Dispatch { source, .. }) => Self::road(source, why),
             StepError::WorkspaceGone { .. }
             | StepError::WorkspaceTaken { .. }
             | StepError::Workspace(_)
@@ -195,9 +192,25 @@ impl From<StepError> for Error {
             StepError::Store { doing, source }
             | StepError::Fork(ForkError::Store { doing, source })
             | StepError::Run(
-                RunError::Store { doing, source } | RunError::Resume(ResumeError::StoreBusy { doing, source }),
+                RunError::Store { doing, source }
+                | RunError::Resume(ResumeError::LeaseLost { doing, source } | ResumeError::StoreBusy { doing, source }),
             ) => Self::store(doing)(source),
-            other @ StepError::Run(_) => Self::Run(other),
+            // Each by its name: what comes from the store is told as that, whichever layer met it.
+            other @ StepError::Run(
+                RunError::History { .. }
+                | RunError::BlobMissing { .. }
+                | RunError::BlobCorrupt { .. }
+                | RunError::Machine(_)
+                | RunError::Resume(
+                    ResumeError::Behind { .. }
+                    | ResumeError::Gap { .. }
+                    | ResumeError::CasConflict { .. }
+                    | ResumeError::FingerprintMismatch { .. }
+                    | ResumeError::CorruptState { .. }
+                    | ResumeError::SchemaTooNew { .. }
+                    | ResumeError::NotAcceptable { .. },
+                ),
+            ) => Self::Run(other),
         }
     }
 }
@@ -228,14 +241,33 @@ impl Error {
         }
     }
 
-    pub(crate) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+    pub(crate) fn store(doing: impl Into<String>) -> impl FnOnce(StoreError) -> Self {
         move |cause| {
+            let doing = doing.into();
             if let StoreError::NotFound { row } = &cause
                 && row.table() == RUNS
             {
                 return Self::NoSuchRun { id: row.key().to_owned() };
             }
+            if let StoreError::Fenced { run, .. } = &cause {
+                return Self::DrivenElsewhere { run: run.clone(), why: format!("cannot {doing}: {}", chain(&cause)) };
+            }
             Self::Store { doing, cause }
+        }
+    }
+
+    /// An error of the road to the tools, on which the ledger works with the store as well.
+    fn road(source: DispatchError, why: String) -> Self {
+        match source {
+            DispatchError::Ledger(LedgerError::Store { doing, call, source }) => {
+                Self::store(format!("{doing} call {call}"))(source)
+            }
+            DispatchError::Ledger(LedgerError::Aborted { .. })
+            | DispatchError::Transport(_)
+            | DispatchError::OrphanAlive { .. }
+            | DispatchError::SubAgent { .. }
+            | DispatchError::Configuration { .. }
+            | DispatchError::Unfit { .. } => Self::Tools { class: source.class(), why },
         }
     }
 }
@@ -245,3 +277,51 @@ const RUNS: &str = "runs";
 
 /// The store's name for runs that were deleted.
 const DELETED_RUNS: &str = "deleted_runs";
+
+#[cfg(test)]
+mod tests {
+    use ua_core::CallId;
+    use ua_store::Retry;
+
+    use super::*;
+
+    /// The same trouble of the database, as each layer says it.
+    #[test]
+    fn a_database_that_is_away_is_the_same_error_whichever_layer_met_it() {
+        let call = CallId::parse("call_1").unwrap();
+        let layers: [fn(StoreError, CallId) -> StepError; 7] = [
+            |source, _| StepError::Store { doing: "load the run", source },
+            |source, _| RunError::Store { doing: "commit the turn", source }.into(),
+            |source, _| RunError::Resume(ResumeError::StoreBusy { doing: "commit the turn", source }).into(),
+            |source, _| StepError::Fork(ForkError::Store { doing: "fork the run", source }),
+            |source, _| PastError::Store(source).into(),
+            |source, call| StepError::Tools(LedgerError::Store { doing: "read", call, source }.into()),
+            |source, call| {
+                let source = LedgerError::Store { doing: "read", call, source }.into();
+                RunError::Dispatch { turn: 1, source }.into()
+            },
+        ];
+        for retry in [Retry::Later, Retry::WithRoom, Retry::Never] {
+            for layer in layers {
+                let away = StoreError::Unavailable { why: "the disk is full".to_owned(), source: None, retry };
+                let class = away.class();
+                let error = Error::from(layer(away, call.clone()));
+                assert!(matches!(&error, Error::Store { .. }) && error.class() == class, "{error}");
+                assert!(error.to_string().ends_with("the disk is full"), "{error}");
+            }
+        }
+        let full = StoreError::Unavailable { why: "the disk is full".to_owned(), source: None, retry: Retry::WithRoom };
+        assert!(Error::from(layers[6](full, call.clone())).to_string().starts_with("cannot read call call_1: "));
+        // A run that somebody else took is that, wherever it was noticed.
+        let run = RunId::parse("november").unwrap();
+        for layer in layers {
+            let fenced = StoreError::Fenced { run: run.clone(), ours: 1, theirs: 2 };
+            let error = Error::from(layer(fenced, call.clone()));
+            assert!(matches!(&error, Error::DrivenElsewhere { run: taken, .. } if *taken == run), "{error}");
+            assert!(error.to_string().contains("was taken over"), "{error}");
+        }
+        // A tool that cannot be used is told from both.
+        let tool = DispatchError::Configuration { tool: "send".to_owned(), why: "it takes no key".to_owned() };
+        assert!(matches!(Error::from(StepError::Tools(tool)), Error::Tools { class: FailureClass::Operator, .. }));
+    }
+}

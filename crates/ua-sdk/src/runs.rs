@@ -15,8 +15,8 @@ use ua_dispatch::{StopSignal, Through, ToolTransport};
 use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome as Outcome};
 use ua_store::{
-    Answer, Choice, Forgotten, NewOverride, OverrideKind, OverrideRecord, QuestionRecord, QuestionStatus, RunQuery,
-    RunRecord, RunStore as _, Store, StoreError,
+    Answer, Choice, Forgotten, Guarded, NewOverride, OverrideKind, OverrideRecord, QuestionRecord, QuestionStatus,
+    RunQuery, RunRecord, RunStore as _, Store, StoreError, Walk, change_budget,
 };
 
 use crate::error::Error;
@@ -62,16 +62,33 @@ enum Kept {
 #[cfg(feature = "sqlite")]
 const DATABASE: &str = "runtime_state.db";
 
+/// Refuses a folder that has no database of its own because its runs are in one on a server. The name that it has there is kept beside the locks.
+#[cfg(feature = "sqlite")]
+fn refuse_what_is_on_a_server(folder: &Path) -> Result<(), Error> {
+    let has_effects = folder.join("effects.log").metadata().is_ok_and(|log| log.len() > 0);
+    let was_served = folder.join("locks").join("root_id").is_file() && folder.join("workspaces").is_dir();
+    if !was_served || has_effects || !ua_store_sqlite::holds_nothing(&folder.join(DATABASE)) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the runs of {} are in a database on a server: `Runs::on_server` (with the feature `postgres`) uses them, and another folder has other \
+         runs; nothing was changed",
+        folder.display()
+    )))
+}
+
 impl Runs {
     /// The runs in `folder`, which is made when it is not there. Several processes may have it open; one at a time drives a run.
     /// `ua --root FOLDER` shows the same runs.
     ///
     /// # Errors
     /// [`Error::Folder`] and [`Error::Store`] when the folder or its database cannot be used; also when there are workspaces and their
-    /// database is gone: it is what keeps effects from happening twice, so no new one is made.
+    /// database is gone: it is what keeps effects from happening twice, so no new one is made. [`Error::Refused`] when the folder's runs are in a
+    /// database on a server (`Runs::on_server`).
     #[cfg(feature = "sqlite")]
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = made(folder.as_ref())?;
+        refuse_what_is_on_a_server(&folder)?;
         let path = folder.join(DATABASE);
         let expected_existing = folder.join("workspaces").is_dir();
         let config = ua_store_sqlite::SqliteConfig { expected_existing, ..ua_store_sqlite::SqliteConfig::new(path) };
@@ -84,9 +101,11 @@ impl Runs {
     ///
     /// # Errors
     /// [`Error::Store`] when there is no database, or it cannot be read: one of an older version has to be [opened](Runs::open) first.
+    /// [`Error::Refused`] as by [`Runs::open`].
     #[cfg(feature = "sqlite")]
     pub fn open_read_only(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = absolute(folder.as_ref())?;
+        refuse_what_is_on_a_server(&folder)?;
         let store = ua_store_sqlite::SqliteStore::open_read_only(folder.join(DATABASE));
         let runs = Self::with(folder, Arc::new(store.map_err(Error::store("open the runs"))?));
         Ok(Self { is_read_only: true, ..runs })
@@ -127,13 +146,14 @@ impl Runs {
 
     /// Refuses to drive a run of which there is another copy that is used, or that has its turns from one.
     async fn refuse_copies(&self, run: &RunId) -> Result<(), Error> {
-        let mut next = Some(run.clone());
-        while let Some(run) = next {
+        let looking = "look for another copy of the run";
+        let (mut walk, mut next) = (Walk::default(), Some(run.clone()));
+        while let Some(run) = walk.up(next.as_ref()).map_err(Error::store(looking))? {
             let record = match self.store.run(&run).await {
                 Ok(record) => record,
                 // It does not exist yet, or was deleted.
                 Err(StoreError::NotFound { .. }) => break,
-                Err(source) => return Err(Error::store("look for another copy of the run")(source)),
+                Err(source) => return Err(Error::store(looking)(source)),
             };
             if let Some((ours, theirs)) = self.other_copy(&record) {
                 return Err(Error::Refused(format!(
@@ -229,10 +249,12 @@ impl Runs {
     fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
         let (env, redactor) = (ua_core::system::env(), Redactor::default());
         let (watcher, stop) = (Arc::new(|_: RunEvent| {}), StopSignal::default());
+        // Whatever is called here: no name, reason, answer or step with a secret in it is stored.
+        let store = Arc::new(Guarded::new(store, redactor.clone()));
         Self { folder, store, env, redactor, watcher, stop, is_read_only: false, kept: Kept::Elsewhere }
     }
 
-    /// The same, telling `watcher` what happens.
+    /// The same, telling `watcher` what happens instead of a watcher that was named before.
     pub fn watched(mut self, watcher: impl Fn(RunEvent) + Send + Sync + 'static) -> Self {
         self.watcher = Arc::new(watcher);
         self
@@ -269,7 +291,8 @@ impl Runs {
     /// the database was put back from an older copy. Never how the step itself went: that is the outcome.
     ///
     /// # Panics
-    /// Without a Tokio runtime whose time is enabled (`enable_time`, which `#[tokio::main]` does).
+    /// Without a Tokio runtime whose time is enabled (`enable_time`), and whose IO is (`enable_io`) where a model or a server is reached over a
+    /// network; `#[tokio::main]` enables both.
     pub async fn run(&self, step: &Step, id: &str) -> Result<Outcome, Error> {
         Box::pin(self.drive(step, id, &[])).await
     }
@@ -568,7 +591,7 @@ impl Runs {
     pub async fn accept_forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
         self.may_be_changed()?;
         let forgotten = self.forgotten(id).await?;
-        let noted = ua_runner::accept_forgotten(&*self.store, &run_id(id)?, &forgotten, self.env.now()).await;
+        let noted = ua_runner::accept_forgotten(&*self.store, &run_id(id)?, &forgotten, None, self.env.now()).await;
         noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
     }
 
@@ -674,6 +697,7 @@ impl Runs {
 
     /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wallclock_minutes` and the others of
     /// [`Budgets`], by the names of their fields (`max_cost` as text, for example `"3 USD"`). The step's definition stays as it is; the run continues when it is run again.
+    /// Time and patience (`max_wallclock_minutes`, `max_provider_wait_minutes`) are also those of the sub-agents that are at work for it.
     ///
     /// # Errors
     /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, and for a run that has ended; [`Error::Store`].
@@ -712,7 +736,7 @@ impl Runs {
             made_by: BY.to_owned(),
             at: self.env.now(),
         };
-        match self.store.insert_override(change).await {
+        match change_budget(self.store.as_ref(), change).await {
             Ok(_) => Ok(()),
             Err(source) => Err(self.not_changed(id, "change the budget", source).await),
         }

@@ -1,6 +1,5 @@
 //! Tool servers of others, over MCP.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,20 +114,9 @@ impl Servers {
     /// [`Error::Servers`].
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
         let fail = |error: ua_mcp::McpError| Error::Servers(chain(&error));
-        let missing = RefCell::new(None);
         let config = McpConfig::parse(text, name).map_err(fail)?;
         let protocols = config.protocols.clone();
-        let lookup = |variable: &str| {
-            let value = crate::env::var(variable);
-            if value.is_none() {
-                missing.replace(Some(variable.to_owned()));
-            }
-            value
-        };
-        let config = config.expand(lookup).map_err(|error| match missing.take() {
-            Some(variable) => Error::Servers(format!("{}; set {variable}", chain(&error))),
-            None => fail(error),
-        })?;
+        let config = config.expand(crate::env::var).map_err(fail)?;
         for (server, reach) in &config.servers {
             let (place, fixed) = match reach {
                 Reach::Stdio { command, .. } => ("command", command),
@@ -235,30 +223,12 @@ impl Servers {
 
 /// Keys that servers are given.
 pub(crate) fn secrets(servers: &[ServerSpec]) -> Vec<(String, String)> {
-    let mut secrets = Vec::new();
-    for server in servers {
-        let given = match &server.reach {
-            Reach::Stdio { env, .. } => env,
-            Reach::Http { headers, .. } => headers,
-        };
-        // `Bearer …` and its like: the word that counts is the last one.
-        secrets.extend(given.iter().filter(|(name, value)| is_secret(name, value)).filter_map(|(name, value)| {
-            Some((format!("{name} of {}", server.name), value.split_whitespace().next_back()?.to_owned()))
-        }));
-    }
-    secrets
+    servers.iter().flat_map(|server| server.reach.secrets(&server.name)).collect()
 }
 
 /// What servers see of this process's environment.
 pub(crate) fn passed_on() -> BTreeMap<String, String> {
     PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect()
-}
-
-/// Whether the value of a variable or header is a secret, by its name. A path is none.
-fn is_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
-    says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
 }
 
 /// What knows the servers that earlier processes started for a run, and starts none.
@@ -314,7 +284,7 @@ mod tests {
         let mut secrets: Vec<String> =
             secrets(&Servers::parse(text, "test").unwrap().specs).into_iter().map(|(_, value)| value).collect();
         secrets.sort();
-        assert_eq!(secrets, ["b-0123456789", "t-0123456789"]);
+        assert_eq!(secrets, ["Bearer b-0123456789", "b-0123456789", "t-0123456789"]);
     }
 
     /// Where a reference is not replaced it would be started as it stands.
@@ -327,6 +297,11 @@ mod tests {
             let error = Servers::parse(&format!(r#"{{"mcpServers": {{"notes": {{{entry}}}}}}}"#), "test").unwrap_err();
             assert!(matches!(&error, Error::Servers(why) if why.contains("${H")), "{place}: {error}");
         }
+        // What helps is said once.
+        let entry = r#"{"mcpServers": {"notes": {"command": "notes", "args": ["${UA_SDK_NOT_SET}"]}}}"#;
+        let error = Servers::parse(entry, "test").unwrap_err();
+        assert!(matches!(&error, Error::Servers(why) if why.matches("set the variable").count() == 1), "{error}");
+        assert!(error.to_string().ends_with("set the variable UA_SDK_NOT_SET, or remove the reference"), "{error}");
         let error = Servers::file("nosuch.json").unwrap_err();
         assert!(matches!(&error, Error::Servers(why) if why.contains("cannot read nosuch.json")), "{error}");
         // What has no end is not read to it.
@@ -349,6 +324,6 @@ mod tests {
     fn a_variable_that_is_not_set_is_named() {
         let text = r#"{"mcpServers": {"notes": {"command": "notes", "env": {"K": "${UA_SDK_NOT_SET}"}}}}"#;
         let error = Servers::parse(text, "test").unwrap_err().to_string();
-        assert!(error.contains("set UA_SDK_NOT_SET"), "{error}");
+        assert!(error.contains("set the variable UA_SDK_NOT_SET"), "{error}");
     }
 }

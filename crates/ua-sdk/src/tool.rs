@@ -45,8 +45,10 @@ impl Call {
 }
 
 /// How a tool says that it did not do what it was asked. Any type that is a [`std::error::Error`] becomes one by `?`; `anyhow::Error`, boxed errors
-/// and texts are none: wrap these with one of the words below, `.map_err(|e| Failure::unknown(e.to_string()))`. By `?` nobody knows whether anything happened, and
-/// the call is settled as a lost one is: under its key, or by a person. A tool that only reads tells the model instead.
+/// and texts are none: wrap these with one of the words below, `.map_err(|e| Failure::unknown(e.to_string()))`. An error of your own that is a
+/// [`std::error::Error`] says by `.map_err` as well which kind of failure it is: it has its `From` into this one already (E0119). By `?` nobody
+/// knows whether anything happened, and the call is settled as a lost one is: under its key, or by a person. A tool that only reads tells the
+/// model instead.
 #[derive(Debug)]
 pub struct Failure(ToolFailure);
 
@@ -243,8 +245,8 @@ impl Tool {
     /// book, broadcast, buy, charge, deposit, donate, mint, order, purchase, refund, register, reserve, schedule, ship, submit, transfer,
     /// withdraw) a call with the arguments of an earlier one is not made, and gets that one's answer. After any other verb, as in
     /// `row.update`, two calls are two effects, unless the tool's name or the kind says that it makes something (`place_order` as
-    /// `parcel.expedite`, `invoice.issue`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` says
-    /// that each call is meant.
+    /// `parcel.expedite`, `invoice.issue`, `stock.sell`): then a repeat in the same words is a question. In a [policy](crate::Step::policy) `creates = false` takes
+    /// that question away; after a creating verb each call is made where the step's `Constraints` have `no_duplicate_external_actions: false`.
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.effect_kind = Some(effect_kind.to_owned());
         self.of_class(Class::External)
@@ -258,7 +260,8 @@ impl Tool {
         self
     }
 
-    /// The tool has its effect once for each [`Call::key`], so a lost call is made again under its key, and nobody has to be asked.
+    /// The tool has its effect once for each [`Call::key`], so a lost call is made again under its key, and nobody has to be asked: as often as the
+    /// budget `max_retries_per_tool_call` says (five times), then a person is.
     pub fn keyed(mut self) -> Self {
         self.is_keyed = true;
         self

@@ -1,8 +1,8 @@
 //! Looking back at runs and calls, and letting go of a run.
 
 use tokio_postgres::Row;
-use ua_core::{RunId, RunStatus, Timestamp};
-use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, RunRecords};
+use ua_core::{RunId, RunStatus};
+use ua_store::{CallQuery, CallRecord, RunDeletion, RunHead, RunQuery, RunRecords};
 
 use crate::column::{Columns, text};
 use crate::db::Db;
@@ -87,9 +87,9 @@ impl Db {
         Ok(found.is_some())
     }
 
-    pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) {
+    pub(crate) fn note_deleted(&self, deletion: &RunDeletion, root: &RunId) {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES ($1, $2, $3)";
-        self.execute(sql, params![run.as_str(), root.as_str(), text(&at)]);
+        self.execute(sql, params![deletion.run_id.as_str(), root.as_str(), text(&deletion.at)]);
     }
 
     fn ids(&self, sql: &str, parameters: impl Values) -> DbResult<Vec<RunId>> {

@@ -155,7 +155,13 @@ impl PastStore for PostgresStore {
         Ok(Vec::new())
     }
 
-    async fn accept_forgotten(&self, _run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(
+        &self,
+        _run: &RunId,
+        _forgotten: &[Forgotten],
+        _by: Option<&str>,
+        _at: Timestamp,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 

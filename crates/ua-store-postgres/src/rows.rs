@@ -4,8 +4,8 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId,
 use ua_store::rows::{BlobRows, GatewayRows, LedgerRows, RunRows, Tables, Written};
 use ua_store::{
     ArrivalRecord, AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord,
-    QuestionRecord, ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, SessionRecord, StepRecord,
-    StoreError, Taint, TurnRecord,
+    QuestionRecord, ReceiptRecord, Relations, RequestId, RequestRecord, RunDeletion, RunRecord, SessionRecord,
+    StepRecord, StoreError, Taint, TurnRecord,
 };
 
 use crate::db::Db;
@@ -80,7 +80,7 @@ impl RunRows for Db {
         count_word(run: &RunId);
         update_seen(run: &RunRecord);
         note_corrected(root: &RunId, at: Timestamp);
-        note_deleted(run: &RunId, root: &RunId, at: Timestamp);
+        note_deleted(deletion: &RunDeletion, root: &RunId);
         update_step(step: &StepRecord);
         update_turn(turn: &TurnRecord);
     }

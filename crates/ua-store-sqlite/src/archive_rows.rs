@@ -1,11 +1,12 @@
 //! Looking back at runs and calls, and letting go of a run.
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{RunId, RunStatus, Timestamp};
-use ua_store::{CallQuery, CallRecord, DELETED, RunHead, RunQuery, RunRecords};
+use ua_core::{RunId, RunStatus};
+use ua_store::{CallQuery, CallRecord, DELETED, RunDeletion, RunHead, RunQuery, RunRecords};
 
 use crate::column::{Columns, text};
 use crate::db::Db;
+use crate::effects::Word;
 use crate::error::DbError;
 use crate::ledger_rows::call_record;
 use crate::places::of_run;
@@ -92,11 +93,12 @@ impl Db<'_> {
         Ok(found.is_some())
     }
 
-    pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
+    pub(crate) fn note_deleted(&self, deletion: &RunDeletion, root: &RunId) -> DbResult<()> {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES (?1, ?2, ?3)";
-        self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(&at)])?;
+        let RunDeletion { run_id: run, by, at, .. } = deletion;
+        self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(at)])?;
         // A copy that is put back has the run, and not its folder.
-        self.note_word(run, None, DELETED, at)
+        self.note_word_of(run, None, Word { said: DELETED, by: by.as_deref(), at: *at })
     }
 
     fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> DbResult<Vec<RunId>> {

@@ -96,9 +96,9 @@ impl Layout {
 }
 
 thread_local! {
-    /// Layouts of results by table and number of columns. SQLite finds a column by comparing names one after the other, which took most of
-    /// the time of reading a row.
-    static LAYOUTS: RefCell<HashMap<(&'static str, usize), Rc<Layout>>> = RefCell::default();
+    /// Layouts of results by table and number of columns, the one that was used last in front. SQLite finds a column by comparing names one
+    /// after the other, which took most of the time of reading a row.
+    static LAYOUTS: RefCell<Vec<(&'static str, usize, Rc<Layout>)>> = RefCell::default();
 }
 
 thread_local! {
@@ -127,26 +127,54 @@ pub(crate) fn policy_text(policy: &Shared<CallPolicy>) -> Result<Rc<str>, DbErro
 /// As many values of a kind a thread keeps read.
 const MOST_KEPT: usize = 64;
 
-/// Values that never change in their rows, by the row's key, with the text they were read from.
-type Kept<T> = RefCell<HashMap<String, (String, Arc<T>)>>;
+/// A value with the text that it was read from.
+struct Parsed<T> {
+    text: Rc<str>,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Parsed<T> {
+    fn clone(&self) -> Self {
+        Self { text: Rc::clone(&self.text), value: Arc::clone(&self.value) }
+    }
+}
+
+/// Values that never change in their rows.
+struct Kept<T> {
+    by_key: HashMap<String, Parsed<T>>,
+    /// The one that was read last: whoever goes through many rows finds the same text in most of them, since runs of one job have one contract
+    /// and their steps one fingerprint.
+    last: Option<Parsed<T>>,
+}
+
+impl<T> Kept<T> {
+    fn new() -> RefCell<Self> {
+        RefCell::new(Self { by_key: HashMap::new(), last: None })
+    }
+}
 
 thread_local! {
     /// Contracts of runs. Every write of an owner reads its run.
-    static CONTRACTS: Kept<RunSpec> = RefCell::default();
+    static CONTRACTS: RefCell<Kept<RunSpec>> = Kept::new();
     /// Fingerprints of steps. Every write about a turn reads its step.
-    static FINGERPRINTS: Kept<JsonValue> = RefCell::default();
+    static FINGERPRINTS: RefCell<Kept<JsonValue>> = Kept::new();
 }
 
 fn layout(row: &Row<'_>, table: &'static str) -> Rc<Layout> {
     let statement = row.as_ref();
     let count = statement.column_count();
-    LAYOUTS.with_borrow_mut(|layouts| match layouts.get(&(table, count)) {
-        Some(layout) if layout.is_of(statement, count) => Rc::clone(layout),
-        _ => {
-            let layout = Rc::new(Layout::of(statement));
-            layouts.insert((table, count), Rc::clone(&layout));
-            layout
+    LAYOUTS.with_borrow_mut(|layouts| {
+        let known = layouts.iter().position(|(of, columns, _)| *columns == count && *of == table);
+        if let Some(place) = known {
+            layouts.swap(0, place);
+            if layouts[0].2.is_of(statement, count) {
+                return Rc::clone(&layouts[0].2);
+            }
+            layouts.swap_remove(0);
         }
+        let layout = Rc::new(Layout::of(statement));
+        layouts.insert(0, (table, count, Rc::clone(&layout)));
+        layout
     })
 }
 
@@ -265,20 +293,25 @@ impl<'r, 's> Columns<'r, 's> {
     fn kept<T: DeserializeOwned>(
         &self,
         column: &'static str,
-        kept: &'static LocalKey<Kept<T>>,
+        kept: &'static LocalKey<RefCell<Kept<T>>>,
     ) -> Result<Arc<T>, DbError> {
         let (key, text) = (self.text(self.key)?, self.text(column)?);
         kept.with_borrow_mut(|kept| {
-            if let Some((known, value)) = kept.get(key)
-                && *known == text
+            if let Some(known) = kept.by_key.get(key)
+                && *known.text == *text
             {
-                return Ok(Arc::clone(value));
+                return Ok(Arc::clone(&known.value));
             }
-            let value: Arc<T> = Arc::new(self.json(column)?);
-            if kept.len() >= MOST_KEPT {
-                kept.clear();
+            let parsed = match &kept.last {
+                Some(last) if *last.text == *text => last.clone(),
+                _ => Parsed { text: text.into(), value: Arc::new(self.json(column)?) },
+            };
+            if kept.by_key.len() >= MOST_KEPT {
+                kept.by_key.clear();
             }
-            kept.insert(key.to_owned(), (text.to_owned(), Arc::clone(&value)));
+            kept.by_key.insert(key.to_owned(), parsed.clone());
+            let value = Arc::clone(&parsed.value);
+            kept.last = Some(parsed);
             Ok(value)
         })
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rusqlite::{Connection, ToSql};
 
-use crate::effects::{self, Line};
+use crate::effects::{self, Line, Word};
 use crate::error::DbError;
 use crate::kept::{Kept, OfRun};
 use crate::statement;
@@ -84,7 +84,8 @@ impl<'c> Db<'c> {
     pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), DbError> {
         if call.policy.is_kept_outside() {
             let tree = self.top_of_tree(&call.run_id)?;
-            self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at)?);
+            let found_by = (event == effects::START).then(|| call.names_if_sent());
+            self.effects.borrow_mut().push(effects::line(call, &tree, event, found_by, epoch, at)?);
         }
         Ok(())
     }
@@ -97,8 +98,18 @@ impl<'c> Db<'c> {
         word: &str,
         at: Timestamp,
     ) -> Result<(), DbError> {
+        self.note_word_of(run, question, Word { said: word, by: None, at })
+    }
+
+    /// The same where no row keeps who said it.
+    pub(crate) fn note_word_of(
+        &self,
+        run: &RunId,
+        question: Option<&QuestionRecord>,
+        word: Word<'_>,
+    ) -> Result<(), DbError> {
         let (root, tree) = (self.run(run)?.root_run_id, self.top_of_tree(run)?);
-        self.effects.borrow_mut().push(effects::word(run, &root, &tree, question, word, at)?);
+        self.effects.borrow_mut().push(effects::word(run, &root, &tree, question, word)?);
         Ok(())
     }
 

@@ -53,6 +53,10 @@ impl Standing {
     }
 
     fn in_file(connection: &Connection) -> Result<Self, StoreError> {
+        open::at_once(connection, Self::in_file_now)
+    }
+
+    fn in_file_now(connection: &Connection) -> Result<Self, StoreError> {
         let application_id: i64 =
             connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
         if application_id != pragma::MOVED_ID {

@@ -16,6 +16,9 @@ use ua_store::{CallRecord, Correction, QuestionRecord};
 use crate::column::json;
 use crate::error::DbError;
 
+/// The event of an attempt that begins.
+pub(crate) const START: &str = "start";
+
 /// A line without the name of its database, which stands between its halves: fields stand in the order of their names.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -31,6 +34,8 @@ struct Head<'l> {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'l str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     correction: Option<&'l Correction>,
 }
 
@@ -38,6 +43,9 @@ struct Head<'l> {
 struct CallTail<'l> {
     event: &'l str,
     external_correlation_id: Option<&'l str>,
+    /// By what a person finds on the other side what began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found_by: Option<Vec<String>>,
     idempotency_key: Option<&'l IdempotencyKey>,
     lease_epoch: u64,
     /// Whose word it was that settled it, if not its tool's.
@@ -94,11 +102,20 @@ impl Line {
 }
 
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
-/// the database does not know the run any more.
-pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: Timestamp) -> Result<Line, DbError> {
+/// the database does not know the run any more. `found_by` is what it carries that is its own, where that is not in an earlier line: a person who is
+/// asked about it when its row is lost has nothing else to look for.
+pub(crate) fn line(
+    call: &CallRecord,
+    tree: &str,
+    event: &str,
+    found_by: Option<Vec<String>>,
+    epoch: u64,
+    at: Timestamp,
+) -> Result<Line, DbError> {
     let tail = CallTail {
         event,
         external_correlation_id: call.external_correlation_id.as_deref(),
+        found_by,
         idempotency_key: call.idempotency_key.as_ref(),
         lease_epoch: epoch,
         resolution: call.resolution,
@@ -111,7 +128,17 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         tree,
     };
     let args_hash = Some(call.args_hash);
-    Line::of(&Head { args_hash, at, attempt: Some(call.attempt), correction: call.correction.as_ref() }, &tail)
+    let head = Head { args_hash, at, attempt: Some(call.attempt), by: None, correction: call.correction.as_ref() };
+    Line::of(&head, &tail)
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Word<'l> {
+    pub(crate) said: &'l str,
+    /// Who, where no row of the database keeps it.
+    pub(crate) by: Option<&'l str>,
+    pub(crate) at: Timestamp,
 }
 
 /// What is written about a person's word: an answer, or that a run is to be cancelled.
@@ -120,9 +147,9 @@ pub(crate) fn word(
     root: &RunId,
     tree: &str,
     question: Option<&QuestionRecord>,
-    word: &str,
-    at: Timestamp,
+    word: Word<'_>,
 ) -> Result<Line, DbError> {
+    let Word { said, by, at } = word;
     let tail = WordTail {
         event: "word",
         question_id: question.map(|question| &question.question_id),
@@ -130,9 +157,9 @@ pub(crate) fn word(
         run_id: run,
         tool_call_id: question.and_then(|question| question.call_id.as_ref()),
         tree,
-        word,
+        word: said,
     };
-    Line::of(&Head { args_hash: None, at, attempt: None, correction: None }, &tail)
+    Line::of(&Head { args_hash: None, at, attempt: None, by, correction: None }, &tail)
 }
 
 /// Opens the log for more lines.
@@ -196,13 +223,13 @@ mod tests {
     fn the_fields_of_a_line_stand_in_the_order_of_their_names() {
         let run = RunId::parse("run_1").unwrap();
         let at = Timestamp::parse("2026-01-02T03:04:05.000Z").unwrap();
-        let text = word(&run, &run, "run_1", None, "cancel", at)
+        let text = word(&run, &run, "run_1", None, Word { said: "delete", by: Some("ada"), at })
             .unwrap()
             .text(&Writes::of("abc".to_owned(), Path::new("/srv/x.db")));
         assert_eq!(
             text,
-            "{\"at\":\"2026-01-02T03:04:05.000Z\",\"db_file\":\"x.db\",\"db_uuid\":\"abc\",\"event\":\"word\",\"question_id\":null,\"root\":\"run_1\",\
-             \"run_id\":\"run_1\",\"tool_call_id\":null,\"tree\":\"run_1\",\"word\":\"cancel\"}\n"
+            "{\"at\":\"2026-01-02T03:04:05.000Z\",\"by\":\"ada\",\"db_file\":\"x.db\",\"db_uuid\":\"abc\",\"event\":\"word\",\"question_id\":null,\"root\":\"run_1\",\
+             \"run_id\":\"run_1\",\"tool_call_id\":null,\"tree\":\"run_1\",\"word\":\"delete\"}\n"
         );
         // As an object of JSON has them.
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();

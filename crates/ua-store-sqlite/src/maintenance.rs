@@ -19,9 +19,12 @@ use crate::departure::Standing;
 use crate::effects::Writes;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
+use crate::row_findings::Part;
+use crate::scope::Scope;
 use crate::source::Source;
 use crate::store::read_uuid;
-use crate::{SqliteStore, event_chain, filesystem, open, pragma, row_findings, schema};
+use crate::unaccounted::{self, Copied, Restored};
+use crate::{SqliteStore, event_chain, filesystem, open, pointers, row_findings, schema};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,32 +52,49 @@ pub struct Health {
 }
 
 impl SqliteStore {
-    /// Examines every page, every reference and `effects.log`. Reads the whole file, in three parts beside each other.
+    /// Examines every page, every reference, every row and `effects.log`. Reads the whole file, in parts beside each other.
     ///
     /// # Errors
     ///
     /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
     pub async fn examine(&self) -> Result<Health, StoreError> {
-        let pages = self.read(|db| {
-            let _wide = pragma::KeepsMore::on(db.connection)?;
+        self.examine_rows(Scope::All).await
+    }
+
+    /// Examines what a job may need: as [`Self::examine`], but the rows of a run one by one only where a run of its tree is not finished, or a call of
+    /// the tree may have happened and nobody knows.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Self::examine`].
+    pub async fn examine_unfinished(&self) -> Result<Health, StoreError> {
+        self.examine_rows(self.look(|db| Ok(Scope::unfinished(db.connection).unwrap_or(Scope::All))).await?).await
+    }
+
+    async fn examine_rows(&self, scope: Scope) -> Result<Health, StoreError> {
+        let of_pages = scope.clone();
+        let pages = self.read(move |db| {
             let mut findings = lines(db.connection, "PRAGMA integrity_check(20)")?;
             findings.retain(|finding| finding != "ok");
-            findings.extend(row_findings::refused(db.connection)?);
+            findings.extend(schema::findings(db.connection)?);
+            findings.extend(schema::history_findings(db.connection)?);
+            findings.extend(row_findings::refused(db.connection, &of_pages)?);
             Ok(findings)
         });
-        let unread = self.read(|db| {
-            let _wide = pragma::KeepsMore::on(db.connection)?;
-            row_findings::unread(db.connection)
+        let of_first = scope.clone();
+        let first = self.read(move |db| row_findings::unread(db.connection, &of_first, Part::First));
+        let second = self.read(move |db| {
+            let mut findings = row_findings::unread(db.connection, &scope, Part::Second)?;
+            findings.extend(pointers::findings(db.connection, &scope)?);
+            Ok(findings)
         });
         let source = self.source().clone();
         let rows = self.read(move |db| {
             let connection = db.connection;
-            let _wide = pragma::KeepsMore::on(connection)?;
             let mut findings = Vec::new();
             for reference in lines(connection, "SELECT \"table\" || coalesce(' row ' || rowid, '') || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
-            findings.extend(schema::findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
             findings.extend(answer_findings(connection)?);
             let journal_mode = source.journal_mode(connection)?;
@@ -84,12 +104,21 @@ impl SqliteStore {
             let schema = connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?;
             Ok((findings, journal_mode, schema))
         });
-        let log = async { mirror::read(&self.effects_log(), &self.own) };
-        let (mut findings, unread, (more, journal_mode, schema), log) = tokio::try_join!(pages, unread, rows, log)?;
-        findings.extend(more.into_iter().chain(unread));
-        let (mirror_lines, mirror_foreign_lines) = (log.lines, log.foreign);
-        // What stands in the log was committed before: whoever compares them reads the database behind it.
-        let forgotten = self.read(move |db| log.unknown_to(db)).await?;
+        let effects = async {
+            let log = self.mirror().await?;
+            let counts = (log.lines, log.foreign);
+            // What stands in the log was committed before: whoever compares them reads the database behind it.
+            let forgotten = self.read(move |db| log.unknown_to(db)).await?;
+            Ok((counts, forgotten))
+        };
+        let (
+            mut findings,
+            first,
+            second,
+            (more, journal_mode, schema),
+            ((mirror_lines, mirror_foreign_lines), forgotten),
+        ) = tokio::try_join!(pages, first, second, rows, effects)?;
+        findings.extend(more.into_iter().chain(first).chain(second));
         Ok(Health {
             path: self.path().to_path_buf(),
             db_uuid: self.db_uuid().to_owned(),
@@ -111,7 +140,7 @@ impl SqliteStore {
     ///
     /// `Unavailable` when the database or the log cannot be read.
     pub async fn lost_to_families(&self, now: Timestamp) -> Result<Vec<Forgotten>, StoreError> {
-        let log = mirror::read(&self.effects_log(), &self.own)?;
+        let log = self.mirror().await?;
         if log.has_lost_nothing() {
             return Ok(Vec::new());
         }
@@ -238,7 +267,7 @@ fn whole(copy: &Path) -> Result<(), StoreError> {
 /// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing; the database is left as it
 /// was then.
 pub fn restore(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
-    Restore::begin(from, path)?.finish(at)
+    Ok(Restore::begin(from, path)?.finish(at)?.kept)
 }
 
 /// A copy that is about to take the place of the database.
@@ -252,6 +281,7 @@ pub struct Restore {
     path: PathBuf,
     /// What an earlier one left that was killed between its renames.
     cut_off: Option<CutOff>,
+    copied: Copied,
     _migrations: File,
     /// `None` when there is no database, or none that can be read: nobody can use it then.
     writing: Option<Connection>,
@@ -285,6 +315,7 @@ impl Restore {
         }
         refuse_foreign_log(from)?;
         whole(from)?;
+        let copied = Copied::open(from)?;
         let migrations = locked.map_or_else(|| open::migrate_lock(path), Ok)?;
         if let (Some(theirs), Some(ours)) = (uuid_of(from), uuid_of(path))
             && theirs != ours
@@ -312,27 +343,47 @@ impl Restore {
         }
         fold_in_log(path);
         let writing = if path.exists() { keep_from_writing(path)? } else { None };
-        Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), cut_off, _migrations: migrations, writing })
+        Ok(Self {
+            from: from.to_path_buf(),
+            path: path.to_path_buf(),
+            cut_off,
+            copied,
+            _migrations: migrations,
+            writing,
+        })
     }
 
-    /// Puts the copy in place. What was there is kept beside it, and its new name is returned; `None` when nothing was there.
+    /// Puts the copy in place. What was there is kept beside it. Runs of the copy of which nothing tells what they did behind it are held, and
+    /// schedules of which nothing tells whether they are meant still are paused.
     ///
     /// # Errors
     ///
     /// `Unavailable` when a file cannot be written or renamed.
-    pub fn finish(self, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
+    pub fn finish(self, at: Timestamp) -> Result<Restored, StoreError> {
+        let log = open::folder_of(&self.path).join("effects.log");
         // What the log lacks it could not tell of any more once this database is gone. One that cannot be read has nothing to add.
-        if let (Ok(connection), Some(db_uuid)) = (open::inspector(&self.path), uuid_of(&self.path)) {
-            let log = open::folder_of(&self.path).join("effects.log");
-            mirror::catch_up(&log, &Writes::of(db_uuid, &self.path), &Db::new(&connection))
+        let there = open::inspector(&self.path).ok();
+        if let (Some(connection), Some(db_uuid)) = (&there, uuid_of(&self.path)) {
+            mirror::catch_up(&log, &Writes::of(db_uuid, &self.path), &Db::new(connection))
                 .map_err(DbError::into_store)?;
         }
-        let kept = put_in_place(&self.from, &self.path, self.cut_off.as_ref(), at);
+        // A restore that was killed had the log caught up before it took the database out of its place.
+        let taken_away = self.cut_off.as_ref().and_then(|left| open::inspector(&left.kept).ok());
+        let before = there.as_ref().or(taken_away.as_ref());
+        let own = Writes::of(self.copied.uuid.clone(), &self.path);
+        let is_unaccounted = self.copied.note(&log, &own, before, at)?;
+        let (paused, lost_schedules) = self.copied.schedules(before)?;
+        let lost_runs = self.copied.runs_it_lacks(before)?;
+        let knows_until = self.copied.knows_until();
+        // None of them is open when files are renamed.
+        drop((there, taken_away, self.copied));
+        let kept = put_in_place(&self.from, &self.path, self.cut_off.as_ref(), &paused, at);
         if let Some(connection) = self.writing {
             // SQLite leaves alone what stands under the old name by now.
             connection.execute_batch("ROLLBACK").ok();
         }
-        Ok(kept?.or(self.cut_off.map(|left| left.kept)))
+        let kept = kept?.or(self.cut_off.map(|left| left.kept));
+        Ok(Restored { kept, knows_until, is_unaccounted, paused, lost_schedules, lost_runs })
     }
 }
 
@@ -392,8 +443,14 @@ fn not_put(what: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
     move |error| refused_because(why, error)
 }
 
-/// Makes a whole copy of the database `from` at `next`, which is to be the one at `path`. `begun`: the time that its file is given, if not that of now.
-fn make_copy(from: &Path, next: &Path, path: &Path, begun: Option<SystemTime>) -> Result<(), StoreError> {
+/// Makes a whole copy of the database `from` at `next`, which is to be the one at `path`, with these schedules paused. `begun`: the time that its file is given, if not that of now.
+fn make_copy(
+    from: &Path,
+    next: &Path,
+    path: &Path,
+    paused: &[String],
+    begun: Option<SystemTime>,
+) -> Result<(), StoreError> {
     let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(next).map_err(not_put(next))?;
     // By SQLite, as it was looked at: what stands in the log beside `from` is part of it.
     copy(from, next)?;
@@ -401,6 +458,7 @@ fn make_copy(from: &Path, next: &Path, path: &Path, begun: Option<SystemTime>) -
     whole(next)?;
     // What SQLite copied has no log of its own; every other command expects one.
     let connection = Connection::open_with_flags(next, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
+    unaccounted::pause(&connection, paused).map_err(sql_error)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(sql_error)?;
     let identity = read_uuid(&connection)?;
     connection.close().map_err(|(_, error)| sql_error(error))?;
@@ -425,6 +483,7 @@ fn put_in_place(
     from: &Path,
     path: &Path,
     cut_off: Option<&CutOff>,
+    paused: &[String],
     at: Timestamp,
 ) -> Result<Option<PathBuf>, StoreError> {
     // The copy is complete beside the old file before anything old is touched. So is it before the copy of an earlier restore goes that was killed:
@@ -433,7 +492,7 @@ fn put_in_place(
     let begun = cut_off.map(|left| fs::symlink_metadata(&left.copy).and_then(|copy| copy.modified())).transpose();
     let begun = begun.map_err(not_put(&fresh))?;
     remove_copy(&next)?;
-    if let Err(error) = make_copy(from, &next, path, begun) {
+    if let Err(error) = make_copy(from, &next, path, paused, begun) {
         // It takes up room, and says nothing. The next restore removes it as well.
         remove_copy(&next).ok();
         return Err(error);

@@ -13,7 +13,9 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, CallStatus, RunId, Timestamp, size_in_words};
-use ua_store::{AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, TASK_BEGUN, rules};
+use ua_store::{
+    AttemptRecord, Correction, DELETED, Forgotten, KnownBy, Lost, StoreError, TASK_BEGUN, Trace, UNACCOUNTED, rules,
+};
 
 use crate::column::Columns;
 use crate::db::Db;
@@ -74,6 +76,11 @@ fn word_is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
                    AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id)";
         return Ok(db.connection.prepare_cached(sql)?.exists([&known.run_id, &known.at])?);
     }
+    if known.word.as_deref() == Some(UNACCOUNTED) {
+        // One that ended, as it was cancelled meanwhile, sends nothing more.
+        let sql = "SELECT 1 FROM runs WHERE run_id = ?1 AND status NOT IN ('succeeded', 'failed', 'cancelled')";
+        return Ok(db.connection.prepare_cached(sql)?.exists([&known.run_id])?);
+    }
     let sql = match known.question_id {
         Some(_) => "SELECT 1 FROM answers WHERE question_id = ?1",
         None => {
@@ -93,6 +100,7 @@ struct Line {
     db_file: Option<String>,
     db_uuid: String,
     run_id: String,
+    at: Option<String>,
     /// What was accepted; a line of an older version accepts all that was known of its run.
     accepted: Option<Vec<String>>,
     /// The family that it was accepted for, if for one alone.
@@ -108,6 +116,8 @@ pub(crate) struct Mirror {
     done: BTreeMap<String, Forgotten>,
     /// What of it was accepted for one family, by its first run, and still counts for the others.
     accepted: BTreeSet<(String, String)>,
+    /// Since when it tells everything again: a copy was put in place then of whose time there was no log.
+    untold_until: Option<Timestamp>,
     /// How many lines there are.
     pub(crate) lines: usize,
     /// Those among them that are cut, or another database's that lies beside it.
@@ -115,8 +125,8 @@ pub(crate) struct Mirror {
 }
 
 const ACCEPTED: &str = "accepted";
-/// The event of an attempt that begins.
-const START: &str = "start";
+/// The event of a copy that was put in place and of whose time there was no log.
+pub(crate) const RESTORED: &str = "restored";
 
 /// A log has at most so many bytes: a few million effects. What is read of it is held in memory.
 const MOST_BYTES: u64 = 4 << 30;
@@ -193,11 +203,13 @@ pub(crate) fn read(path: &Path, own: &Writes) -> Result<Mirror, StoreError> {
                 (Some(accepted), None) => mirror.accept(|about, _| accepted.iter().any(|one| one == about)),
                 (None, _) => mirror.accept(|_, known| known.run_id == line.run_id),
             }
+        } else if line.event == RESTORED {
+            mirror.untold_until = mirror.untold_until.max(line.at.as_deref().and_then(Timestamp::parse));
         } else if let Ok(mut known) = serde_json::from_slice::<Forgotten>(&bytes)
             && (known.attempt > 0 || known.word.is_some())
         {
             known.is_task = line.event == TASK_BEGUN;
-            mirror.learn(known, line.event == START);
+            mirror.learn(known, line.event == effects::START);
         }
     }
     Ok(mirror)
@@ -218,6 +230,11 @@ impl Mirror {
         line.is_task |= before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_task);
         let has_start = before.as_ref().or(done.as_ref()).is_some_and(|before| before.is_from_its_start);
         line.is_from_its_start = begins || has_start;
+        // A line has what it adds: that it began with what it is found by, its end what the other side calls it.
+        let known = before.as_ref().or(done.as_ref());
+        line.found_by = line.found_by.or_else(|| known.and_then(|known| known.found_by.clone()));
+        let id = || known.and_then(|known| known.external_correlation_id.clone());
+        line.external_correlation_id = line.external_correlation_id.or_else(id);
         line.first_at = sent_at.filter(|_| !begins).or_else(is_first);
         line.correction = line.correction.or(before.and_then(|before| before.correction));
         self.newest.insert(about, line);
@@ -253,6 +270,16 @@ impl Mirror {
         all.sort_by(|one, other| one.known.at.cmp(&other.known.at));
         let stand_ins = if all.is_empty() { Vec::new() } else { stand_ins(db)? };
         Ok(AllLost { all, stand_ins })
+    }
+
+    /// Since when it tells everything; `None` where it always did.
+    pub(crate) fn untold_until(&self) -> Option<Timestamp> {
+        self.untold_until
+    }
+
+    /// Whether it has this attempt or word.
+    pub(crate) fn has(&self, about: &str) -> bool {
+        self.newest.contains_key(about) || self.done.contains_key(about)
     }
 
     /// Whether it speaks of nothing that a database could lack.
@@ -385,7 +412,9 @@ pub(crate) fn catch_up(path: &Path, own: &Writes, db: &Db<'_>) -> Result<(), DbE
             continue;
         }
         if call.policy.is_kept_outside() && (lacks_end || lacks_word) {
-            let line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at)?;
+            let names = Trace::of(&call, &db.attempts_of(&call.call_id)?).into_iter().flat_map(|trace| trace.names);
+            let (tree, names) = (db.top_of_tree(&call.run_id)?, Some(names.collect()));
+            let line = effects::line(&call, &tree, "caught_up", names, 0, call.updated_at)?;
             text.push_str(&line.text(own));
         }
     }
@@ -474,7 +503,13 @@ pub(crate) fn accepted_for(db: &Db<'_>, run: &RunId, known: Vec<Forgotten>) -> R
 }
 
 /// Notes that a person accepted this.
-pub(crate) fn accept(path: &Path, own: &Writes, accepted: &Accepted, at: Timestamp) -> Result<(), StoreError> {
+pub(crate) fn accept(
+    path: &Path,
+    own: &Writes,
+    accepted: &Accepted,
+    by: Option<&str>,
+    at: Timestamp,
+) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
     let mut text = String::new();
     for ((run, family), about) in accepted {
@@ -483,6 +518,9 @@ pub(crate) fn accept(path: &Path, own: &Writes, accepted: &Accepted, at: Timesta
         });
         if let Some(family) = family {
             line["family"] = json!(family);
+        }
+        if let Some(by) = by {
+            line["by"] = json!(by);
         }
         text.push_str(&format!("{line}\n"));
     }
@@ -550,6 +588,34 @@ mod tests {
             let known = &mirror.newest["call_1/1"];
             assert_eq!((known.answered, known.is_from_its_start), (is_same, true));
             assert_eq!(known.first_at, Some(at(if is_same { 10 } else { 20 }).to_string()));
+        }
+    }
+
+    /// By what an attempt is found says the line of its start, and what the other side calls it the line of its end: neither is lost by what is noted
+    /// of it later, and neither is of another attempt of the same number.
+    #[test]
+    fn an_attempt_keeps_its_names() {
+        for is_same in [true, false] {
+            let line = |seconds: i64, found_by: Option<&str>, id: Option<&str>| Forgotten {
+                at: at(seconds).to_string(),
+                tool_call_id: Some("call_1".to_owned()),
+                attempt: 1,
+                status: "succeeded".to_owned(),
+                found_by: found_by.map(|name| vec![name.to_owned()]),
+                external_correlation_id: id.map(str::to_owned),
+                ..Forgotten::default()
+            };
+            let mut mirror = Mirror::default();
+            mirror.learn(line(10, Some("first"), None), true);
+            mirror.learn(line(11, None, Some("id")), false);
+            mirror.learn(line(12, None, None), false);
+            if !is_same {
+                mirror.learn(line(20, Some("second"), None), true);
+            }
+            let known = &mirror.newest["call_1/1"];
+            let expected = if is_same { ("first", Some("id")) } else { ("second", None) };
+            assert_eq!(known.found_by.as_deref(), Some(&[expected.0.to_owned()][..]));
+            assert_eq!(known.external_correlation_id.as_deref(), expected.1);
         }
     }
 }

@@ -307,8 +307,23 @@ enum DatabaseFile {
     Schema(i64),
 }
 
+/// What `look` reads, of one moment of the database: between two statements another process may make it, or move it.
+pub(crate) fn at_once<T>(
+    connection: &Connection,
+    look: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    // Nothing is written in it, so it does not matter how it ends.
+    let _moment =
+        connection.is_autocommit().then(|| connection.unchecked_transaction()).transpose().map_err(sql_error)?;
+    look(connection)
+}
+
 /// Tells our databases from others, before anything about them is changed.
 fn recognise(connection: &Connection, path: &Path) -> Result<DatabaseFile, StoreError> {
+    at_once(connection, |connection| recognise_now(connection, path))
+}
+
+fn recognise_now(connection: &Connection, path: &Path) -> Result<DatabaseFile, StoreError> {
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
     let tables: i64 =
@@ -596,6 +611,45 @@ mod tests {
     use super::*;
 
     type Maker = Box<dyn Fn(&Path)>;
+
+    /// Two processes of one new root: one of them makes the database while the other looks whose it is.
+    #[test]
+    fn a_database_that_is_being_made_is_never_taken_for_anothers() {
+        use std::sync::Barrier;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        for round in 0..60 {
+            let path = folder.path().join(format!("{round}.db"));
+            let (start, is_made) = (Barrier::new(3), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    let made = writer(&SqliteConfig::new(&path)).map(drop);
+                    is_made.store(true, Ordering::Release);
+                    made.unwrap();
+                });
+                for looks_to_open in [false, true] {
+                    let (path, start, is_made) = (&path, &start, &is_made);
+                    scope.spawn(move || {
+                        start.wait();
+                        while !is_made.load(Ordering::Acquire) {
+                            refuse_others(path).unwrap();
+                            if looks_to_open && path.exists() {
+                                let refused = inspector(path).map(drop);
+                                assert!(
+                                    refused.as_ref().is_err_and(|e| e.to_string().contains("is empty"))
+                                        || refused.is_ok(),
+                                    "{refused:?}"
+                                );
+                            }
+                        }
+                    });
+                }
+            });
+        }
+    }
 
     #[test]
     fn files_of_others_are_refused_and_nothing_is_made_beside_them() {

@@ -4,160 +4,197 @@
 //! the row is there, and not whose it is. What the program writes there is read off the rules of `ua_store` (`rules::run`, `rules::call`). Threat
 //! S19. Proved by: `tests/it/row_findings.rs`.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 
 use crate::error::DbError;
 use crate::row_findings::{key, more_than};
+use crate::scope::Scope;
 
 /// How many rows of one finding are named.
 const MOST: usize = 20;
 
-/// What is wrong with a row: its table, the sentence, and the query that finds such rows by their first column. Each goes through its tables once,
-/// and finds what a row speaks of by an index: the time that a check takes grows with the rows, however many of them one run has.
-const FINDINGS: &[(&str, &str, &str)] = &[
-    (
-        "runs",
-        "its current step is not the newest one of this run",
-        "SELECT r.run_id FROM runs r LEFT JOIN (SELECT run_id, step_id, max(step_index) FROM run_steps GROUP BY run_id) s \
-         ON s.run_id = r.run_id WHERE r.current_step_id IS NOT s.step_id",
-    ),
-    (
-        "runs",
-        "its last checkpoint is not the newest one of this run",
-        "SELECT r.run_id FROM runs r LEFT JOIN (SELECT run_id, checkpoint_id, max(seq) FROM checkpoints GROUP BY run_id) k \
-         ON k.run_id = r.run_id WHERE r.last_checkpoint_id IS NOT k.checkpoint_id",
-    ),
-    (
-        "runs",
-        "it shares turns of a parent that it does not have, or more than that one has",
-        "SELECT r.run_id FROM runs r LEFT JOIN runs p ON p.run_id = r.parent_run_id \
-         WHERE r.forked_at_turn IS NOT NULL AND (p.run_id IS NULL OR r.forked_at_turn > p.turn_index)",
-    ),
-    (
-        "runs",
-        "it is neither a fork nor at work for its parent",
-        "SELECT run_id FROM runs WHERE parent_run_id IS NOT NULL AND forked_at_turn IS NULL AND task_call_id IS NULL",
-    ),
-    (
-        "runs",
-        "the call that it works for is none of its parent",
-        "SELECT run_id FROM runs r WHERE task_call_id IS NOT NULL AND NOT EXISTS \
-         (SELECT 1 FROM tool_calls c WHERE c.tool_call_id = r.task_call_id AND c.run_id = r.parent_run_id)",
-    ),
-    (
-        "runs",
-        "its parent was made after it",
-        "SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.seq >= r.seq",
-    ),
-    (
-        "runs",
-        "it belongs to another tree than its parent",
-        "SELECT r.run_id FROM runs r LEFT JOIN runs p ON p.run_id = r.parent_run_id \
-         WHERE r.root_run_id IS NOT coalesce(p.root_run_id, r.run_id)",
-    ),
-    (
-        "runs",
-        "there is a reason to cancel it, and nobody asked for that",
-        "SELECT run_id FROM runs WHERE cancel_reason IS NOT NULL AND cancel_requested_at IS NULL",
-    ),
-    (
-        "tool_calls",
-        "its step is none of its run",
-        "SELECT c.tool_call_id FROM tool_calls c WHERE NOT EXISTS \
-         (SELECT 1 FROM run_steps s WHERE s.step_id = c.step_id AND s.run_id = c.run_id)",
-    ),
-    (
-        "tool_calls",
-        "it belongs to another tree than its run",
-        "SELECT c.tool_call_id FROM tool_calls c JOIN runs r ON r.run_id = c.run_id WHERE c.root_run_id <> r.root_run_id",
-    ),
-    (
-        "tool_calls",
-        "the call whose receipt answers it is not one with its key in its tree, or has none itself",
-        "SELECT c.tool_call_id FROM tool_calls c LEFT JOIN tool_calls o ON o.tool_call_id = c.deduplicated_from \
-         WHERE c.deduplicated_from IS NOT NULL AND (o.root_run_id IS NOT c.root_run_id \
-         OR o.idempotency_key IS NOT c.idempotency_key OR o.deduplicated_from IS NOT NULL)",
-    ),
-    (
-        "tool_calls",
-        "the call whose record it follows is none of its tree",
-        "SELECT c.tool_call_id FROM (SELECT tool_call_id, root_run_id, \
-         CASE WHEN json_valid(correction_json) THEN correction_json ->> '$.of' END AS source FROM tool_calls) c \
-         WHERE c.source IS NOT NULL AND NOT EXISTS \
-         (SELECT 1 FROM tool_calls o WHERE o.tool_call_id = c.source AND o.root_run_id = c.root_run_id)",
-    ),
-    (
-        "tool_calls",
-        "how it was settled is not what its status and the call that answers it say",
-        "SELECT tool_call_id FROM tool_calls WHERE CASE resolution \
-         WHEN 'happened' THEN status <> 'succeeded' \
-         WHEN 'reconciled' THEN status <> 'succeeded' \
-         WHEN 'deduplicated' THEN deduplicated_from IS NULL \
-         WHEN 'not_happened' THEN failure_kind IS NOT 'definite' \
-         WHEN 'skipped' THEN status IN ('succeeded', 'running') \
-         WHEN 'refused' THEN status <> 'cancelled' \
-         ELSE deduplicated_from IS NOT NULL AND correction_json IS NULL END",
-    ),
-    (
-        "tool_calls",
-        "somebody is said to have seen it happen, and no receipt or correction has that",
-        "SELECT tool_call_id FROM tool_calls c WHERE resolution IN ('happened', 'reconciled') AND correction_json IS NULL \
-         AND deduplicated_from IS NULL AND NOT EXISTS \
-         (SELECT 1 FROM tool_receipts p WHERE p.tool_call_id = c.tool_call_id AND p.evidence <> 'reported')",
-    ),
-    (
-        "tool_calls",
-        "an attempt is said to be in doubt that there was not, or of which it is known what it came to",
-        "SELECT tool_call_id FROM tool_calls WHERE doubt IS NOT NULL AND (doubt NOT BETWEEN 1 AND attempt \
-         OR status = 'succeeded' OR side_effect_class = 'read_only')",
-    ),
-    (
-        "checkpoints",
-        "its step is none of its run",
-        "SELECT k.checkpoint_id FROM checkpoints k WHERE NOT EXISTS \
-         (SELECT 1 FROM run_steps s WHERE s.step_id = k.step_id AND s.run_id = k.run_id)",
-    ),
-    (
-        "turns",
-        "its step is none of its run",
-        "SELECT t.run_id FROM turns t WHERE t.step_id IS NOT NULL AND NOT EXISTS \
-         (SELECT 1 FROM run_steps s WHERE s.step_id = t.step_id AND s.run_id = t.run_id)",
-    ),
-    (
-        "questions",
-        "the call that it is about is of another tree",
-        "SELECT q.question_id FROM questions q JOIN runs r ON r.run_id = q.run_id \
-         JOIN tool_calls c ON c.tool_call_id = q.tool_call_id WHERE c.root_run_id <> r.root_run_id",
-    ),
-    (
-        "tool_receipts",
-        "it is vouched for by a look, and its call was never in doubt nor corrected",
-        "SELECT receipt_seq FROM tool_receipts p WHERE p.evidence <> 'reported' AND p.tool_call_id NOT IN \
-         (SELECT e.tool_call_id FROM tool_call_events e \
-         WHERE 'unknown' IN (e.from_status, e.to_status) OR e.correction_json IS NOT NULL)",
-    ),
+/// What can be wrong with the rows of a table, all asked in one pass over them.
+struct Pointers {
+    table: &'static str,
+    /// The column that names a row.
+    key: &'static str,
+    /// The rows, each once, with those beside them that several questions are about; between braces are those that are looked at.
+    from: &'static str,
+    /// The sentence, and when it is true. What a row speaks of is found by an index: the time that a check takes grows with the rows, however many of
+    /// them one run has.
+    findings: &'static [(&'static str, &'static str)],
+}
+
+const POINTERS: &[Pointers] = &[
+    Pointers {
+        table: "runs",
+        key: "r.run_id",
+        from: "{runs} r LEFT JOIN runs p ON p.run_id = r.parent_run_id \
+               LEFT JOIN (SELECT run_id, step_id, max(step_index) FROM {run_steps} GROUP BY run_id) s ON s.run_id = r.run_id \
+               LEFT JOIN (SELECT run_id, checkpoint_id, max(seq) FROM {checkpoints} GROUP BY run_id) k ON k.run_id = r.run_id",
+        findings: &[
+            ("its current step is not the newest one of this run", "r.current_step_id IS NOT s.step_id"),
+            ("its last checkpoint is not the newest one of this run", "r.last_checkpoint_id IS NOT k.checkpoint_id"),
+            (
+                "it shares turns of a parent that it does not have, or more than that one has",
+                "r.forked_at_turn IS NOT NULL AND (p.run_id IS NULL OR r.forked_at_turn > p.turn_index)",
+            ),
+            (
+                "it is neither a fork nor at work for its parent",
+                "r.parent_run_id IS NOT NULL AND r.forked_at_turn IS NULL AND r.task_call_id IS NULL",
+            ),
+            (
+                "the call that it works for is none of its parent",
+                "r.task_call_id IS NOT NULL AND NOT EXISTS \
+                 (SELECT 1 FROM tool_calls c WHERE c.tool_call_id = r.task_call_id AND c.run_id = r.parent_run_id)",
+            ),
+            ("its parent was made after it", "p.seq >= r.seq"),
+            ("it belongs to another tree than its parent", "r.root_run_id IS NOT coalesce(p.root_run_id, r.run_id)"),
+            (
+                "there is a reason to cancel it, and nobody asked for that",
+                "r.cancel_reason IS NOT NULL AND r.cancel_requested_at IS NULL",
+            ),
+        ],
+    },
+    Pointers {
+        table: "tool_calls",
+        key: "c.tool_call_id",
+        from: "{tool_calls} c LEFT JOIN runs r ON r.run_id = c.run_id \
+               LEFT JOIN tool_calls o ON o.tool_call_id = c.deduplicated_from",
+        findings: &[
+            (
+                "its step is none of its run",
+                "NOT EXISTS (SELECT 1 FROM run_steps s WHERE s.step_id = c.step_id AND s.run_id = c.run_id)",
+            ),
+            ("it belongs to another tree than its run", "c.root_run_id <> r.root_run_id"),
+            (
+                "the call whose receipt answers it is not one with its key in its tree, or has none itself",
+                "c.deduplicated_from IS NOT NULL AND (o.root_run_id IS NOT c.root_run_id \
+                 OR o.idempotency_key IS NOT c.idempotency_key OR o.deduplicated_from IS NOT NULL)",
+            ),
+            (
+                "the call whose record it follows is none of its tree",
+                "CASE WHEN json_valid(c.correction_json) THEN c.correction_json ->> '$.of' IS NOT NULL AND NOT EXISTS \
+                 (SELECT 1 FROM tool_calls f WHERE f.tool_call_id = c.correction_json ->> '$.of' \
+                 AND f.root_run_id = c.root_run_id) END",
+            ),
+            (
+                "how it was settled is not what its status and the call that answers it say",
+                "CASE c.resolution \
+                 WHEN 'happened' THEN c.status <> 'succeeded' \
+                 WHEN 'reconciled' THEN c.status <> 'succeeded' \
+                 WHEN 'deduplicated' THEN c.deduplicated_from IS NULL \
+                 WHEN 'not_happened' THEN c.failure_kind IS NOT 'definite' \
+                 WHEN 'skipped' THEN c.status IN ('succeeded', 'running') \
+                 WHEN 'refused' THEN c.status <> 'cancelled' \
+                 ELSE c.deduplicated_from IS NOT NULL AND c.correction_json IS NULL END",
+            ),
+            (
+                "somebody is said to have seen it happen, and no receipt or correction has that",
+                "c.resolution IN ('happened', 'reconciled') AND c.correction_json IS NULL AND c.deduplicated_from IS NULL \
+                 AND NOT EXISTS (SELECT 1 FROM tool_receipts p WHERE p.tool_call_id = c.tool_call_id AND p.evidence <> 'reported')",
+            ),
+            (
+                "an attempt is said to be in doubt that there was not, or of which it is known what it came to",
+                "c.doubt IS NOT NULL AND (c.doubt NOT BETWEEN 1 AND c.attempt OR c.status = 'succeeded' \
+                 OR c.side_effect_class = 'read_only')",
+            ),
+        ],
+    },
+    Pointers {
+        table: "checkpoints",
+        key: "k.checkpoint_id",
+        from: "{checkpoints} k",
+        findings: &[(
+            "its step is none of its run",
+            "NOT EXISTS (SELECT 1 FROM run_steps s WHERE s.step_id = k.step_id AND s.run_id = k.run_id)",
+        )],
+    },
+    Pointers {
+        table: "turns",
+        key: "t.run_id",
+        from: "{turns} t",
+        findings: &[(
+            "its step is none of its run",
+            "t.step_id IS NOT NULL AND NOT EXISTS \
+             (SELECT 1 FROM run_steps s WHERE s.step_id = t.step_id AND s.run_id = t.run_id)",
+        )],
+    },
+    Pointers {
+        table: "questions",
+        key: "q.question_id",
+        from: "{questions} q JOIN runs r ON r.run_id = q.run_id JOIN tool_calls c ON c.tool_call_id = q.tool_call_id",
+        findings: &[("the call that it is about is of another tree", "c.root_run_id <> r.root_run_id")],
+    },
+    Pointers {
+        table: "tool_receipts",
+        key: "p.receipt_seq",
+        from: "{tool_receipts} p",
+        findings: &[(
+            "it is vouched for by a look, and its call was never in doubt nor corrected",
+            "p.evidence <> 'reported' AND p.tool_call_id NOT IN \
+             (SELECT e.tool_call_id FROM {tool_call_events} e \
+             WHERE 'unknown' IN (e.from_status, e.to_status) OR e.correction_json IS NOT NULL)",
+        )],
+    },
 ];
 
-/// Names the rows whose pointers and words the rows that they speak of do not bear out.
-pub(crate) fn findings(connection: &Connection, found: &mut Vec<String>) -> Result<(), DbError> {
-    for (table, why, sql) in FINDINGS {
-        // A table or a column that is not there is named already.
-        let Ok(mut select) = connection.prepare(sql) else { continue };
-        let mut rows = select.query([])?;
-        let mut count = 0;
+impl Pointers {
+    /// Asks for the rows of which one of these is true: what names the row, and of which.
+    fn query(&self, findings: &[(&str, &str)]) -> String {
+        let conditions: Vec<String> = findings.iter().map(|(_, is_so)| format!("({is_so})")).collect();
+        let (key, from, columns) = (self.key, self.from, conditions.join(", "));
+        format!("SELECT {key}, {columns} FROM {from} WHERE {}", conditions.join(" OR "))
+    }
+
+    /// Names the rows of which one of these is true.
+    fn look(
+        &self,
+        scope: &Scope,
+        select: &mut Statement<'_>,
+        findings: &[(&str, &str)],
+        found: &mut Vec<String>,
+    ) -> Result<(), DbError> {
+        let mut counts = vec![0; findings.len()];
+        let mut rows = scope.query(select)?;
         while let Some(row) = rows.next()? {
-            count += 1;
-            if count <= MOST {
-                found.push(format!("{table} {}: {why}", key(row)));
+            for (place, ((why, _), count)) in findings.iter().zip(&mut counts).enumerate() {
+                if row.get::<_, Option<bool>>(place + 1)?.unwrap_or_default() {
+                    *count += 1;
+                    if *count <= MOST {
+                        found.push(format!("{} {}: {why}", self.table, key(row)));
+                    }
+                }
             }
         }
-        more_than(MOST, count, table, found);
+        for count in counts {
+            more_than(MOST, count, self.table, found);
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Names the rows whose pointers and words the rows that they speak of do not bear out.
+pub(crate) fn findings(connection: &Connection, scope: &Scope) -> Result<Vec<String>, DbError> {
+    let mut found = Vec::new();
+    for pointers in POINTERS {
+        let prepare = |findings| connection.prepare(&scope.statement(&pointers.query(findings)));
+        if let Ok(mut select) = prepare(pointers.findings) {
+            pointers.look(scope, &mut select, pointers.findings, &mut found)?;
+            continue;
+        }
+        // A table or a column that is not there is named already; what is not about it can be asked.
+        for one in pointers.findings.chunks(1) {
+            if let Ok(mut select) = prepare(one) {
+                pointers.look(scope, &mut select, one, &mut found)?;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// What is asked, for the test that looks at how SQLite answers it.
 #[cfg(test)]
-pub(crate) fn queries() -> impl Iterator<Item = &'static str> {
-    FINDINGS.iter().map(|finding| finding.2)
+pub(crate) fn queries() -> impl Iterator<Item = String> {
+    POINTERS.iter().map(|pointers| pointers.query(pointers.findings))
 }

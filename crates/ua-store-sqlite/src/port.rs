@@ -159,7 +159,7 @@ impl Store for SqliteStore {
 #[async_trait]
 impl PastStore for SqliteStore {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        let log = mirror::read(&self.effects_log(), &self.own)?;
+        let log = self.mirror().await?;
         // Where nothing was sent, as in a new folder, there is nothing to compare.
         if log.knows_nothing() {
             return Ok(Vec::new());
@@ -169,7 +169,7 @@ impl PastStore for SqliteStore {
     }
 
     async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError> {
-        let log = mirror::read(&self.effects_log(), &self.own)?;
+        let log = self.mirror().await?;
         if log.has_lost_nothing() {
             return Ok(Vec::new());
         }
@@ -177,10 +177,16 @@ impl PastStore for SqliteStore {
         self.read(move |db| log.lost(db)?.to(db, &run, now)).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let (of, known) = (run.clone(), forgotten.to_vec());
         let accepted = self.read(move |db| mirror::accepted_for(db, &of, known)).await?;
-        mirror::accept(&self.effects_log(), &self.own, &accepted, at)?;
+        mirror::accept(&self.effects_log(), &self.own, &accepted, by, at)?;
         // What the database learned of it meanwhile counts again for one that is put back later.
         let (log, id) = (self.effects_log(), self.own.clone());
         self.read(move |db| mirror::catch_up(&log, &id, db)).await

@@ -78,7 +78,7 @@ pub(crate) fn say(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 /// How long the log gets before what stands in it is carried over, in bytes. Most pages of a turn are those of the turn before: the later they
 /// are carried over, the fewer times.
-const LOG_BYTES: i64 = 8 * 1024 * 1024;
+pub(crate) const LOG_BYTES: i64 = 8 * 1024 * 1024;
 
 /// What the writer is set to besides. The answer to the journal mode is compared: SQLite may silently keep another.
 pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
@@ -93,29 +93,9 @@ pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// How many pages a reader keeps, in KiB: what a long read goes through is not looked at again, and would stay in memory as long as the process.
+/// A check of the whole file, which looks rows up in others, has no more: to read a page again is to copy it from what the kernel keeps, and one
+/// more page of memory takes longer than that.
 const READER_CACHE_KIB: i64 = 512;
-
-/// How many pages a reader keeps, in KiB, that goes through all rows of a table and looks each up in others.
-const WIDE_CACHE_KIB: i64 = 32 * 1024;
-
-/// A reader that keeps more pages than it does else, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct KeepsMore<'c>(&'c Connection);
-
-impl<'c> KeepsMore<'c> {
-    pub(crate) fn on(connection: &'c Connection) -> rusqlite::Result<Self> {
-        connection.pragma_update(None, "cache_size", -WIDE_CACHE_KIB)?;
-        Ok(Self(connection))
-    }
-}
-
-impl Drop for KeepsMore<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.pragma_update(None, "cache_size", -READER_CACHE_KIB) {
-            tracing::debug!(%error, "a reader keeps more pages than it needs");
-        }
-    }
-}
 
 /// What a reader is set to besides.
 pub(crate) fn make_reader(connection: &Connection) -> rusqlite::Result<()> {

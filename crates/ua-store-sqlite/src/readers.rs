@@ -96,6 +96,13 @@ impl Readers {
         reading.await.map_err(|error| refused_because("a read was broken off", error))?
     }
 
+    /// Does what may take long and reads nothing of the database, where the runtime does not wait for it.
+    pub(crate) async fn beside<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        tokio::task::spawn_blocking(work).await.map_err(|error| refused_because("a read was broken off", error))?
+    }
+
     /// Closes the connections that are not in use.
     pub(crate) fn close(&self) {
         self.permits.close();

@@ -6,8 +6,8 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId,
 use ua_store::rows::{BlobRows, GatewayRows, LedgerRows, RunRows, Tables, Written};
 use ua_store::{
     ArrivalRecord, AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord,
-    QuestionRecord, ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, SessionRecord, StepRecord,
-    StoreError, Taint, TurnRecord,
+    QuestionRecord, ReceiptRecord, Relations, RequestId, RequestRecord, RunDeletion, RunRecord, SessionRecord,
+    StepRecord, StoreError, Taint, TurnRecord,
 };
 
 use crate::db::Db;
@@ -65,7 +65,7 @@ impl RunRows for Db<'_> {
         update_seen(run: &RunRecord) -> ();
         note_corrected(root: &RunId, at: Timestamp) -> ();
         lineage_members(root: &RunId) -> (Vec<RunId>, Vec<RunId>);
-        note_deleted(run: &RunId, root: &RunId, at: Timestamp) -> ();
+        note_deleted(deletion: &RunDeletion, root: &RunId) -> ();
         remove_lineage(root: &RunId) -> ();
         step(id: &StepId) -> Option<StepRecord>;
         last_step_index(run: &RunId) -> u32;

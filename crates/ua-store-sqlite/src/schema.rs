@@ -133,23 +133,33 @@ fn has_had_all(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(known.next().is_none())
 }
 
-/// A database of this schema without triggers and indexes, in which a row can be put to see whether the schema takes it. It stays in one
-/// transaction: each row would be one of its own.
-pub(crate) fn without_triggers() -> rusqlite::Result<Connection> {
-    let fresh = Connection::open_in_memory()?;
-    // Each row is looked at without those that it refers to.
-    fresh.pragma_update(None, "foreign_keys", false)?;
-    fresh.execute_batch(SCRIPT)?;
-    // A row that is alone in its table contradicts no other one, so that an index refuses nothing.
-    let dropped = fresh
-        .prepare("SELECT type || ' ' || name FROM sqlite_schema WHERE type = 'trigger' OR type = 'index' AND sql IS NOT NULL")?
-        .query_map([], |row| row.get::<_, String>(0))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    for object in dropped {
-        fresh.execute_batch(&format!("DROP {object}"))?;
+/// What the tables of this schema ask of their rows, by the name of the table: each check as it is written, within its parentheses.
+pub(crate) fn checks() -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+    let fresh = fresh()?;
+    let mut tables =
+        fresh.prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL ORDER BY name")?;
+    let tables = tables.query_map([], |row| Ok((row.get(0)?, checks_of(&row.get::<_, String>(1)?))))?;
+    tables.filter(|table| !table.as_ref().is_ok_and(|(_, checks): &(String, Vec<String>)| checks.is_empty())).collect()
+}
+
+/// The checks in a table's text.
+fn checks_of(sql: &str) -> Vec<String> {
+    let mut checks = Vec::new();
+    let mut pieces = pieces(sql).filter(|piece| !piece.starts_with("--"));
+    while pieces.any(|piece| piece == "CHECK") {
+        let (mut check, mut depth) = (String::new(), 0);
+        for piece in pieces.by_ref() {
+            check.push_str(piece);
+            match piece {
+                "(" => depth += 1,
+                ")" if depth == 1 => break,
+                ")" => depth -= 1,
+                _ => {}
+            }
+        }
+        checks.push(check.trim().to_owned());
     }
-    fresh.execute_batch("DELETE FROM meta; BEGIN")?;
-    Ok(fresh)
+    checks
 }
 
 /// A database of this schema in which nothing is.
@@ -166,6 +176,40 @@ pub(crate) fn history_findings(connection: &Connection) -> rusqlite::Result<Vec<
     Ok(if is_whole { Vec::new() } else { vec![finding.to_owned()] })
 }
 
+/// The words, signs, blanks and comments of a table's text, in their order.
+fn pieces(sql: &str) -> impl Iterator<Item = &str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    let mut rest = sql;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let length = match first {
+            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '\'' | '"' | '`' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
+            _ if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            _ => 1,
+        };
+        let (piece, behind) = rest.split_at(length);
+        rest = behind;
+        Some(piece)
+    })
+}
+
+/// A name without the quotes around it.
+fn unquoted(piece: &str) -> &str {
+    match piece.chars().next() {
+        Some(quote @ ('"' | '`')) => piece.trim_matches(quote),
+        _ => piece,
+    }
+}
+
+/// The words and signs of a table's text, without what means nothing: SQLite sets blanks, and quotes around names, as it likes when a table is
+/// altered. What stands between quotes stays as it is, two words do not become one, and what is said in a comment is not said in the table.
+fn plain(sql: &str) -> Vec<&str> {
+    let means_something =
+        |piece: &&str| !piece.starts_with("--") && !piece.starts_with(|c: char| c.is_ascii_whitespace());
+    pieces(sql).filter(means_something).map(unquoted).collect()
+}
+
 /// What a database of this schema has besides rows, and this one has not, or has otherwise, each by its whole text; of a table but for blanks and
 /// quotes, which SQLite sets as it likes when one is altered. Without its triggers a database takes what the program would never write, and so it does where a table has lost a
 /// check or a key; an index of somebody else's refuses what the program writes.
@@ -174,19 +218,18 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
         let mut statement = connection.prepare(
             "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
         )?;
-        let plain = |sql: String| sql.replace(|c: char| c.is_whitespace() || matches!(c, '"' | '`'), "");
-        let found = statement.query_map([], |row| {
-            let (name, sql): (String, Option<String>) = (row.get(0)?, row.get(1)?);
-            let sql = if name.starts_with("table ") { sql.map(plain) } else { sql };
-            Ok((name, sql))
-        })?;
-        found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
+        let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        found.collect::<rusqlite::Result<BTreeMap<String, Option<String>>>>()
+    };
+    let is_other = |name: &str, sql: &Option<String>, is: &Option<String>| match (sql, is) {
+        (Some(sql), Some(is)) if name.starts_with("table ") => sql != is && plain(sql) != plain(is),
+        _ => sql != is,
     };
     let fresh = fresh()?;
     let (expected, found) = (objects(&fresh)?, objects(connection)?);
     let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
         None => Some(format!("the {name} is missing")),
-        Some(is) if is != sql => Some(format!("the {name} is not as this program made it")),
+        Some(is) if is_other(name, sql, is) => Some(format!("the {name} is not as this program made it")),
         Some(_) => None,
     });
     let more = found.keys().filter(|name| !expected.contains_key(*name));
@@ -266,6 +309,25 @@ mod tests {
         assert!(findings(&made).unwrap().is_empty() && findings(&migrated).unwrap().is_empty());
     }
 
+    /// What is asked of the rows of a table is what stands in its text, whole.
+    #[test]
+    fn every_check_of_every_table_is_found() {
+        let in_script =
+            SCRIPT.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n");
+        let checks = checks().unwrap();
+        assert_eq!(checks.iter().map(|(_, checks)| checks.len()).sum::<usize>(), in_script.matches("CHECK (").count());
+        let fresh = fresh().unwrap();
+        for (table, checks) in &checks {
+            for check in checks {
+                fresh.prepare(&format!("SELECT 1 FROM {table} WHERE NOT {check}")).unwrap();
+            }
+        }
+        let of = checks_of(
+            "CREATE TABLE t (a TEXT CHECK (a <> ')' -- CHECK (a)\n AND (a ->> '$.b') IS NULL), b, CHECK (b >= 2))",
+        );
+        assert_eq!(of, ["(a <> ')' \n AND (a ->> '$.b') IS NULL)", "(b >= 2)"]);
+    }
+
     /// Every table, with every word of it taken out, one at a time, and one more column, check, key or collation: what of it SQLite still takes for
     /// a table is noticed.
     #[test]
@@ -275,6 +337,10 @@ mod tests {
         let mut tables = made.prepare(sql).unwrap();
         let tables: Vec<(String, String)> =
             tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap();
+        let unsaid = |line: &str| match line.strip_suffix(',').filter(|line| line.contains(" CHECK")) {
+            Some(line) => format!("{}\n,", line.replacen(" CHECK", " -- CHECK", 1)),
+            None => line.to_owned(),
+        };
         let mut tried = 0;
         for (table, sql) in &tables {
             let words: Vec<&str> = sql.split_whitespace().collect();
@@ -284,6 +350,9 @@ mod tests {
                 sql.replacen("UNIQUE", "UNIQUE ON CONFLICT IGNORE", 1),
                 sql.replacen("TEXT NOT NULL", "TEXT NOT NULL COLLATE NOCASE", 1),
                 sql.replacen('(', "(more TEXT, ", 1),
+                // A word with a blank in it is another word, and what stands behind two dashes is not said.
+                sql.replacen(" = '", " = ' ", 1),
+                sql.lines().map(unsaid).collect::<Vec<_>>().join("\n"),
             ];
             let before = tried;
             for other in changed.into_iter().chain(without).filter(|other| other != sql && *other != words.join(" ")) {
@@ -308,7 +377,17 @@ mod tests {
             // Blanks and quotes are not its meaning.
             let fresh = self::made();
             fresh.pragma_update(None, "writable_schema", true).unwrap();
-            let spaced = sql.replacen(table.as_str(), &format!("\"{table}\""), 1).replace(", ", ",\n    ");
+            let quoted = format!("\"{table}\"");
+            let named = if sql.contains(&quoted) {
+                sql.replacen(&quoted, table, 1)
+            } else {
+                sql.replacen(table.as_str(), &quoted, 1)
+            };
+            // A comment is one line.
+            let spaced = named
+                .lines()
+                .map(|line| if line.contains("--") { line.to_owned() } else { line.replace(", ", ",\n    ") });
+            let spaced = spaced.collect::<Vec<_>>().join("\n");
             fresh.execute("UPDATE sqlite_schema SET sql = ?1 WHERE name = ?2", [&spaced, table]).unwrap();
             assert_eq!(findings(&fresh).unwrap(), Vec::<String>::new(), "{table}");
         }

@@ -30,10 +30,14 @@ const SIZE: &str = "octet_length(message_json) AS bytes, \
 /// Behind as many turns something is read on a thread of its own; with debug assertions, which every test has, always.
 const WORTH_A_THREAD: u32 = if cfg!(debug_assertions) { 0 } else { 500 };
 
+/// How many readings of a run what was found behind it is for.
+const READINGS: u8 = 3;
+
 /// What lies before the first turn that is kept whole, as it was found.
 ///
-/// A resume reads how its run stands twice: when it is put in order, and for what the model is told, since people and the runs beside it do not
-/// wait. What lies here cannot have changed in between, so the second reading takes it from the first ([`Self::still_holds`]).
+/// A resume reads how its run stands three times: to say what was used of its budgets, when it is put in order, and for what the model is told, since
+/// people and the runs beside it do not wait. What lies here cannot have changed in between, so the later readings take it from the first
+/// ([`Self::still_holds`]).
 #[derive(Debug)]
 pub(crate) struct Behind {
     run: RunId,
@@ -51,6 +55,8 @@ pub(crate) struct Behind {
     has_open_call: bool,
     /// Whether a request may.
     has_open_request: bool,
+    /// How many readings may still take it.
+    readings: u8,
 }
 
 impl Behind {
@@ -113,8 +119,7 @@ impl Db<'_> {
             return self.load(id);
         }
         let steps = self.steps_of(id)?;
-        let is_known = known_before.as_ref().is_some_and(|behind| behind.still_holds(&run, before, &steps));
-        let mut behind = match known_before.filter(|_| is_known) {
+        let mut behind = match known_before.filter(|behind| behind.still_holds(&run, before, &steps)) {
             Some(behind) => behind,
             None => self.behind(&run, before, &steps, pool)?,
         };
@@ -141,8 +146,9 @@ impl Db<'_> {
         let newest = newest.map(|(_, marker)| marker).filter(|marker| marker.kind != CheckpointKind::CorpusCache);
         let checkpoints = behind.corpora.iter().cloned().chain(newest).collect();
         let requests = self.requests_kept(id, before, behind.has_open_request)?;
-        // For one more reading: nobody needs it a third time, and of a long run it is large.
-        if !is_known && behind.is_closed(&run) {
+        // For those that follow: nobody needs it another time, and of a long run it is large.
+        behind.readings -= 1;
+        if behind.readings > 0 && behind.is_closed(&run) {
             *known = Some(behind);
         }
         let turns = concat!("SELECT t.*", of_run!("turns", "?2", "268435455"), " ORDER BY t.place");
@@ -191,6 +197,7 @@ impl Db<'_> {
             corpora_to: 0,
             has_open_call,
             has_open_request,
+            readings: READINGS,
         })
     }
 
@@ -447,4 +454,39 @@ fn request_sum(row: &Row<'_>) -> DbResult<RequestSum> {
         estimated_tokens: column.int("estimated")?,
         counted_as: column.int("counted_as")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_store::RunStore as _;
+    use ua_store::conformance::{Scene, samples};
+
+    use super::*;
+    use crate::{SqliteConfig, SqliteStore};
+
+    /// A resume of a long run goes through its past once, and keeps nothing of it behind the last reading.
+    #[tokio::test]
+    async fn what_lies_behind_is_gone_through_once_for_all_readings_of_a_resume() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteConfig::new(folder.path().join("a.db"))).unwrap();
+        let scene = Scene::begin(&store, "run_a").await;
+        for turn in 1..=4 {
+            let call = format!("call_{turn}");
+            scene.turn(vec![samples::planned_call(&call, turn, 1)]).await;
+            scene.bring(&call, CallStatus::Succeeded).await;
+            scene.commit(turn).await;
+        }
+        let (run, keep) = (scene.run_id(), Keep { turns: 1, calls: 1, bytes: 0 });
+        let expected = scene.records().await.leave_out(keep);
+        assert!(!expected.left_out.is_nothing());
+        let kept = || store.behind.lock().unwrap().as_ref().map(|behind| behind.readings);
+        for left in [Some(2), Some(1), None, Some(2)] {
+            assert_eq!(store.load_standing(run, keep).await.unwrap(), expected);
+            assert_eq!(kept(), left);
+        }
+        // Who keeps another part asks for another past.
+        let more = Keep { turns: 2, ..keep };
+        assert_eq!(store.load_standing(run, more).await.unwrap(), scene.records().await.leave_out(more));
+        assert_eq!(kept(), Some(2));
+    }
 }

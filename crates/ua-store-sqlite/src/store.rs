@@ -10,6 +10,7 @@ use crate::config::SqliteConfig;
 use crate::db::Db;
 use crate::effects::{EffectsLog, Writes};
 use crate::error::{DbError, refused, sql_error};
+use crate::mirror::{self, Mirror};
 use crate::open::{self, FileIdentity};
 use crate::readers::{Pool, Readers};
 use crate::source::Source;
@@ -150,6 +151,12 @@ impl SqliteStore {
     /// Where readers read.
     pub(crate) fn source(&self) -> &Source {
         self.readers.source()
+    }
+
+    /// What `effects.log` says by now. It grows with all that was ever sent, so the threads of the runtime, on which others work, do not read it.
+    pub(crate) async fn mirror(&self) -> Result<Mirror, StoreError> {
+        let (log, own) = (self.effects_log(), self.own.clone());
+        Readers::beside(move || mirror::read(&log, &own)).await
     }
 
     /// The connections of readers, for a read that uses two.

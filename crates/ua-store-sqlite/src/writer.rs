@@ -7,6 +7,7 @@
 //! A write of the only run that works is done where it is asked for, when nothing else waits: handing it to another thread and back takes
 //! longer than a small write does. Of several runs the writes go to the thread, which commits them together.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,6 +24,7 @@ use crate::effects::{EffectsLog, Line};
 use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
 use crate::kept::Kept;
+use crate::log_room::LogRoom;
 use crate::pragma::{self, say};
 use crate::{schema, spans};
 
@@ -127,9 +129,11 @@ impl Writer {
         let counters = Arc::new(Counters::default());
         let chain =
             EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
+        let log_room = connection.path().map(|path| LogRoom::beside(Path::new(path))).unwrap_or_default();
         let worker = Worker {
             connection,
             own_log,
+            log_room,
             log,
             counters: Arc::clone(&counters),
             durability: Durability::Synced,
@@ -225,6 +229,8 @@ struct Worker {
     connection: Connection,
     /// SQLite's log, which is marked as this database's.
     own_log: OwnLog,
+    /// Room at the end of that log.
+    log_room: LogRoom,
     log: Option<EffectsLog>,
     counters: Arc<Counters>,
     /// What the connection is set to.
@@ -342,6 +348,9 @@ impl Worker {
             say(&self.connection, BEGIN)?;
         }
         self.own_log.before().map_err(DbError::Store)?;
+        if durability == Durability::Synced {
+            self.log_room.make();
+        }
         self.look_for_others()?;
         if let [only] = &mut *batch {
             if !only.run(&self.connection, &mut self.kept) {

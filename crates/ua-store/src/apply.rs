@@ -14,7 +14,7 @@ use crate::commit::{
 };
 use crate::error::StoreError;
 use crate::forgotten::TASK_BEGUN;
-use crate::gateway::{Delivery, NewArrival, NewSession};
+use crate::gateway::{Delivery, NewArrival, NewSession, is_gateway};
 use crate::overrides::NewOverride;
 use crate::record::{
     AttemptRecord, CallRecord, Choice, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId,
@@ -245,12 +245,24 @@ fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
             let below = rows.runs_below(&run.run_id)?;
             for run in std::iter::once(run).chain(below) {
                 rows.count_word(&run.run_id)?;
-                rows.update_run(&rules::run_abort_requested(run, &question.question_id, at))?;
+                let run = rules::run_abort_requested(run, &question.question_id, at);
+                rows.update_run(&run)?;
+                close_with_session(rows, &run, at)?;
             }
         }
         None => rows.count_word(&question.run_id)?,
     }
     Ok(Done::Question(question))
+}
+
+/// A session at the gateway that a person ended has no owner who would close what is asked in it: it is closed with the word that ends it, so that
+/// nobody is asked what nobody would act on.
+fn close_with_session<R: Rows>(rows: &R, run: &RunRecord, at: Timestamp) -> Result<(), R::Error> {
+    if !is_gateway(run) {
+        return Ok(());
+    }
+    let closed = rows.waiting_questions_of(&run.run_id)?.into_iter();
+    closed.filter_map(|asked| rules::question_ended(asked, at)).try_for_each(|closed| rows.update_question(&closed))
 }
 
 fn override_run<R: Rows>(rows: &R, by: &Author, change: NewOverride) -> Result<Done, R::Error> {
@@ -272,6 +284,7 @@ fn request_cancel<R: Rows>(rows: &R, run: &RunId, reason: &str, at: Timestamp) -
     rows.update_run(&run)?;
     rows.count_word(&run.run_id)?;
     rows.note_word(&run.run_id, None, "cancel", at)?;
+    close_with_session(rows, &run, at)?;
     for child in rows.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
         rows.count_word(&child.run_id)?;
         rows.update_run(&rules::run_cancel_requested(child, reason, at)?)?;
@@ -423,7 +436,7 @@ fn delete_run<R: Rows>(rows: &R, deletion: &RunDeletion) -> Result<Done, R::Erro
             rows.update_question(&rules::question_closed(question, &run.run_id, deletion.at)?)?;
         }
     }
-    rows.note_deleted(&run.run_id, &root, deletion.at)?;
+    rows.note_deleted(deletion, &root)?;
     rows.update_run(&run)?;
     if outcome.kept_for.is_empty() {
         rows.remove_lineage(&root)?;
@@ -608,7 +621,7 @@ fn save_checkpoint<R: Rows>(rows: &R, lease: &RunLease, checkpoint: NewCheckpoin
 }
 
 fn raise_question<R: Rows>(rows: &R, lease: &RunLease, question: NewQuestion) -> Result<Done, R::Error> {
-    leased_run(rows, lease)?;
+    rules::may_ask(leased_run(rows, lease)?.as_ref(), &question)?;
     if let Some(call) = &question.call_id {
         rules::owned_call(rows.call(call)?, lease)?;
         if let Some(earlier) = rows.waiting_question(call)? {

@@ -100,6 +100,8 @@ pub struct RunDeletion {
     pub run_id: RunId,
     /// Also one that is not finished; it is cancelled by that. The caller holds the run's lock.
     pub force: bool,
+    /// Who wishes it, for what is noted outside the database.
+    pub by: Option<String>,
     /// When.
     pub at: Timestamp,
 }

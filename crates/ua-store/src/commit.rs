@@ -448,6 +448,10 @@ pub struct MadeBy {
     pub run: String,
     /// Whether it had the same arguments.
     pub in_same_words: bool,
+    /// By what that one is found on the other side, each in words: its own names, as its line in `effects.log` has them.
+    pub found_by: Vec<String>,
+    /// The other side's name for what it did, if that answered with one.
+    pub external_id: Option<String>,
 }
 
 /// A question for a person.

@@ -214,6 +214,8 @@ macro_rules! conformance_tests {
             gateway::an_answer_that_was_not_read_is_noted_with_its_time,
             gateway::a_session_has_heard_of_what_was_sent_and_answered,
             gateway::only_doubt_reaches_beyond_the_family,
+            gateway::what_is_asked_in_a_session_ends_with_it,
+            gateway::what_a_person_left_in_a_session_is_put_right_beside_its_owner,
             gateway::what_is_said_of_a_call_counts_when_its_session_was_ended,
             tasks::a_task_and_its_child_run_are_one_write,
             tasks::a_task_under_way_is_never_lost,

@@ -170,6 +170,14 @@ pub enum StoreError {
         /// The limit.
         max: u32,
     },
+    /// What a person said, or a file, has the value of a secret in it and would be stored as it is.
+    #[error("the {what} contains the value of {name}; nothing was stored")]
+    HoldsSecret {
+        /// What was said.
+        what: &'static str,
+        /// The secret, as `[secret NAME]`.
+        name: String,
+    },
     /// The row on disk is not one this program could have written.
     #[error("cannot read {row}: {why}")]
     Corrupt {
@@ -205,7 +213,8 @@ impl StoreError {
             | Self::KeyTaken { .. }
             | Self::ScopeTouched { .. }
             | Self::Corrected { .. }
-            | Self::EffectLimit { .. } => true,
+            | Self::EffectLimit { .. }
+            | Self::HoldsSecret { .. } => true,
             Self::Corrupt { .. } | Self::Unavailable { .. } => false,
         }
     }
@@ -223,7 +232,8 @@ impl StoreError {
             | Self::KeyTaken { .. }
             | Self::ScopeTouched { .. }
             | Self::Corrected { .. }
-            | Self::EffectLimit { .. } => FailureClass::Permanent,
+            | Self::EffectLimit { .. }
+            | Self::HoldsSecret { .. } => FailureClass::Permanent,
             Self::Corrupt { .. } | Self::Unavailable { retry: Retry::WithRoom | Retry::Never, .. } => {
                 FailureClass::Operator
             }

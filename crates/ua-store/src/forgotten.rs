@@ -13,6 +13,10 @@ use crate::rules::{is_recalled, made_by};
 /// What a person said of a run that they deleted.
 pub const DELETED: &str = "delete";
 
+/// What is noted of a run of a copy that was put back without the log of its time: nobody knows what it sent behind that. In the place of a person's
+/// word, since it holds the run as one does that the database lacks.
+pub const UNACCOUNTED: &str = "unaccounted";
+
 /// The status of an attempt of which no more is known than that a person answered what its tool had asked for: that may have been delivered.
 pub const DELIVERED: &str = "delivered";
 
@@ -23,9 +27,9 @@ pub const TASK_BEGUN: &str = "task";
 pub const AS_TASK: &str = "running as a task";
 
 /// What is said of an attempt of which nobody knew the end, and of which a person said that it happened: that is no word of its tool.
-pub(crate) const BY_A_WORD: &str = "happened, as a person said";
+pub const BY_A_WORD: &str = "happened, as a person said";
 /// What is noted of a call that a person left without anybody knowing what came of it.
-pub(crate) const LEFT_BY_A_WORD: &str = "left as it is, as a person said";
+pub const LEFT_BY_A_WORD: &str = "left as it is, as a person said";
 
 /// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +68,18 @@ pub struct Forgotten {
     pub args_hash: Option<String>,
     /// The key it was sent under.
     pub idempotency_key: Option<String>,
+    /// What the other side calls what it did, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_correlation_id: Option<String>,
     /// What it touched; lines of older versions, and of what has none, have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     /// The last status that the log has for it; empty for a word.
     #[serde(default)]
     pub status: String,
+    /// By what it is found on the other side, each in words; lines of older versions, and of words, do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_by: Option<Vec<String>>,
     /// How it was settled, where its own answer did not do that; lines of older versions, and of what was not, have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<String>,
@@ -79,7 +89,7 @@ pub struct Forgotten {
     /// What a person said about the attempt with `ua calls resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<Correction>,
-    /// What a person said: an answer, `cancel`, or [`DELETED`].
+    /// What a person said: an answer, `cancel`, or [`DELETED`]; or [`UNACCOUNTED`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// The question that was answered.
@@ -97,6 +107,11 @@ impl Forgotten {
         }
     }
 
+    /// Whether it stands for what nobody knows, and not for something that was sent or said.
+    pub fn is_unaccounted(&self) -> bool {
+        self.word.as_deref() == Some(UNACCOUNTED)
+    }
+
     /// The same in words for people, without when and of which run.
     pub fn what(&self) -> String {
         let Self { tool_call_id, attempt, tool, status, correction, word, question_id, .. } = self;
@@ -104,6 +119,9 @@ impl Forgotten {
         match (word, question_id, correction) {
             (Some(word), Some(question), _) => format!("question {question} was answered `{word}`"),
             (Some(word), None, _) if word == DELETED => "a person deleted it".to_owned(),
+            (Some(word), None, _) if word == UNACCOUNTED => {
+                "what it sent after that is not known: effects.log of that time is missing".to_owned()
+            }
             (Some(_), None, _) => "a person cancelled it".to_owned(),
             (None, _, Some(word)) => format!("`{tool}` (call {call}): {}", word.sentence()),
             (None, _, None) if self.is_by_a_word() => {
@@ -151,6 +169,29 @@ impl Forgotten {
         } else {
             self.status.clone()
         }
+    }
+
+    /// The same with what a person said of it since, which counts more.
+    fn said_last(&self) -> String {
+        match self.correction.as_ref().map(|word| word.outcome) {
+            Some(CorrectedTo::Happened) => BY_A_WORD.to_owned(),
+            Some(CorrectedTo::Skipped) => LEFT_BY_A_WORD.to_owned(),
+            Some(CorrectedTo::NotHappened) | None => self.said(),
+        }
+    }
+
+    /// What the other side calls it, if that fits into a sentence.
+    fn external_id(&self) -> Option<String> {
+        self.external_correlation_id.clone().filter(|id| is_shown(id))
+    }
+
+    /// By what it is found on the other side. Of a line of an older version no more is known than its key, and not where that went.
+    fn names(&self) -> Vec<String> {
+        let key = || self.idempotency_key.iter().map(|key| format!("idempotency key {key}, if its tool takes one"));
+        let names = self.found_by.clone().unwrap_or_else(|| key().collect());
+        let is_among = |id: &String| names.iter().any(|name| name.contains(id.as_str()));
+        let id = self.external_id().filter(|id| !is_among(id)).map(|id| format!("{id}, as its tool called it"));
+        id.into_iter().chain(names).collect()
     }
 
     /// Whether it provably did nothing, for all that was said since.
@@ -308,7 +349,7 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
             .or_else(|| known.scope.clone().filter(|_| likeness > Likeness::Tool).map(Scope::from_stored)),
         sent_at,
         at,
-        said: known.said(),
+        said: known.said_last(),
         was_answered: false,
         did_nothing: false,
         learnt_of: None,
@@ -317,9 +358,16 @@ pub fn recall_lost(call: &CallRecord, scope: Option<&Scope>, lost: &[Lost], key:
             call: known.tool_call_id.clone()?,
             run: known.run_id.clone(),
             in_same_words: likeness == Likeness::Words,
+            found_by: known.names(),
+            external_id: known.external_id(),
         }),
     };
     Some(RecallCall { call_id: call.call_id.clone(), attempts: vec![attempt] })
+}
+
+/// Whether what the other side calls something fits into a sentence.
+fn is_shown(id: &str) -> bool {
+    id.chars().count() <= 300 && !id.chars().any(char::is_control)
 }
 
 /// What is known of `call`, which has these attempts, beside its database and not in it; `None` when that is nothing.
@@ -693,7 +741,45 @@ mod tests {
         };
         let all = [named("a", "other"), named("b", "same"), named("c", "same")].map(lost);
         let found = |lost: &[Lost]| in_doubt_for(&call, lost).unwrap().attempts[0].made_by.clone().unwrap();
-        assert_eq!(found(&all), MadeBy { call: "b".to_owned(), run: "run_2".to_owned(), in_same_words: true });
-        assert_eq!(found(&all[..1]), MadeBy { call: "a".to_owned(), run: "run_2".to_owned(), in_same_words: false });
+        let made_by = |call: &str, in_same_words| MadeBy {
+            call: call.to_owned(),
+            run: "run_2".to_owned(),
+            in_same_words,
+            found_by: vec!["idempotency key k, if its tool takes one".to_owned()],
+            external_id: None,
+        };
+        assert_eq!(found(&all), made_by("b", true));
+        assert_eq!(found(&all[..1]), made_by("a", false));
+    }
+
+    /// What is said of a lost call is what its own line has: its names, and what a person said of it before what its tool did.
+    #[tokio::test]
+    async fn whatever_is_said_of_a_lost_call_is_of_its_own_line() {
+        let (call, known) = planned_and_lost().await;
+        let named = Forgotten {
+            found_by: Some(vec!["Message-ID <lost@ua.invalid>".to_owned()]),
+            external_correlation_id: Some("<lost@ua.invalid>".to_owned()),
+            ..known.clone()
+        };
+        for word in [None, Some(CorrectedTo::Happened), Some(CorrectedTo::Skipped)] {
+            let correction = word.map(|outcome| samples::correct(&call, outcome, 90).correction);
+            let recall = in_doubt_for(&call, &[lost(Forgotten { correction, ..named.clone() })]).unwrap();
+            let [attempt] = &recall.attempts[..] else { panic!("{recall:?}") };
+            let said = match word {
+                Some(CorrectedTo::Happened) => BY_A_WORD,
+                Some(CorrectedTo::Skipped) => LEFT_BY_A_WORD,
+                Some(CorrectedTo::NotHappened) | None => known.status.as_str(),
+            };
+            assert_eq!(attempt.said, said, "{word:?}");
+            let made_by = attempt.made_by.as_ref().unwrap();
+            assert_eq!(Some(&made_by.found_by), named.found_by.as_ref(), "{word:?}");
+            assert_eq!(made_by.external_id, named.external_correlation_id, "{word:?}");
+        }
+        // One that has none says so; an older line says nothing of them, and its key may have gone nowhere.
+        for (found_by, expected) in [(Some(Vec::new()), 0), (None, 1)] {
+            let recall = in_doubt_for(&call, &[lost(Forgotten { found_by, ..known.clone() })]).unwrap();
+            let made_by = recall.attempts[0].made_by.clone().unwrap();
+            assert_eq!(made_by.found_by.len(), expected, "{made_by:?}");
+        }
     }
 }

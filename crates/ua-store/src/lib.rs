@@ -41,10 +41,13 @@ mod relations;
 pub mod rows;
 pub mod rules;
 mod run_store;
+mod said;
 mod standing;
 mod store;
 mod stored_name;
 mod taint;
+mod traces;
+mod walk;
 
 pub use apply::apply;
 pub use archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
@@ -63,7 +66,10 @@ pub use fleet::{
     QueueLine, QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet, in_turn,
     is_effect_under_way, keeps_its_seat,
 };
-pub use forgotten::{AS_TASK, DELETED, DELIVERED, Forgotten, KnownBy, Lost, TASK_BEGUN, recall_lost, recall_of};
+pub use forgotten::{
+    AS_TASK, BY_A_WORD, DELETED, DELIVERED, Forgotten, KnownBy, LEFT_BY_A_WORD, Lost, TASK_BEGUN, UNACCOUNTED,
+    recall_lost, recall_of,
+};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
     SameCall, SessionRecord, SessionsOf, is_gateway, is_over,
@@ -75,7 +81,7 @@ pub use lifted::{Lifted, NewBlob, blobs_of, keep_apart, offload_results, put_bac
 pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task};
 pub use made::{MadeOf, View};
 pub use mem::MemStore;
-pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
+pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with, change_budget};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
     EndedAtOnce, EndedBy, EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord,
@@ -87,12 +93,15 @@ pub use relations::{
     reaches_others,
 };
 pub use run_store::RunStore;
+pub use said::{Guarded, Said};
 pub use standing::{
     CallSum, Keep, LeftOut, RequestSum, TELLING_TOKENS, first_kept, message_bytes, step_of, still_counts,
 };
 pub use store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, TrailOf, Turns};
 pub use stored_name::stored_name;
 pub use taint::Taint;
+pub use traces::Trace;
+pub use walk::{Walk, runs_below, runs_shared, shares_with, top_of_tree, works_for};
 
 /// Whether a write waits for stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

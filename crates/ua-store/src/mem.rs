@@ -238,7 +238,13 @@ impl PastStore for MemStore {
         Ok(Vec::new())
     }
 
-    async fn accept_forgotten(&self, _run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(
+        &self,
+        _run: &RunId,
+        _forgotten: &[Forgotten],
+        _by: Option<&str>,
+        _at: Timestamp,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 

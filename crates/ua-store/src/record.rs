@@ -9,8 +9,8 @@ use serde_json::Value;
 use ua_core::{
     ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Destination, EvidenceLevel, Handle,
     IdempotencyKey, Message, ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply,
-    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, StepId, StepStatus, Timestamp,
-    TokenPrice, ToolCharge, ToolName, Trace, Usage,
+    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, ShortNames, StepId, StepStatus,
+    Timestamp, TokenPrice, ToolCharge, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
@@ -479,6 +479,17 @@ impl CallRecord {
     /// Whether its effect was had by another call, whose receipt is its answer; no more so once a person said that that one did not have it.
     pub fn is_answered_by_twin(&self) -> bool {
         self.answered_by().is_some() && self.status == CallStatus::Succeeded
+    }
+
+    /// By what it is found on the other side if it was sent under the key that it has, each in words
+    /// ([`CallPolicy::names_outside`](ua_core::CallPolicy::names_outside)); nothing of one that does nothing there. Whether it was sent say its attempts:
+    /// whoever shows names to a person asks for its [`Trace`](crate::Trace)s.
+    pub fn names_if_sent(&self) -> Vec<String> {
+        if !self.policy.class.has_effect() || self.attempt == 0 {
+            return Vec::new();
+        }
+        let key = self.idempotency_key.as_ref().map(IdempotencyKey::as_str);
+        self.arguments.as_object().map_or_else(Vec::new, |arguments| self.policy.names_outside(key, arguments))
     }
 
     /// The HTTP status that is all its tool server's endpoint answered, beside what is in [`Self::error_detail`].
@@ -968,6 +979,13 @@ impl RunRecords {
         let from = self.calls.partition_point(|call| call.position.turn < turn);
         let count = self.calls[from..].partition_point(|call| call.position.turn == turn);
         &self.calls[from..from + count]
+    }
+
+    /// How its tools are called in short, by what its steps were offered and what was called.
+    pub fn short_names(&self) -> ShortNames {
+        let offered = self.steps.iter().filter_map(|step| step.fingerprint.as_deref()?["tools"].as_object());
+        let called = self.calls.iter().map(|call| call.name.raw.as_str());
+        ShortNames::among(offered.flat_map(|tools| tools.keys().map(String::as_str)).chain(called))
     }
 
     /// Whether a whole reply came of a request: its end and the turn are one write.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId, Timestamp};
 
+use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobUse;
 use crate::error::StoreError;
 use crate::gateway::{ArrivalRecord, SessionRecord};
@@ -74,8 +75,8 @@ pub trait RunRows: Tables {
     fn note_corrected(&self, root: &RunId, at: Timestamp) -> Result<(), Self::Error>;
     /// The runs of a lineage, newest first, and those of them that were deleted.
     fn lineage_members(&self, root: &RunId) -> Result<(Vec<RunId>, Vec<RunId>), Self::Error>;
-    /// Notes that a run was deleted.
-    fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> Result<(), Self::Error>;
+    /// Notes that a run was deleted, of the lineage of `root`.
+    fn note_deleted(&self, deletion: &RunDeletion, root: &RunId) -> Result<(), Self::Error>;
     /// Removes every row of a lineage, and the blobs that no other run refers to.
     fn remove_lineage(&self, root: &RunId) -> Result<(), Self::Error>;
 

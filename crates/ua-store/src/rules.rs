@@ -41,13 +41,13 @@ pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
-    IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID, abort_in, is_allowed, is_done_by_another, is_same_question,
-    question_answered, question_closed, question_for_call, question_raised, question_withdrawn, said_by_happened,
-    said_to_have_happened, skipped_by, told_of,
+    IN_DOUBT, TOLD_OF, UNDECLARED, UNPAID, abort_in, applies_behind_the_end, is_allowed, is_done_by_another,
+    is_same_question, may_ask, question_answered, question_closed, question_ended, question_for_call, question_raised,
+    question_withdrawn, said_by_happened, said_to_have_happened, skipped_by, told_of,
 };
 pub use recall::{
-    RECALLED, Recalled, call_recalled, is_learnt_of_another, is_recalled, is_word_of_another, learnt_of_another,
-    made_by, said_beside, times_sent, was_answered_beside,
+    RECALLED, Recalled, call_recalled, detail_in_words, is_learnt_of_another, is_recalled, is_word_of_another,
+    learnt_of_another, made_by, said_beside, times_sent, was_answered_beside,
 };
 pub(crate) use run::mark_of_run;
 pub use run::{

@@ -109,8 +109,14 @@ pub trait PastStore: Send + Sync {
     async fn lost(&self, run: &RunId) -> Result<Vec<Lost>, StoreError>;
 
     /// Notes that a person looked at what was [forgotten](Self::forgotten) of `run` and accepts it: it no longer stops the run's family. What the
-    /// family itself sent stops nobody any more; what others sent still does for every other run that may do the same again.
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
+    /// family itself sent stops nobody any more; what others sent still does for every other run that may do the same again. `by` is who.
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Why something that belongs beside this database could not be written there since it was opened, in words: should a copy be put back
     /// later, [`forgotten`](Self::forgotten) does not know of it. `None` while all was written.

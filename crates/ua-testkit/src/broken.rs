@@ -16,6 +16,7 @@ use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLeas
 
 use crate::broken_core::{
     AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
+    SubAgentsForgotten,
 };
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
@@ -58,6 +59,8 @@ pub enum BrokenRule {
     HandOversLookAtNobody,
     /// What became known of other calls since a call was asked for is not looked at: [`EndsOfDoubtUnseen`].
     EndsOfDoubtUnseen,
+    /// What sub-agents did before an iteration began is not looked at behind it: [`SubAgentsForgotten`].
+    SubAgentsForgotten,
     /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
     JudgedBeforeWaiting,
     /// Where an attempt went is not stored: `DestinationsForgotten`.
@@ -72,7 +75,7 @@ pub enum BrokenRule {
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -91,6 +94,7 @@ impl BrokenRule {
         Self::StartsUnguarded,
         Self::HandOversLookAtNobody,
         Self::EndsOfDoubtUnseen,
+        Self::SubAgentsForgotten,
         Self::JudgedBeforeWaiting,
         Self::DestinationsForgotten,
         Self::CorrectedKeysStayGood,
@@ -119,6 +123,7 @@ impl BrokenRule {
             Self::StartsUnguarded => "starts-unguarded",
             Self::HandOversLookAtNobody => "hand-overs-look-at-nobody",
             Self::EndsOfDoubtUnseen => "ends-of-doubt-unseen",
+            Self::SubAgentsForgotten => "sub-agents-forgotten",
             Self::JudgedBeforeWaiting => "judged-before-waiting",
             Self::DestinationsForgotten => "destinations-forgotten",
             Self::CorrectedKeysStayGood => "corrected-keys-stay-good",
@@ -145,6 +150,7 @@ impl BrokenRule {
             Self::StartsUnguarded => Some(Arc::new(Blind::InTheWrite)),
             Self::HandOversLookAtNobody => Some(Arc::new(Blind::InHandOvers)),
             Self::EndsOfDoubtUnseen => Some(Arc::new(EndsOfDoubtUnseen)),
+            Self::SubAgentsForgotten => Some(Arc::new(SubAgentsForgotten)),
             Self::DestinationsForgotten => Some(Arc::new(DestinationsForgotten)),
             Self::NoFence
             | Self::LostIsFailed
@@ -204,6 +210,7 @@ impl BrokenRule {
             | Self::StartsUnguarded
             | Self::HandOversLookAtNobody
             | Self::EndsOfDoubtUnseen
+            | Self::SubAgentsForgotten
             | Self::JudgedBeforeWaiting
             | Self::AcceptedIsForgotten
             | Self::DestinationsForgotten => return inner,
@@ -244,6 +251,7 @@ impl BrokenRule {
             | Self::StartsUnguarded
             | Self::HandOversLookAtNobody
             | Self::EndsOfDoubtUnseen
+            | Self::SubAgentsForgotten
             | Self::JudgedBeforeWaiting
             | Self::CorrectedKeysStayGood
             | Self::AcceptedAsUnsent

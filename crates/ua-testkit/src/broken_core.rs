@@ -1,11 +1,11 @@
 //! Broken rules of the core: ways in which an effect once happened twice or not at all without a person's word, or a person's word was lost.
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
+use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Origin, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, CallsOf, Change, Choice, Committed, CorrectCall, Correction, Done,
-    LedgerStore as _, Related, Relations, RunStore as _, Store, StoreError, is_task,
+    LedgerStore as _, Related, Relations, RunRecord, RunStore as _, RunsOf, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -141,6 +141,29 @@ pub struct EndsOfDoubtUnseen;
 impl Writes for EndsOfDoubtUnseen {
     async fn calls_of(&self, inner: &dyn Store, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
         if matches!(of, CallsOf::EffectsSince(_)) { Ok(Vec::new()) } else { inner.calls_of(of).await }
+    }
+}
+
+/// Forgets with a context what sub-agents did in it: behind an iteration, the run's own calls of earlier ones are all that is looked at.
+pub struct SubAgentsForgotten;
+
+#[async_trait]
+impl Writes for SubAgentsForgotten {
+    async fn runs_of(&self, inner: &dyn Store, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        let RunsOf::Children(run) = &of else { return inner.runs_of(of).await };
+        let history = inner.history(run).await?;
+        let begun = history.iter().rev().find(|record| record.message.origin == Origin::Iteration);
+        let mut known = Vec::new();
+        for child in inner.runs_of(of).await? {
+            let asked_in = match &child.task_call_id {
+                Some(task) => inner.call(task).await?.position.turn,
+                None => u32::MAX,
+            };
+            if begun.is_none_or(|begun| asked_in > begun.turn) {
+                known.push(child);
+            }
+        }
+        Ok(known)
     }
 }
 

@@ -44,6 +44,7 @@ pub use broken::{
 };
 pub use broken_core::{
     AbortOfOneCall, AcceptedAsUnsent, Blind, CorrectedKeysStayGood, EndsOfDoubtUnseen, RefusalEndsDoubt,
+    SubAgentsForgotten,
 };
 pub use broken_trees::{ChildrenStartAgain, HandoffForgotten};
 pub use composio_server::{BATCH_LIMIT, serve_composio};

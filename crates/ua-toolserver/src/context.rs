@@ -12,7 +12,6 @@ use std::sync::Arc;
 use ua_core::Env;
 
 use crate::answer::Failure;
-use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::place::{Holds, Place};
 use crate::seal::Seals;
@@ -101,5 +100,6 @@ async fn finish(
 
 /// The 32 hexadecimal digits that name an effect: made from its key, or by chance when it has none.
 pub(crate) fn effect_id(key: Option<&str>, env: &Env) -> String {
-    key.map_or_else(|| env.uuid_v7(), |key| sha256_hex(key).chars().take(32).collect())
+    // A person who is asked about a call is told what is made of its key: `found_by` in the policy of these tools.
+    key.map_or_else(|| env.uuid_v7(), ua_core::key_id)
 }

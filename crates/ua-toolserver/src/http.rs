@@ -61,7 +61,8 @@ impl HttpServer {
     /// What [`ToolServer::open`] says; the address is not one of this machine and the settings do not allow that; there is
     /// no token; the address is taken.
     pub async fn bind(settings: &Settings, address: SocketAddr, env: Env) -> Result<Self, ToolServerError> {
-        let token = settings.http_token.clone().filter(|token| !token.expose_secret().is_empty());
+        // Blanks are none: no client could send them.
+        let token = settings.http_token.clone().filter(|token| !token.expose_secret().trim().is_empty());
         let is_local = address.ip().is_loopback();
         let refuse =
             |why: &str| ToolServerError::Setting { flag: "http", value: address.to_string(), why: why.to_owned() };

@@ -14,6 +14,11 @@ pub(crate) fn misread(name: &str) -> Option<&'static str> {
     if has_drive {
         return Some("begins with a letter and `:`, which is a drive on other systems");
     }
+    misread_in_a_mail(name)
+}
+
+/// The same of the name of a person, or of a file, as far as it is about lines of a mail.
+pub(crate) fn misread_in_a_mail(name: &str) -> Option<&'static str> {
     if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
         return Some("has a line break or another control character in it");
     }
@@ -21,6 +26,11 @@ pub(crate) fn misread(name: &str) -> Option<&'static str> {
         return Some("has a character in it that changes the direction in which it is shown");
     }
     has_encoded_word(name).then_some("has an encoded word (`=?…?=`) in it, which mail programs decode")
+}
+
+/// The first character of a text that drives a terminal, and that no line of a mail may have (RFC 5322 §2.2, §3.5).
+pub(crate) fn driving(text: &str) -> Option<char> {
+    text.chars().find(|c| c.is_control() && !matches!(c, '\t' | '\r' | '\n'))
 }
 
 /// Whether a mail program would show something else than stands there (RFC 2047): who approved the words, and what compares them with those of

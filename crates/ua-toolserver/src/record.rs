@@ -112,7 +112,7 @@ where
     }
 
     async fn write(&self, entry: &Entry<B, D>) -> Result<(), Failure> {
-        let bytes = serde_json::to_vec_pretty(entry).map_err(|error| {
+        let bytes = self.workspace.kept(entry).map_err(|error| {
             Failure::refused(format!("the attempt cannot be written down: {error}"), "report this as a bug")
         })?;
         let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());

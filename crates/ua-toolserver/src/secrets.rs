@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use ua_core::Redactor;
 
 /// What the transports of the tools sign in with. Printing it shows no secret.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,32 @@ impl Secrets {
             image_api_key: secret("UA_IMAGE_API_KEY"),
             composio_api_key: secret("COMPOSIO_API_KEY"),
         }
+    }
+
+    /// Takes them out of what another side says before it is kept: a server may repeat what it was given.
+    pub(crate) fn redactor(&self) -> Redactor {
+        let Self {
+            mail_user: _,
+            mail_password,
+            mail_api_key,
+            s3_access_key_id: _,
+            s3_secret_access_key,
+            s3_session_token,
+            search_api_key,
+            image_api_key,
+            composio_api_key,
+        } = self;
+        let all = [
+            ("UA_MAIL_PASSWORD", mail_password),
+            ("UA_MAIL_API_KEY", mail_api_key),
+            ("AWS_SECRET_ACCESS_KEY", s3_secret_access_key),
+            ("AWS_SESSION_TOKEN", s3_session_token),
+            ("UA_SEARCH_API_KEY", search_api_key),
+            ("UA_IMAGE_API_KEY", image_api_key),
+            ("COMPOSIO_API_KEY", composio_api_key),
+        ];
+        let set = all.into_iter().filter_map(|(name, secret)| Some((name, secret.as_ref()?.expose_secret())));
+        Redactor::new(set.map(|(name, secret)| (name.to_owned(), secret.to_owned())))
     }
 
     fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {

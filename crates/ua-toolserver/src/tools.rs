@@ -82,6 +82,20 @@ pub fn receivers(variables: &BTreeMap<String, String>) -> BTreeMap<String, BTree
     all.filter(|(_, names): &(String, BTreeSet<String>)| !names.is_empty()).collect()
 }
 
+/// The variables that say whether a tool is there, and what its description promises: where one of them is missing, the tool is another one. None of
+/// a tool that is the same under all settings.
+pub fn shaped_by(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "send_email" => &["UA_MAIL", "UA_MAIL_API_KEY", "UA_MAIL_PROBE"],
+        "notify" => &["UA_NOTIFY_WEBHOOK", "UA_NOTIFY_WEBHOOK_HONOURS_KEYS"],
+        "web_search" => &["UA_SEARCH"],
+        "describe_image" => &["UA_IMAGE_API"],
+        "generate_image" => &["UA_IMAGE_API", "UA_IMAGE_GENERATION_MODEL", "UA_IMAGE_API_HONOURS_KEYS"],
+        "upload_to_composio" => &["UA_COMPOSIO"],
+        _ => &[],
+    }
+}
+
 /// The tools that the settings offer, ready to be called.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
@@ -98,6 +112,7 @@ impl Toolbox {
             path: settings.workspace.clone(),
             source,
         })?;
+        let workspace = workspace.with_redactor(settings.secrets.redactor());
         let seals = Seals::new(settings.copy_key.as_ref()).map_err(|source| ToolServerError::Directory {
             role: "workspace",
             path: settings.workspace.clone(),
@@ -139,6 +154,23 @@ mod tests {
 
     fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// Whatever makes a tool another one is said of it: each tool that differs between the folders of this machine and all services is named.
+    #[test]
+    fn a_tool_that_settings_make_another_one_names_them() {
+        let known = crate::settings::variables();
+        for tool in NAMES {
+            let is_secret = |name: &str| name.ends_with("_API_KEY");
+            let unknown = |name: &&&str| !is_secret(name) && !known.iter().any(|one| one == **name);
+            let missing: Vec<_> = shaped_by(tool).iter().filter(unknown).collect();
+            assert!(missing.is_empty(), "{tool}: {missing:?}");
+        }
+        let shaped: Vec<&str> = NAMES.iter().copied().filter(|tool| !shaped_by(tool).is_empty()).collect();
+        assert_eq!(
+            shaped,
+            ["send_email", "notify", "web_search", "describe_image", "generate_image", "upload_to_composio"]
+        );
     }
 
     /// Settings that say neither where a tool sends nor as whom, each with the reason.

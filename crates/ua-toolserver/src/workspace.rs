@@ -8,6 +8,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
+use serde::Serialize;
+use ua_core::Redactor;
+
 use crate::answer::Failure;
 use crate::area::Area;
 
@@ -23,12 +26,26 @@ pub(crate) struct Workspace {
     alias: PathBuf,
     /// Directories inside the workspace that only one tool may write to.
     reserved: RwLock<Vec<(PathBuf, &'static str)>>,
+    /// Knows what this server signs in with.
+    redactor: Redactor,
 }
 
 impl Workspace {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let alias = std::path::absolute(path)?;
-        Ok(Self { area: Area::open(path)?, alias, reserved: RwLock::default() })
+        Ok(Self { area: Area::open(path)?, alias, reserved: RwLock::default(), redactor: Redactor::default() })
+    }
+
+    /// Keeps what this redactor knows out of its records.
+    pub(crate) fn with_redactor(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// A record as it is kept: in the words of another side may be what it was given.
+    pub(crate) fn kept(&self, record: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+        let mut record = serde_json::to_value(record)?;
+        self.redactor.json(&mut record);
+        serde_json::to_vec_pretty(&record)
     }
 
     /// Keeps other tools than `tool` from writing below the absolute path `directory`, if it is in the workspace.

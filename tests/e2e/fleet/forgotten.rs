@@ -78,10 +78,42 @@ fn a_run_that_was_parked_over_an_older_copy_is_accepted_with_the_command_that_ha
     assert_eq!(state(&env, "r"), "parked");
     env.run(&["db", "accept", "r"])
         .code(0)
-        .says(&["run r is parked in the queue: `ua queue move r` lets a worker take it"]);
+        .says(&["run r is parked in the queue because of it: `ua queue move r` lets a worker take it"]);
+    for command in [&["queue", "list"][..], &["status"]] {
+        env.run(command).code(0).shows(&["accepted; `ua queue move r` lets a worker take it"]);
+    }
     env.run(&["queue", "move", "r"]).code(0);
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!((env.comments().len(), env.run(&["questions", "--json"]).json().as_array().unwrap().len()), (1, 1));
+}
+
+/// What a run sent that is not in the copy holds up each run that may do the same again. One acceptance is enough for all of them, and whoever reads
+/// that one is held is told so; the run that sent cannot be resumed, and nothing says that it can.
+#[test]
+fn one_acceptance_lets_every_run_that_waits_for_what_a_lost_one_sent() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    let other = env.named_job("other", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["submit", &other, "--run-id", "o"]).code(0);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["submit", &job, "--run-id", "sender"]).code(0);
+    env.run(&["worker", "--until-empty"]).code(0);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&["`ua db accept sender` lets all"]);
+    for run in ["n1", "n2"] {
+        env.run(&["submit", &job, "--run-id", run, "--new"]).code(0);
+    }
+    env.run(&["worker", "--until-empty"]).code(75);
+    assert_eq!((state(&env, "n1"), state(&env, "n2")), ("parked".to_owned(), "parked".to_owned()));
+    let all = "`ua db accept sender`, which accepts it for every run that waits for it";
+    env.run(&["status"]).code(0).shows(&["`ua db accept n1`", all]);
+    let accepted = env
+        .run(&["db", "accept", "sender"])
+        .code(0)
+        .says(&["run sender is not in this database", "`ua queue move n1 n2` lets a worker take them"]);
+    assert!(!accepted.stderr.contains("may be resumed"), "{}", accepted.stderr);
+    env.run(&["queue", "move", "n1", "n2"]).code(0);
+    env.run(&["worker", "--until-empty"]);
+    assert_eq!(env.comments().len(), 1, "the first that is about to do the like is asked");
 }
 
 /// Only a person can say which of two copies counts, so whoever works until nothing is left does not wait for that, and says that it is left.

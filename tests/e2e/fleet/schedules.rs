@@ -42,6 +42,24 @@ fn a_schedule_keeps_how_its_job_is_started() {
     env.run(&add[..6]).code(0).says(&["already existed and is replaced", "mcp_config: ", "policies: "]);
 }
 
+/// What could never begin is refused where somebody is, and not by a worker at three in the morning; and a key that would do nothing is told.
+#[test]
+fn a_schedule_is_refused_as_its_submit_is() {
+    // No tool may have the effect here, not even one that nobody declared.
+    let env = env();
+    let job = env.job(
+        &json!({"tools": {"builtin": false}, "job_key": "night", "stop_conditions": ["email_sent_once"]}),
+        &json!([{"text": "Done."}]),
+    );
+    for command in [&["submit", &job][..], &["schedule", "add", "often", &job, "--cron", "@daily"]] {
+        env.run(command).refused(2, &["no tool of this job has the effect that a stop condition asks for"]);
+    }
+    let keyed = env.job(&json!({"tools": {"builtin": false}, "job_key": "night"}), &json!([{"text": "Done."}]));
+    env.run(&["schedule", "add", "often", &keyed, "--cron", "@daily"])
+        .code(0)
+        .says(&["the job key \"night\" of the job file is not used by a schedule", "ua submit"]);
+}
+
 /// A deployment stops the workers, adds all schedules again, and starts them: what was due meanwhile is submitted. With other times it is told that
 /// it is not.
 #[test]
@@ -75,12 +93,51 @@ fn a_schedule_that_fails_is_no_success_of_who_works_until_nothing_is_left() {
     left.says(&["what is due could not be submitted: schedule often could not submit its job", "ua schedule list"]);
     let listed = &rows(&env, &["schedule", "list"])[0];
     assert!(listed["overdue_since"] == listed["next_at"] && listed["last_run"].is_null(), "{listed}");
-    env.run(&["status"]).code(0).shows(&["the schedule often is overdue by"]);
+    let why = listed["error_here"].as_str().unwrap();
+    assert!(why.contains("cannot read the job file"), "{listed}");
+    env.run(&["schedule", "list"])
+        .code(0)
+        .shows(&["A submit from here fails now:", "  often: cannot read the job file"]);
+    let why = "the job of often cannot be submitted from here: cannot read the job file";
+    env.run(&["status"]).code(0).shows(&["the schedule often is overdue by", why]);
+    // At once, and not only when a worker would have been late.
+    let database = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();
+    let now = "UPDATE schedules SET next_at = strftime('%Y-%m-%dT%H:%M:%S.000Z', 'now', '-1 second')";
+    database.execute(now, []).unwrap();
+    drop(database);
+    env.run(&["status"]).code(0).shows(&[why]);
+    env.run(&["schedule", "list"]).code(0).shows(&["overdue by", "  often: cannot read the job file", "(no such file"]);
+    is_overdue_by(&env, "2 days");
     std::fs::rename(env.path("away.json"), &job).unwrap();
     env.run(&["worker", "--until-empty"]).code(0);
     assert_eq!(env.comments().len(), 1);
     let listed = &rows(&env, &["schedule", "list"])[0];
     assert_eq!((&listed["last_run"]["shown_status"], &listed["overdue_since"]), (&json!("succeeded"), &json!(null)));
+    assert_eq!((&listed["error_here"], &listed["last_run"]["result"]), (&json!(null), &json!(null)));
+}
+
+/// Nobody was there when it ran: why its last run did not do what it is for is told where schedules are looked at, whole.
+#[test]
+fn why_the_last_run_of_a_schedule_ended_is_told_with_the_schedule() {
+    let env = env().with_forum();
+    let post = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+    let fields = json!({"tools": {"builtin": false}, "budgets": {"max_tool_calls": 1}});
+    let job = env.job(&fields, &json!([post("x"), post("y"), {"text": "Done."}]));
+    env.run(&["schedule", "add", "often", &job, "--cron", "0 3 * * *"]).code(0);
+    env.run(&["schedule", "list"]).code(0).shows(&["none"]);
+    is_overdue_by(&env, "2 days");
+    env.run(&["worker", "--until-empty"]);
+    let last = rows(&env, &["schedule", "list"])[0]["last_run"].clone();
+    let text = |field: &str| last[field].as_str().unwrap().to_owned();
+    let why = text("result");
+    assert!(text("shown_status").starts_with("stopped (") && why.contains("max_tool_calls"), "{last}");
+    let told = format!("The last run of often, for {}: {}: {why}", text("scheduled_at"), text("shown_status"));
+    let listed = env.run(&["schedule", "list"]).code(0).shows(&[&told, "ua runs show "]);
+    assert!(!listed.stdout.contains('…'), "{}", listed.shown());
+    // Once it has done it, nothing is said.
+    env.run(&["resume", "last", "--max-tool-calls", "+1"]).code(0);
+    let listed = env.run(&["schedule", "list"]).code(0).shows(&["succeeded"]);
+    assert!(!listed.stdout.contains("The last run of"), "{}", listed.shown());
 }
 
 /// Nobody reads the log of a service: whoever wants alerts hears of it, once for each time that is due, whichever worker tries it how often.

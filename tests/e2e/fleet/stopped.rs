@@ -9,8 +9,8 @@ use serde_json::json;
 use ua_e2e::{TestEnv, until, until_or_tell};
 
 use super::{
-    address_of, asked, asked_about, at_the_gate, end_the_lease, gated, needing, on_both, open_the_gate, rows, state,
-    status,
+    address_of, asked, asked_about, at_the_gate, end_the_lease, gated, needing, on_both, open_the_gate, rows,
+    stand_still, state, status,
 };
 use crate::server_database::{comment_job, on_server};
 
@@ -25,7 +25,7 @@ fn why(env: &TestEnv, run: &str) -> String {
 fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twice() {
     on_both("fleet_stopped", |env, database| {
         let first = at_the_gate(env);
-        first.signal(Signal::STOP);
+        stand_still(&first, env, database);
         end_the_lease(env, database, "first");
         let second = env.start(&["worker", "--name", "second"]);
         until_or_tell(
@@ -53,9 +53,9 @@ fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twi
 /// about.
 #[test]
 fn a_worker_that_dies_while_it_stands_still_is_taken_over() {
-    on_both("fleet_frozen", |env, _| {
+    on_both("fleet_frozen", |env, database| {
         let first = at_the_gate(env);
-        first.signal(Signal::STOP);
+        stand_still(&first, env, database);
         let second = env.start(&["worker", "--name", "second"]);
         until("the second worker", || rows(env, &["workers", "list"]).len() == 2);
         assert_eq!((state(env, "r"), env.comments().len()), ("claimed".to_owned(), 1));
@@ -84,7 +84,7 @@ fn a_worker_that_stands_still_keeps_the_seat_of_its_run() {
             env.named_job(name, &json!({"tools": {"builtin": false}}), &json!([post, {"text": "Posted."}]))
         };
         env.run(&["submit", &job("seated"), "--run-id", "seated", "--concurrency-key", "acme:1"]).code(0);
-        first.signal(Signal::STOP);
+        stand_still(&first, env, database);
         end_the_lease(env, database, "first");
         let second = env.start(&["worker", "--name", "second"]);
         until_or_tell(
@@ -239,4 +239,85 @@ fn a_machine_whose_process_drives_a_run_is_not_forgotten() {
     driving.wait().killed();
     env.run(&["workers", "forget", &first]).code(0).shows(&["1 lineage"]);
     assert_eq!(env.comments().len(), 1);
+}
+
+/// A worker has what a run needs (keys, a mail server), and a shell may not: more of a budget is given without driving the run there.
+#[test]
+fn a_budget_is_raised_for_the_worker_that_takes_the_run() {
+    let env = crate::env().with_forum();
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
+    let job = env.job(&json!({"budgets": {"max_turns": 1}}), &json!([post, {"text": "Done."}]));
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    env.run(&["worker", "--until-empty"]).says(&["`ua queue move r --max-turns +", "has a worker continue it"]);
+    env.run(&["status"]).code(0).shows(&["stopped (budget): ua queue move r --max-turns +"]);
+    env.run(&["queue", "move", "r", "--max-turns", "nine"]).code(2);
+    env.run(&["queue", "move", "r", "--max-turns", "+1", "--by", "Ada"]).code(0).says(&["max_turns is 2 now"]);
+    assert_eq!(env.value("SELECT made_by FROM overrides WHERE run_id = 'r'"), "Ada as tester");
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!(
+        (env.value("SELECT status FROM runs WHERE run_id = 'r'").as_str(), env.comments().len()),
+        ("succeeded", 1)
+    );
+}
+
+/// A process that was stopped is there, and does nothing: it is called that, with what lets it continue, and nobody is told to start a worker.
+#[test]
+fn a_worker_that_was_paused_is_said_to_be_with_what_lets_it_continue() {
+    let env = super::super::env().with_forum();
+    env.run(&["submit", &gated(&env, "post_comment"), "--run-id", "r"]).code(0);
+    let worker = env.start(&["worker", "--name", "w", "--concurrency", "1"]);
+    until("the effect", || !env.comments().is_empty());
+    env.run(&["submit", &comment_job(&env), "--run-id", "s"]).code(0);
+    stand_still(&worker, &env, None);
+    let cure = format!("`kill -CONT {}` lets it continue", worker.id());
+    let paused = || rows(&env, &["workers", "list"])[0]["status"] == json!("paused");
+    until("it is seen", paused);
+    env.run(&["workers", "list"]).code(0).shows(&["paused", "worker w is paused: process ", &cure]);
+    env.run(&["status"]).code(0).shows(&["worker w is paused: process ", &cure]);
+    end_the_lease(&env, None, "w");
+    assert!(paused());
+    let status = env.run(&["status"]).code(0).shows(&["1 run waits in the queue: worker w is paused", &cure]);
+    assert!(!status.stdout.contains("no worker is running"), "{}", status.shown());
+    env.run(&["runs", "show", "s"]).code(0).shows(&["waits for a worker: worker w is paused"]);
+    worker.signal(Signal::CONT);
+    open_the_gate(&env);
+    until("both runs", || super::status(&env, "r") == "succeeded" && super::status(&env, "s") == "succeeded");
+    let status = env.run(&["status"]).code(0);
+    assert!(!status.stdout.contains("paused"), "{}", status.shown());
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+}
+
+/// The command of an alert for a budget that is used up works in a shell that has nothing of the worker's environment, and leaves the run to the
+/// worker.
+#[test]
+fn a_budget_is_raised_for_a_run_that_a_worker_continues() {
+    let alerted = |env: TestEnv| {
+        let command = json!(["/bin/sh", "-c", format!("cat >> {}", env.arg("alerts.jsonl"))]).to_string();
+        env.with_env("UA_ALERT_COMMAND", &command)
+    };
+    let env = alerted(super::super::env().with_forum());
+    let post = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+    let posted = |text: &str| json!({"text": text}).to_string();
+    let fields = json!({"tools": {"builtin": false}, "budgets": {"max_tool_calls": 1}});
+    let job = env.job(&fields, &json!([post("x"), post("y"), {"text": "Done."}]));
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    let move_it = "ua queue move r --max-tool-calls +5";
+    env.run(&["worker", "--until-empty"]).code(0).says(&["run r is stopped: ", move_it]);
+    assert_eq!((state(&env, "r"), env.comments()), ("parked".to_owned(), vec![posted("x")]));
+    let alert: serde_json::Value = serde_json::from_str(env.read("alerts.jsonl").trim()).unwrap();
+    let command = alert["commands"][0].as_str().unwrap();
+    assert!(command.starts_with(move_it) && command.contains("--root "), "{alert}");
+    env.run(&["status"]).code(0).shows(&[&format!("stopped (budget): {move_it}")]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&[move_it]);
+    // What cannot be is refused, and nothing is stored.
+    env.run(&["queue", "move", "r", "--max-tool-calls", "many"]).refused(2, &["--max-tool-calls many"]);
+    env.run(&["queue", "move", "r", "--phase", "none", "--max-turns", "+1"]).refused(2, &["no phase `none`"]);
+    assert_eq!(env.value("SELECT count(*) FROM overrides"), "0");
+    env.run(&["queue", "move", "r", "--max-tool-calls", "+5"]).code(0).says(&["max_tool_calls is 6 now"]);
+    assert_eq!(env.rows("SELECT component FROM overrides WHERE made_by <> ''"), ["max_tool_calls"]);
+    assert_eq!(env.comments().len(), 1, "nobody drove it here");
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!((status(&env, "r"), env.comments()), ("succeeded".to_owned(), vec![posted("x"), posted("y")]));
+    env.run(&["queue", "move", "r", "--max-tool-calls", "+5"]).refused(2, &["run r is not in the queue"]);
 }

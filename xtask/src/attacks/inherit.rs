@@ -119,6 +119,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: key_in_environment,
     },
     Scenario {
+        number: "15x",
+        waits: false,
+        name: "another program of the user reads the client's keys out of the gateway's bridge, or has it leave them in a core file",
+        must: "it cannot (as a user who is not root)",
+        mark: Mark::Mended,
+        play: keys_in_the_bridge,
+    },
+    Scenario {
         number: "18",
         waits: false,
         name: "program, shim and tool server are killed at once while a command runs",
@@ -307,6 +315,53 @@ fn key_in_environment(stage: &Stage) -> anyhow::Result<Verdict> {
     let has_key = found.contains("sk-ant-attack-canary");
     let held = if has_key { "FELL, the key was read" } else { "held" };
     Ok(Verdict::of(!has_key, format!("the program's environment: {held}, {}", end.told())))
+}
+
+/// A client of the gateway that looks at its own bridge as any other program of the user could.
+const LOOKS_AT_BRIDGE: &str = r#"
+import json, subprocess, sys
+
+ua, rest = sys.argv[1], sys.argv[2:]
+bridge = subprocess.Popen([ua] + rest, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+bridge.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}) + "\n")
+bridge.stdin.flush()
+answered = "serverInfo" in bridge.stdout.readline()
+try:
+    found = open(f"/proc/{bridge.pid}/environ", "rb").read().decode(errors="replace")
+except OSError as error:
+    found = str(error)
+core = next(line for line in open(f"/proc/{bridge.pid}/limits") if line.startswith("Max core"))
+print(json.dumps({"answered": answered, "found": found, "core": core.split()[4:6]}), flush=True)
+bridge.kill()
+subprocess.run([ua, "gateway", "stop"], capture_output=True)
+"#;
+
+fn keys_in_the_bridge(stage: &Stage) -> anyhow::Result<Verdict> {
+    let mut world = world(stage)?;
+    world.set("ANTHROPIC_API_KEY", "sk-ant-attack-canary");
+    world.name_no_root();
+    world.write("looks.py", LOOKS_AT_BRIDGE)?;
+    let client = [PYTHON, "looks.py"];
+    let gateway = ["gateway", "--name", "s", "--", PYTHON, "attacker.py"];
+    let live = if rustix::process::geteuid().is_root() {
+        give_away(&world.path(""))?;
+        let other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"];
+        world.start_below(Some(&[&other[..], &client].concat()), &gateway)?
+    } else {
+        world.start_below(Some(&client), &gateway)?
+    };
+    let end = live.ends_within(Duration::from_mins(1))?.context("the client did not end")?.must(0)?;
+    let said: serde_json::Value = serde_json::from_str(&end.out)?;
+    ensure!(said["answered"] == true, "the bridge answered nothing: {said}");
+    let has_key = said["found"].as_str().is_some_and(|found| found.contains("sk-ant-attack-canary"));
+    let leaves_core = said["core"] != json!(["0", "0"]);
+    let held = match (has_key, leaves_core) {
+        (false, false) => "held",
+        (true, _) => "FELL, the key was read",
+        (false, true) => "FELL, it would leave a core file",
+    };
+    Ok(Verdict::of(!has_key && !leaves_core, format!("the bridge's environment: {held}")))
 }
 
 fn killed_at_once(stage: &Stage) -> anyhow::Result<Verdict> {

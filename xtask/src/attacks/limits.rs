@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::python::{PYTHON, call, job, server, starts, world};
 use super::words::Site;
-use crate::scenario::world::{Outside, Stage};
+use crate::scenario::world::{End, Outside, Stage};
 use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const ATTACKS: &[Scenario] = &[
@@ -45,6 +45,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "the broker keeps no more than 256 MiB of it",
         mark: Mark::Mended,
         play: client_that_does_not_read,
+    },
+    Scenario {
+        number: "12w",
+        waits: true,
+        name: "a tool server lists its tools in pages of 7 MiB without end",
+        must: "the run ends in order within 60 s and 3 GiB, and says what is wrong",
+        mark: Mark::Control,
+        play: pages_without_end,
     },
     Scenario {
         number: "19",
@@ -255,6 +263,41 @@ fn flooded_log_of_the_gateway(stage: &Stage) -> anyhow::Result<Verdict> {
     let holds = log.is_some_and(|log| log <= 16);
     let held = if holds { "held" } else { "FELL" };
     Ok(Verdict::of(holds, format!("the broker's log: {held}, {} MiB", log.unwrap_or(0))))
+}
+
+/// A tool server whose list of tools has another large page behind each.
+const PAGES: &str = r#"
+import json, sys
+
+for line in sys.stdin:
+    request = json.loads(line)
+    method, id = request.get("method"), request.get("id")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        at = int(request.get("params", {}).get("cursor", "0"))
+        tool = {"name": "t%d" % at, "description": "x" * (7 << 20), "inputSchema": {"type": "object"}}
+        result = {"tools": [tool], "nextCursor": str(at + 1)}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"#;
+
+fn pages_without_end(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    world.write("pages.py", PAGES)?;
+    let entry = json!({"command": PYTHON, "args": ["pages.py"]});
+    world.write("servers.json", &json!({"mcpServers": {"pages": entry}}).to_string())?;
+    job(&world, &json!({"tools": {"builtin": false}}), &[])?;
+    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
+    let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
+    let end = world.start_below(Some(&below), &job)?.ends_within(Duration::from_mins(1))?;
+    // Behind the bound of the list there is one of time.
+    let says = |end: &End| [&end.out, &end.err].iter().any(|said| said.contains("cannot list the tools of `pages`"));
+    let holds = end.as_ref().is_some_and(says);
+    let told = end.map_or_else(|| "it was not over after 60 s".to_owned(), |end| end.told());
+    let held = if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(holds, format!("the list of tools: {held}, {told}")))
 }
 
 /// A run that ended.

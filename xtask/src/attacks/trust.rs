@@ -101,6 +101,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: |stage| changed_after_trust(stage, &["./main.py"], "json.py"),
     },
     Scenario {
+        number: "13w",
+        waits: false,
+        name: "a checkout has a module under the name that a server of the user's own configuration runs",
+        must: "it is not run unasked",
+        mark: Mark::Mended,
+        play: module_of_a_checkout,
+    },
+    Scenario {
         number: "13y",
         waits: false,
         name: "the script behind a launcher (`deno run main.ts`) is changed after it was trusted",
@@ -109,6 +117,24 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: |stage| changed_after_trust(stage, &["run", "-A", "main.ts"], "main.ts"),
     },
 ];
+
+/// The user has a server for every folder, by the name of its module, and works in a folder that has one of that name.
+fn module_of_a_checkout(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let started = world.path("started");
+    world.write("mcp_server_git.py", &format!("open({:?}, 'a').close()\n", started.display().to_string()))?;
+    let servers = json!({"mcpServers": {"git": {"command": PYTHON, "args": ["-m", "mcp_server_git"]}}});
+    fs::create_dir_all(world.path("home/.config/ua"))?;
+    let file = world.path("home/.config/ua/servers.json");
+    fs::write(&file, servers.to_string())?;
+    let config = format!("mcp_config = {:?}\n", file.display().to_string());
+    fs::write(world.path("home/.config/ua/config.toml"), config)?;
+    job(&world, &json!({"tools": {"builtin": false}}), &[])?;
+    let end = world.run(&["job", "job.json", "--run-id", "r"])?;
+    let holds = !started.exists() && end.code == Some(2);
+    let held = if holds { "held" } else { "FELL" };
+    Ok(Verdict::of(holds, format!("what the user configured: {held}, {}", end.told())))
+}
 
 /// A root made by an attacker: a run of theirs that stopped, with a server of theirs.
 fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {

@@ -30,6 +30,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: hostile_job_file,
     },
     Scenario {
+        number: "5y",
+        waits: false,
+        name: "a job whose model and policy file have names that a shell runs, in commands that are printed to be copied",
+        must: "what is printed, pasted into a shell, runs nothing but ua",
+        mark: Mark::Mended,
+        play: pasted_commands,
+    },
+    Scenario {
         number: "8",
         waits: false,
         name: "private data leaves in the address of a page that the model asks for",
@@ -60,6 +68,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "none of them is stored",
         mark: Mark::Mended,
         play: secret_in_dress,
+    },
+    Scenario {
+        number: "22x",
+        waits: false,
+        name: "a key in what a fork changes about a job, and in the names of a fork and a worker",
+        must: "each is refused (exit 2), and nothing of it is stored",
+        mark: Mark::Mended,
+        play: secret_in_words,
     },
     Scenario {
         number: "23",
@@ -111,6 +127,29 @@ fn hostile_job_file(stage: &Stage) -> anyhow::Result<Verdict> {
     }
     let held = if raw.is_empty() { "held".to_owned() } else { format!("FELL in {}", raw.join(", ")) };
     Ok(Verdict::of(raw.is_empty(), format!("the terminal: {held}")))
+}
+
+fn pasted_commands(stage: &Stage) -> anyhow::Result<Verdict> {
+    const RUNS: &str = "x; touch pasted; echo $(touch pasted)";
+    let world = world(stage)?;
+    let policy = format!("{RUNS}.toml");
+    job(&world, &json!({"model": {"provider": "openai-chat", "name": RUNS}, "policies": [policy]}), &[])?;
+    world.write(&policy, "[[rule]]\nid = \"p\"\nname = \"page\"\nside_effect_class = \"read_only\"\n")?;
+    let pasted = tempfile::tempdir()?;
+    let mut printed = 0;
+    for args in [&["doctor", "--job", "job.json"][..], &["job", "--check", "job.json"], &["submit", "job.json"]] {
+        let end = world.run(args)?;
+        let said = format!("{}\n{}", end.out, end.err);
+        for command in said.split('`').filter(|part| part.starts_with("ua ") && part.contains("touch")) {
+            printed += 1;
+            let script = format!("ua() {{ :; }}\n{command}");
+            std::process::Command::new("sh").args(["-c", &script]).current_dir(pasted.path()).output()?;
+        }
+    }
+    ensure!(printed > 0, "no command with these names was printed");
+    let is_held = !pasted.path().join("pasted").exists();
+    let held = if is_held { "held" } else { "FELL" };
+    Ok(Verdict::of(is_held, format!("{printed} printed commands: {held}")))
 }
 
 fn nul_in_a_name(stage: &Stage) -> anyhow::Result<Verdict> {
@@ -252,4 +291,31 @@ fn secret_in_dress(stage: &Stage) -> anyhow::Result<Verdict> {
         .collect();
     let held = if kept.is_empty() { "held".to_owned() } else { format!("FELL for {}", kept.join(", ")) };
     Ok(Verdict::of(kept.is_empty(), format!("the redactor: {held}")))
+}
+
+fn secret_in_words(stage: &Stage) -> anyhow::Result<Verdict> {
+    const KEY: &str = "sk-attack-canary-0123456789-ABCDEFGH";
+    let mut world = world(stage)?;
+    world.set("ANTHROPIC_API_KEY", KEY);
+    job(&world, &json!({"tools": {"builtin": false}}), &[])?;
+    world.start_job(&[])?.wait()?.must(0)?;
+    world.write("work/change.json", &json!({"prompt": format!("use {KEY}")}).to_string())?;
+    let mut fell = Vec::new();
+    for (door, args) in [
+        ("the changes of a fork", &["fork", "r", "--job-overrides", "change.json"][..]),
+        ("the name of a fork", &["fork", "r", "--run-id", KEY]),
+        ("the name of a worker", &["worker", "--until-empty", "--name", KEY]),
+    ] {
+        if world.run(args)?.code != Some(2) {
+            fell.push(door);
+        }
+    }
+    for file in ["runtime_state.db", "runtime_state.db-wal", "RESTART.md"] {
+        let stored = fs::read(world.path("root").join(file)).unwrap_or_default();
+        if stored.windows(KEY.len()).any(|bytes| bytes == KEY.as_bytes()) {
+            fell.push(file);
+        }
+    }
+    let held = if fell.is_empty() { "held".to_owned() } else { format!("FELL in {}", fell.join(", ")) };
+    Ok(Verdict::of(fell.is_empty(), format!("words with a secret: {held}")))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::{Timestamp, sha256};
+use ua_core::{Redactor, Timestamp, sha256};
 use ua_files::{Folder, Kind};
 
 use crate::broker::Broker;
@@ -71,9 +71,12 @@ impl KeptSessions {
         Folder::open(&self.folder)
     }
 
-    /// Keeps one, on stable storage.
-    pub(super) fn keep(&self, id: &str, session: &KeptSession) -> io::Result<()> {
-        Folder::make(&self.folder)?.replace_durably(name(id), &serde_json::to_vec(session)?)
+    /// Keeps one, on stable storage: without what entries of clients keep secret, whoever said it and wherever it stands. Its tool server is told the
+    /// same by the next broker.
+    pub(super) fn keep(&self, redactor: &Redactor, id: &str, session: &KeptSession) -> io::Result<()> {
+        let mut session = serde_json::to_value(session)?;
+        redactor.json(&mut session);
+        Folder::make(&self.folder)?.replace_durably(name(id), &serde_json::to_vec(&session)?)
     }
 
     /// The one of this name that was used within `life`.
@@ -154,7 +157,7 @@ mod tests {
             revision: Some("2025-11-25".into()),
         };
         assert_eq!(kept.of_client("s1", at(0)), None);
-        kept.keep("s1", &session).unwrap();
+        kept.keep(&Redactor::default(), "s1", &session).unwrap();
         kept.was_used("s1", at(0));
         assert_eq!(kept.of_client("s1", at(7 * 24 - 1)), Some(session.clone()));
         assert_eq!((kept.of_client("s1", at(7 * 24)), kept.of_client("s2", at(0))), (None, None));
@@ -186,7 +189,7 @@ mod tests {
             began_with: None,
             revision: None,
         };
-        kept.keep("s1", &session).unwrap();
+        kept.keep(&Redactor::default(), "s1", &session).unwrap();
         let path = kept.folder.join(name("s1"));
         // Longer than any that this program writes, though it could be one.
         let text = serde_json::to_string(&session).unwrap();
@@ -203,9 +206,33 @@ mod tests {
         kept.was_used("s1", at);
         assert_eq!(kept.of_client("s1", at), None);
         assert_eq!(fs::metadata(&elsewhere).unwrap().modified().unwrap(), before);
-        kept.keep("s1", &session).unwrap();
+        kept.keep(&Redactor::default(), "s1", &session).unwrap();
         kept.was_used("s1", at);
         assert!(fs::symlink_metadata(&path).unwrap().is_file() && elsewhere.is_file());
         assert_eq!(kept.of_client("s1", at), Some(session));
+    }
+
+    /// However a secret is written, and whoever said it: the client of itself, or the tool server that answered it.
+    #[test]
+    fn s3_what_is_kept_of_a_session_has_no_secret_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptSessions::at(folder.path().join("sessions"));
+        let (secret, in_base64) = ("Zq7Wk2vRt9Lm4Xp8", "WnE3V2sydlJ0OUxtNFhwOA==");
+        let redactor = Redactor::new([("API_TOKEN".to_owned(), secret.to_owned())]);
+        let info = json!({"name": secret, "title": format!("a {secret}"), "version": in_base64, secret: 1});
+        let session = KeptSession {
+            who: "codex".into(),
+            server: "mail".into(),
+            project: Some(format!("/work/{secret}")),
+            connection: "c1".into(),
+            began_with: Some(json!({"capabilities": {"experimental": {"x": [secret]}}, "clientInfo": info})),
+            revision: Some(secret.into()),
+        };
+        kept.keep(&redactor, "s1", &session).unwrap();
+        let text = fs::read_to_string(kept.folder.join(name("s1"))).unwrap();
+        assert!(!text.contains(secret) && !text.contains(in_base64), "{text}");
+        let found = kept.of_client("s1", Timestamp::from_millis(0)).unwrap();
+        assert_eq!((found.who.as_str(), found.connection.as_str()), ("codex", "c1"));
+        assert_eq!(found.began_with.unwrap()["clientInfo"]["name"], "[secret API_TOKEN]");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A client asks for what it has no answer to, and for that again when it is told to, when it gave up, or when it was killed. Whatever happens in
 //! between, whoever else asks for the same, and in whichever order: no session makes an effect that it asked for before and has no answer to.
-//! And what it has heard of, it may want anew.
+//! And what it has heard of, it may want anew. So it is where the broker dies at any moment, and clients ask and give up while there is none.
 
 use super::*;
 
@@ -17,6 +17,10 @@ enum Trouble {
     Crossed,
     /// It is killed, with all that it waits for; the next one of its session goes on.
     Killed,
+    /// It gives up without a word: the gateway answers it all the same, and takes the answer for read.
+    Silent,
+    /// The broker is killed, with all that it knows; the bridge keeps what has no answer for the next one.
+    BrokerKilled,
 }
 
 const ALL: [Trouble; 4] = [Trouble::Told, Trouble::Cancelled, Trouble::Crossed, Trouble::Killed];
@@ -28,6 +32,12 @@ enum Step {
     Send(usize),
     Finish(usize),
     Trouble(Trouble, usize),
+    /// The next broker comes, and is asked for all that has no answer.
+    BrokerComes,
+    /// A person says, as it was, that a call in doubt did not happen.
+    Retry(usize),
+    /// A client gives up what it asked for while there was no broker.
+    CancelUnsaid(usize),
 }
 
 /// What the next client of the session knows of an answer that was written right before a kill.
@@ -45,8 +55,31 @@ struct Request {
     at: i64,
     answered: Option<i64>,
     is_acknowledged: bool,
-    /// Its client is there, and waits for it.
+    /// As far as the gateway knows its client is there, and waits for it.
     waits: bool,
+    /// Its client takes no answer to it, whoever knows that.
+    is_left: bool,
+    /// When it was told to ask again.
+    told_at: Option<i64>,
+}
+
+/// How it is remembered that a session was told to ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promises {
+    /// By the request, which stands in the store.
+    Stored,
+    /// By the broker that told it, where the request could not be stored.
+    InMind,
+    /// Not at all, as it was where the request could not be stored, or an answer to an earlier one counted for it.
+    Forgotten,
+}
+
+/// A request that no broker was told yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Unsaid {
+    session: usize,
+    text: usize,
+    is_left: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +88,8 @@ struct Call {
     text: usize,
     at: i64,
     is_sent: bool,
+    /// Its broker was killed, and nobody knows what came of it.
+    is_in_doubt: bool,
     done_at: Option<i64>,
     /// Its client gave it up, and was told nothing of it.
     is_dropped: bool,
@@ -69,6 +104,10 @@ struct Client {
     has: [bool; 2],
     /// What the next one asks for before anything else: an answer to it was written, and not read.
     first: [bool; 2],
+    /// When it was told to ask again, while no answer was written to what it asked for behind that.
+    told_at: [Option<i64>; 2],
+    /// What it once gave up without a word.
+    was_silent: [bool; 2],
 }
 
 /// How a search goes.
@@ -79,6 +118,9 @@ struct Scene {
     depth: usize,
     class: SideEffectClass,
     left_behind: LeftBehind,
+    /// Whether the bridge keeps a cancellation with the request that it asks for again, and withdraws what it told nobody.
+    keeps_cancels: bool,
+    promises: Promises,
 }
 
 /// The gateway and its clients.
@@ -88,33 +130,37 @@ struct World {
     calls: Vec<Call>,
     requests: Vec<Request>,
     clients: [Client; 2],
+    /// There is no broker.
+    is_away: bool,
+    /// What was asked for since.
+    unsaid: Vec<Unsaid>,
     /// A session made an effect that it had asked for, and has no answer to.
     is_made_again: bool,
 }
 
 /// Whether a session went on from a call, as one set of rules has it.
-type LeftBehind = fn(&World, usize, usize, &[SeenArrival], SideEffectClass) -> bool;
+type LeftBehind = fn(&World, usize, usize, &Known, SideEffectClass) -> bool;
 
-fn by_the_rules(world: &World, session: usize, call: usize, arrivals: &[SeenArrival], class: SideEffectClass) -> bool {
+/// What the gateway knows of who asked for a call.
+struct Known {
+    arrivals: Vec<SeenArrival>,
+    told_at: Option<Timestamp>,
+}
+
+fn by_the_rules(world: &World, session: usize, call: usize, known: &Known, class: SideEffectClass) -> bool {
     let of = &world.calls[call];
     let dropped_at = of.done_at.filter(|_| of.is_dropped && class == SideEffectClass::Local);
-    is_left_behind(arrivals, world.heard_at(session).map(at), dropped_at.map(at))
+    is_left_behind(&known.arrivals, known.told_at, world.heard_at(session).map(at), dropped_at.map(at))
 }
 
 /// As it was: whichever effect was asked for later, in whichever way, took the receipt of an earlier one away.
-fn by_the_newest(
-    world: &World,
-    session: usize,
-    call: usize,
-    _arrivals: &[SeenArrival],
-    _class: SideEffectClass,
-) -> bool {
+fn by_the_newest(world: &World, session: usize, call: usize, _known: &Known, _class: SideEffectClass) -> bool {
     world.requests.iter().rfind(|request| request.session == session).is_some_and(|newest| newest.call != call)
 }
 
 /// As it was: a receipt was owed to nobody but whoever asked for its call first.
-fn by_who_began(world: &World, session: usize, call: usize, arrivals: &[SeenArrival], class: SideEffectClass) -> bool {
-    world.calls[call].session != session || by_the_rules(world, session, call, arrivals, class)
+fn by_who_began(world: &World, session: usize, call: usize, known: &Known, class: SideEffectClass) -> bool {
+    world.calls[call].session != session || by_the_rules(world, session, call, known, class)
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -134,8 +180,10 @@ impl World {
     fn seen(&self, session: usize, call: usize, scene: Scene) -> Seen {
         let of = &self.calls[call];
         let requests: Vec<&Request> = self.requests.iter().filter(|request| request.call == call).collect();
+        let is_stored = |request: &&&Request| request.told_at.is_none() || scene.promises == Promises::Stored;
         let arrivals: Vec<SeenArrival> = requests
             .iter()
+            .filter(is_stored)
             .map(|request| SeenArrival {
                 arrival: format!("a{}", request.at),
                 client_call: None,
@@ -146,7 +194,13 @@ impl World {
                 answered_at: request.answered.map(at),
             })
             .collect();
+        let told = requests.iter().filter(|request| request.session == session).filter_map(|request| request.told_at);
+        let told_at = told.max().filter(|_| scene.promises == Promises::InMind).map(at);
+        let known = Known { arrivals, told_at };
         let (status, live) = match (of.done_at.is_some(), of.is_sent, requests.iter().any(|request| request.waits)) {
+            (false, _, is_awaited) if of.is_in_doubt => {
+                (CallStatus::Unknown, if is_awaited { Live::Awaited } else { Live::No })
+            }
             (true, ..) => (CallStatus::Succeeded, Live::No),
             (false, true, true) => (CallStatus::Running, Live::Awaited),
             (false, true, false) => (CallStatus::Running, Live::Left),
@@ -160,15 +214,17 @@ impl World {
             is_family: of.session == session,
             is_of_client: of.session == session,
             is_same_server: true,
-            is_left_behind: (scene.left_behind)(self, session, call, &arrivals, scene.class),
+            is_left_behind: (scene.left_behind)(self, session, call, &known, scene.class),
             has_effect: true,
             status,
             is_given_up: false,
             may_have_happened: true,
+            was_doubted: false,
+            told_at,
             live,
             is_held: false,
             is_withdrawn: false,
-            arrivals,
+            arrivals: known.arrivals,
         }
     }
 
@@ -202,15 +258,20 @@ impl World {
         let (now, text) = (self.now, self.text_of(request));
         let request_of = &mut self.requests[request];
         (request_of.answered, request_of.waits) = (Some(now), false);
+        let (is_left, asked_at) = (request_of.is_left, request_of.at);
         let client = &mut self.clients[request_of.session];
-        (client.has[text], client.first[text]) = (true, false);
+        if !is_left {
+            (client.has[text], client.first[text]) = (true, false);
+        }
+        client.told_at[text] = client.told_at[text].filter(|told| *told > asked_at);
         client.written.push(request);
     }
 
-    /// Whether a session asked for it and is answered by nobody yet.
+    /// Whether a session asked for it, is answered by nobody yet, and did not give it up.
     fn waits_for(&self, session: usize, text: usize) -> bool {
         let is_it = |request: &Request| request.session == session && self.calls[request.call].text == text;
-        self.requests.iter().any(|request| request.waits && is_it(request))
+        let is_unsaid = self.unsaid.contains(&Unsaid { session, text, is_left: false });
+        is_unsaid || self.requests.iter().any(|request| request.waits && !request.is_left && is_it(request))
     }
 
     /// What may happen next, of these troubles.
@@ -226,18 +287,29 @@ impl World {
         }
         for (number, call) in self.calls.iter().enumerate() {
             let is_awaited = self.requests.iter().any(|request| request.waits && request.call == number);
-            if !call.is_sent && is_awaited {
+            if call.is_in_doubt && !self.is_away {
+                steps.push(Step::Retry(number));
+            } else if !call.is_sent && is_awaited && !self.is_away {
                 steps.push(Step::Send(number));
-            }
-            if call.is_sent && call.done_at.is_none() {
+            } else if call.is_sent && call.done_at.is_none() && !call.is_in_doubt {
                 steps.push(Step::Finish(number));
             }
         }
+        if self.is_away {
+            steps.push(Step::BrokerComes);
+        }
+        let unsaid =
+            (0..self.unsaid.len()).filter(|one| troubles.contains(&Trouble::Cancelled) && !self.unsaid[*one].is_left);
+        steps.extend(unsaid.map(Step::CancelUnsaid));
         for &trouble in troubles {
             let of: Vec<usize> = match trouble {
-                Trouble::Told | Trouble::Cancelled => {
-                    (0..self.requests.len()).filter(|request| self.requests[*request].waits).collect()
+                // While there is no broker nobody hears of these.
+                Trouble::Told | Trouble::Crossed | Trouble::Killed if self.is_away => Vec::new(),
+                Trouble::Told | Trouble::Cancelled | Trouble::Silent => {
+                    let waits = |request: &usize| self.requests[*request].waits && !self.requests[*request].is_left;
+                    (0..self.requests.len()).filter(waits).collect()
                 }
+                Trouble::BrokerKilled => (0..usize::from(!self.is_away)).collect(),
                 Trouble::Crossed => self.clients.iter().flat_map(|client| client.written.clone()).collect(),
                 Trouble::Killed => (0..scene.sessions).collect(),
             };
@@ -255,8 +327,10 @@ impl World {
         let (call, is_over) = match &ruling {
             Ruling::New => {
                 self.is_made_again |= self.is_wanted_still(session, text, scene.class);
-                let call = Call { session, text, at: self.now, is_sent: false, done_at: None, is_dropped: false };
-                self.calls.push(call);
+                let at = self.now;
+                let of =
+                    Call { session, text, at, is_sent: false, is_in_doubt: false, done_at: None, is_dropped: false };
+                self.calls.push(of);
                 (self.calls.len() - 1, false)
             }
             Ruling::Join(call, _) | Ruling::Decide(call, _) => (number(call), false),
@@ -266,26 +340,54 @@ impl World {
         self.calls[call].is_dropped = false;
         let at = self.now;
         let waits = !is_over;
-        self.requests.push(Request { session, call, is_new, at, answered: None, is_acknowledged: false, waits });
+        let (answered, is_acknowledged, is_left, told_at) = (None, false, false, None);
+        self.requests.push(Request { session, call, is_new, at, answered, is_acknowledged, waits, is_left, told_at });
         if is_over {
             self.write(self.requests.len() - 1);
         }
     }
 
     /// Whether a session that has no answer to an effect means the one that it asked for before: but for a command that its client gave up, and
-    /// behind which it went on.
+    /// behind which it went on. What it once gave up without a word it is promised only where it was told to ask again.
     fn is_wanted_still(&self, session: usize, text: usize, class: SideEffectClass) -> bool {
         let is_it = |request: &&Request| request.session == session && self.calls[request.call].text == text;
         let Some(last) = self.requests.iter().rfind(is_it) else { return false };
         let call = &self.calls[last.call];
         let went_on = call.done_at.zip(self.heard_at(session)).is_some_and(|(done, heard)| heard > done);
-        !(class == SideEffectClass::Local && call.is_dropped && went_on)
+        let client = &self.clients[session];
+        let is_promised = !client.was_silent[text] || client.told_at[text].is_some();
+        is_promised && !(class == SideEffectClass::Local && call.is_dropped && went_on)
     }
 
     fn step(&mut self, step: Step, read: Read, scene: Scene) {
         self.now += 1;
         match step {
+            Step::Ask(session, text) if self.is_away => self.unsaid.push(Unsaid { session, text, is_left: false }),
             Step::Ask(session, text) => self.ask(session, text, scene),
+            Step::CancelUnsaid(unsaid) => self.unsaid[unsaid].is_left = true,
+            Step::Retry(call) => (self.calls[call].is_in_doubt, self.calls[call].is_sent) = (false, false),
+            Step::Trouble(Trouble::BrokerKilled, _) => {
+                self.is_away = true;
+                for call in self.calls.iter_mut().filter(|call| call.is_sent && call.done_at.is_none()) {
+                    call.is_in_doubt = true;
+                }
+            }
+            Step::BrokerComes => {
+                self.is_away = false;
+                for request in self.requests.iter_mut().filter(|request| request.is_left && scene.keeps_cancels) {
+                    request.waits = false;
+                }
+                for unsaid in std::mem::take(&mut self.unsaid) {
+                    if unsaid.is_left && scene.keeps_cancels {
+                        continue;
+                    }
+                    self.now += 1;
+                    self.ask(unsaid.session, unsaid.text, scene);
+                    if let Some(request) = self.requests.last_mut() {
+                        request.is_left = unsaid.is_left;
+                    }
+                }
+            }
             Step::Send(call) => self.calls[call].is_sent = true,
             Step::Finish(call) => {
                 self.calls[call].done_at = Some(self.now);
@@ -296,9 +398,23 @@ impl World {
                     self.write(request);
                 }
             }
+            Step::Trouble(Trouble::Cancelled, request) if self.is_away => {
+                self.requests[request].is_left = true;
+                self.calls[self.requests[request].call].is_dropped = true;
+            }
             Step::Trouble(trouble @ (Trouble::Told | Trouble::Cancelled), request) => {
                 self.requests[request].waits = false;
                 self.calls[self.requests[request].call].is_dropped = trouble == Trouble::Cancelled;
+                if trouble == Trouble::Told {
+                    self.requests[request].told_at = Some(self.now);
+                    let text = self.text_of(request);
+                    self.clients[self.requests[request].session].told_at[text] = Some(self.now);
+                }
+            }
+            Step::Trouble(Trouble::Silent, request) => {
+                self.requests[request].is_left = true;
+                let text = self.text_of(request);
+                self.clients[self.requests[request].session].was_silent[text] = true;
             }
             Step::Trouble(Trouble::Crossed, request) => {
                 let text = self.text_of(request);
@@ -327,18 +443,21 @@ impl World {
     /// What is wrong with where it stands.
     fn wrong(&self, scene: Scene) -> Option<&'static str> {
         let is_owed_to_one = scene.class != SideEffectClass::Local;
-        if self.is_made_again || (is_owed_to_one && (0..2).any(|text| self.made(text) > scene.sessions)) {
+        let is_silent = |text: usize| self.clients.iter().any(|client| client.was_silent[text]);
+        let is_too_many = |text: usize| !is_silent(text) && self.made(text) > scene.sessions;
+        if self.is_made_again || (is_owed_to_one && (0..2).any(is_too_many)) {
             return Some("made twice");
         }
         // Whoever has its answer and goes on wants another one by the same words.
-        let is_over = self.calls.iter().all(|call| call.done_at.is_some());
+        let is_over = !self.is_away && self.calls.iter().all(|call| call.done_at.is_some());
         let is_lost = |session: usize| {
             let mut next = self.clone();
             next.now += 1;
             next.goes_on(session);
             let is_heard = |text: usize| {
                 let is_of = |request: &&Request| request.session == session && next.calls[request.call].text == text;
-                next.requests.iter().filter(is_of).any(|request| request.is_acknowledged)
+                let is_had = next.clients[session].has[text];
+                is_had && next.requests.iter().filter(is_of).any(|request| request.is_acknowledged)
             };
             (0..scene.texts).any(|text| is_heard(text) && next.ruling(session, text, scene) != Ruling::New)
         };
@@ -382,9 +501,20 @@ fn first_wrong(troubles: &[Trouble], scene: Scene) -> Option<(Vec<Step>, &'stati
     })
 }
 
-const ONE: Scene =
-    Scene { sessions: 1, texts: 2, depth: 9, class: SideEffectClass::External, left_behind: by_the_rules };
+const ONE: Scene = Scene {
+    sessions: 1,
+    texts: 2,
+    depth: 9,
+    class: SideEffectClass::External,
+    left_behind: by_the_rules,
+    keeps_cancels: true,
+    promises: Promises::Stored,
+};
 const TWO: Scene = Scene { sessions: 2, texts: 1, depth: 8, ..ONE };
+/// One effect, so that more may happen to it.
+const SHORT: Scene = Scene { texts: 1, ..ONE };
+/// What happens where a broker dies and clients give up.
+const NO_BROKER: [Trouble; 2] = [Trouble::Cancelled, Trouble::BrokerKilled];
 
 #[test]
 fn in_all_short_histories_of_a_session_each_effect_is_made_once() {
@@ -415,4 +545,44 @@ fn whoever_was_joined_to_a_call_of_another_is_owed_it_too() {
     let troubles = [Trouble::Told, Trouble::Cancelled, Trouble::Killed];
     let found = first_wrong(&troubles, Scene { left_behind: by_who_began, ..TWO });
     assert_eq!(found.map(|(_, why)| why), Some("made twice"));
+}
+
+/// Whenever the broker dies, and whenever a client gives up: also while there is none, and what it asked for meanwhile.
+#[test]
+fn what_is_given_up_while_there_is_no_broker_is_answered_to_nobody() {
+    for class in [SideEffectClass::External, SideEffectClass::Local] {
+        assert_eq!(first_wrong(&NO_BROKER, Scene { class, ..SHORT }), None, "{class:?}");
+    }
+}
+
+/// As it was: a cancellation that no broker heard was lost, so the next one answered a request for whose answer nobody waited, and took it for read.
+#[test]
+fn a_cancellation_that_is_lost_with_its_broker_makes_an_effect_twice() {
+    for class in [SideEffectClass::External, SideEffectClass::Local] {
+        let found = first_wrong(&NO_BROKER, Scene { class, keeps_cancels: false, ..SHORT });
+        assert_eq!(found.map(|(_, why)| why), Some("made twice"), "{class:?}");
+    }
+}
+
+/// Clients that give up without a word, and are told, when they ask again, that the same call once more returns what came of it: that is kept,
+/// whoever remembers it, though an answer to the request that they gave up was written to them.
+#[test]
+fn what_a_session_was_told_to_ask_for_again_it_is_owed() {
+    let troubles = [Trouble::Told, Trouble::Silent, Trouble::Cancelled];
+    for class in [SideEffectClass::External, SideEffectClass::Local] {
+        for promises in [Promises::Stored, Promises::InMind] {
+            let scene = Scene { class, promises, depth: 8, ..SHORT };
+            assert_eq!(first_wrong(&troubles, scene), None, "{class:?} {promises:?}");
+        }
+    }
+}
+
+/// As it was.
+#[test]
+fn a_promise_that_is_forgotten_makes_an_effect_twice() {
+    for class in [SideEffectClass::External, SideEffectClass::Local] {
+        let scene = Scene { class, promises: Promises::Forgotten, depth: 8, ..SHORT };
+        let found = first_wrong(&[Trouble::Told, Trouble::Silent], scene);
+        assert_eq!(found.map(|(_, why)| why), Some("made twice"), "{class:?}");
+    }
 }

@@ -36,6 +36,8 @@ fn seen(id: &str, status: CallStatus) -> Seen {
         status,
         is_given_up: false,
         may_have_happened: false,
+        was_doubted: false,
+        told_at: None,
         live: Live::No,
         is_held: false,
         is_withdrawn: false,
@@ -74,6 +76,11 @@ fn other_server(call: Seen) -> Seen {
     Seen { is_same_server: false, is_family: false, ..call }
 }
 
+/// One that was in doubt until somebody said that it happened.
+fn doubted() -> Seen {
+    Seen { was_doubted: true, ..seen("c", CallStatus::Succeeded) }
+}
+
 /// One that a person did not let go out.
 fn withdrawn() -> Seen {
     Seen { is_withdrawn: true, ..seen("c", CallStatus::Prepared) }
@@ -96,6 +103,16 @@ fn heard_soon(call: Seen) -> Seen {
     let mut call = call;
     let second = SeenArrival { arrived_at: at(99), ..call.arrivals[0].clone() };
     call.arrivals.push(second);
+    call
+}
+
+/// The session asked for it once more behind the request that has its answer, and was told to ask again.
+fn told_to_ask_again(call: Seen) -> Seen {
+    let mut call = acknowledged(call);
+    let (arrival, client_call) = ("again".into(), None);
+    let second =
+        SeenArrival { arrival, client_call, is_acknowledged: false, answered_at: None, ..call.arrivals[0].clone() };
+    call.arrivals.push(SeenArrival { arrived_at: at(50), ..second });
     call
 }
 
@@ -292,6 +309,30 @@ fn each_rule_has_its_rows() {
         ),
         ("… and whose receipt it has had", append("b"), vec![joined(elsewhere(c(Succeeded)), true)], Ruling::New),
         ("… of another family", append("b"), vec![elsewhere(c(Succeeded))], Ruling::New),
+        ("… which was in doubt", append("b"), vec![elsewhere(doubted())], hand_out(Rule::Owed)),
+        ("… and whoever asked first was told", append("b"), vec![elsewhere(acknowledged(doubted()))], Ruling::New),
+        ("… or somebody else was", append("b"), vec![elsewhere(heard_elsewhere(doubted()))], Ruling::New),
+        ("… or this one was", append("b"), vec![heard_of(doubted())], Ruling::New),
+        (
+            "… and somebody else was, before who asked first",
+            append("b"),
+            vec![heard_elsewhere(doubted())],
+            hand_out(Rule::Owed),
+        ),
+        (
+            "… and this one is called another one",
+            Asked { own_call: Some("toolu_2"), ..append("b") },
+            vec![elsewhere(doubted())],
+            Ruling::New,
+        ),
+        (
+            "… by another tool server",
+            append("b"),
+            vec![elsewhere(other_server(doubted()))],
+            Ruling::Ask(call(), Asks::Elsewhere),
+        ),
+        ("… in a shell of another session", shell, vec![elsewhere(doubted())], Ruling::New),
+        ("… a week ago", Asked { at: at(8 * 86_400), ..append("b") }, vec![elsewhere(doubted())], Ruling::New),
         (
             "after a week nobody means that one",
             Asked { at: at(8 * 86_400), ..email("b") },
@@ -307,6 +348,19 @@ fn each_rule_has_its_rows() {
         ("… and of which nobody heard", append("b"), vec![Seen { has_effect: false, ..c(Succeeded) }], Ruling::New),
         ("a shell of this session that nobody heard of", shell, vec![c(Succeeded)], hand_out(Rule::Owed)),
         ("… of another session", shell, vec![elsewhere(c(Succeeded))], Ruling::New),
+        (
+            "… answered to one request, and asked for again behind it without an answer",
+            shell,
+            vec![told_to_ask_again(c(Succeeded))],
+            hand_out(Rule::Owed),
+        ),
+        ("… by another session", shell, vec![elsewhere(told_to_ask_again(c(Succeeded)))], Ruling::New),
+        (
+            "… before the session went on from it",
+            shell,
+            vec![Seen { is_left_behind: true, ..told_to_ask_again(c(Succeeded)) }],
+            Ruling::New,
+        ),
         (
             "… told again behind a slow answer",
             Asked { class: SideEffectClass::Local, ..impatient("b") },
@@ -324,6 +378,18 @@ fn each_rule_has_its_rows() {
         ),
         ("an append whose late receipt it was handed", append("b"), vec![heard_of(c(Succeeded))], Ruling::New),
         ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
+        (
+            "… where the session asked for it once more before, and has no answer to that",
+            append("b"),
+            vec![told_to_ask_again(c(Succeeded))],
+            hand_out(Rule::Owed),
+        ),
+        (
+            "a declared effect that was asked for so is a repeat",
+            email("b"),
+            vec![told_to_ask_again(c(Succeeded))],
+            hand_out(Rule::Repeat),
+        ),
         (
             "… owed, and called another one by a program that names its calls",
             Asked { client_call: Some("two"), own_call: Some("two"), ..append("b") },
@@ -442,7 +508,40 @@ fn what_was_given_up_is_left_behind_once_the_session_went_on() {
     ] {
         let mut arrivals = seen("c", CallStatus::Succeeded).arrivals;
         arrivals[0].answered_at = answered;
-        assert_eq!(is_left_behind(&arrivals, heard, dropped), is_left, "{answered:?} {heard:?} {dropped:?}");
+        assert_eq!(is_left_behind(&arrivals, None, heard, dropped), is_left, "{answered:?} {heard:?} {dropped:?}");
+        // What it was told to ask for again is owed whatever it heard of since.
+        assert!(!is_left_behind(&arrivals, Some(at(80)), heard, None), "{answered:?} {heard:?}");
+    }
+}
+
+/// A session asked at 0 and was answered when its client had given up without a word; what it asked for, or was told, behind that it is owed.
+#[test]
+fn an_answer_pays_for_no_later_request() {
+    let (had, none) = (true, false);
+    for (requests, told_at, is_owed) in [
+        (vec![(0, had)], None, false),
+        (vec![(0, none)], None, true),
+        (vec![(0, had), (4, none)], None, true),
+        (vec![(0, none), (4, had)], None, false),
+        (vec![(0, had)], Some(5), true),
+        // It was told so, and had what it was told to ask for.
+        (vec![(0, none), (6, had)], Some(5), false),
+        // Two of one session waited at once: the one that was told is owed what the other one has.
+        (vec![(0, none), (1, had)], Some(5), true),
+        (vec![(0, had), (4, none), (6, had)], Some(5), false),
+    ] {
+        let call = seen("c", CallStatus::Succeeded);
+        let arrival = |(arrived, is_acknowledged): &(i64, bool)| SeenArrival {
+            is_acknowledged: *is_acknowledged,
+            arrived_at: at(*arrived),
+            answered_at: is_acknowledged.then(|| at(10)),
+            ..call.arrivals[0].clone()
+        };
+        let call = Seen { arrivals: requests.iter().map(arrival).collect(), told_at: told_at.map(at), ..call.clone() };
+        for asked in [append("b"), Asked { class: SideEffectClass::Local, ..append("b") }] {
+            let wanted = if is_owed { Ruling::HandOut(call.call.clone(), Rule::Owed) } else { Ruling::New };
+            assert_eq!(decide(&asked, std::slice::from_ref(&call)), wanted, "{requests:?} {told_at:?}");
+        }
     }
 }
 
@@ -471,14 +570,14 @@ fn any_status() -> impl Strategy<Value = CallStatus> {
 
 prop_compose! {
     fn any_seen()(
-        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform7(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
+        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform8(any::<bool>()), is_of_client in any::<bool>(), is_withdrawn in any::<bool>(),
         live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
         arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
     ) -> Seen {
-        let [is_family, is_same_server, is_left_behind, is_given_up, may_have_happened, is_held, has_effect] = flags;
+        let [is_family, is_same_server, is_left_behind, is_given_up, may_have_happened, is_held, has_effect, was_doubted] = flags;
         Seen {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
-            is_left_behind, has_effect, status, is_given_up, may_have_happened, live, is_held,
+            is_left_behind, has_effect, status, is_given_up, may_have_happened, was_doubted, told_at: None, live, is_held,
             is_withdrawn: is_withdrawn && live == Live::No && status == CallStatus::Prepared,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
                 arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,
@@ -552,6 +651,40 @@ proptest! {
             // What failed in its own run is the verdict's to find, which sees no other one.
             let is_failed = matches!(ruling, Ruling::Ask(_, Asks::Failed));
             prop_assert!(is_failed || (ruling == Ruling::New) == (decide(&asked, &as_one) == Ruling::New));
+        }
+    }
+
+    /// A doubt that ends reaches as far as it did: while nobody was told, nobody's call for the same is sent silently.
+    #[test]
+    fn how_a_doubt_ended_is_told_to_whoever_asks_first(
+        all in prop::collection::vec(any_seen(), 0..5), class in any_class(), is_declared in any::<bool>(), is_own in any::<bool>(),
+    ) {
+        let ended = if is_own { doubted() } else { elsewhere(doubted()) };
+        let mut all = all;
+        all.push(ended);
+        let asked = Asked { class, is_declared, ..email("other") };
+        let reaches = class != SideEffectClass::ReadOnly && (is_own || class != SideEffectClass::Local);
+        if reaches {
+            prop_assert_ne!(decide(&asked, &all), Ruling::New);
+        }
+    }
+
+    /// Whoever was told that the same call again returns what came of it is given no other one, whatever else is there and was asked for since.
+    #[test]
+    fn what_was_told_is_kept(
+        all in prop::collection::vec(any_seen(), 0..5), told in any_seen(), class in any_class(), is_declared in any::<bool>(),
+        heard in prop::option::of(0..200_i64),
+    ) {
+        let mut told = Seen { told_at: Some(at(95)), is_same_server: true, is_withdrawn: false, has_effect: true, ..told };
+        told.is_family |= class == SideEffectClass::Local;
+        told.is_left_behind = is_left_behind(&told.arrivals, told.told_at, heard.map(at), None);
+        let is_there = told.live != Live::No || !matches!(told.status, CallStatus::FailedDefinite | CallStatus::Cancelled)
+            && (told.status != CallStatus::FailedReported || told.may_have_happened);
+        let mut all = all;
+        all.push(told);
+        // What is declared, failed and was heard of is the verdict's to find.
+        if class != SideEffectClass::ReadOnly && is_there && !is_declared {
+            prop_assert_ne!(decide(&Asked { class, is_declared, ..email("other") }, &all), Ruling::New);
         }
     }
 

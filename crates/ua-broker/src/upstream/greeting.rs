@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use ua_core::Timestamp;
 
 use super::process::{Process, Unanswered};
 use super::{PATIENCE, Upstream, lock};
@@ -10,6 +11,9 @@ use crate::era::{self, Client, Era};
 
 /// How long a server may leave `server/discover` unanswered before it is taken for one of the era of the handshake.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// One that took longer than this to answer its first request is named in the log.
+const SLOW_START: Duration = Duration::from_secs(5);
 
 /// How a client began.
 #[derive(Debug, Clone)]
@@ -21,6 +25,13 @@ pub(super) enum Greeting {
 }
 
 impl Upstream {
+    /// Says that a server was slow to answer its first request: a client that waits for less works without its tools, and says no word about it.
+    pub(super) fn say_if_slow(&self, asked_at: Timestamp) {
+        if let Some(said) = slow_start(self.env.now().since(asked_at)) {
+            tracing::warn!(server = self.launch.name, "{said}");
+        }
+    }
+
     /// The client's `initialize`, which an earlier broker answered.
     pub(crate) fn remember_handshake(&self, request: &Value) {
         *lock(&self.greeting) = request.get("params").cloned().map(Greeting::Handshake);
@@ -49,6 +60,7 @@ impl Upstream {
 
     /// Starts the server with the client's `initialize`; the answer is the server's own, or what it says about itself where it knows no handshake.
     pub(crate) async fn initialize(&self, params: Value) -> Result<Value, Unanswered> {
+        let begun = self.env.now();
         let mut running = self.process.lock().await;
         let process = match running.as_ref().filter(|process| !process.has_ended()) {
             Some(process) => process.clone(),
@@ -66,6 +78,7 @@ impl Upstream {
         };
         let answer = answer.map_err(|why| self.not_greeted(&params, why))?;
         if answer.get("result").is_some() {
+            self.say_if_slow(begun);
             *lock(&self.greeting) = Some(Greeting::Handshake(params));
         }
         Ok(answer)
@@ -162,6 +175,14 @@ impl Upstream {
     }
 }
 
+/// What is said of a server that took so long to answer its first request; `None` of one that was quick.
+fn slow_start(took: Duration) -> Option<String> {
+    let seconds = took.as_secs();
+    (took >= SLOW_START).then(|| {
+        format!("a tool server took {seconds} s to answer its first request; a client that waits for less has no tools of it")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -206,5 +227,16 @@ mod tests {
         let why = upstream.relay("tools/list", Value::Null, |_| ()).await.unwrap_err().to_string();
         assert!(why.contains("did not answer the handshake within 30 s"), "{why}");
         assert!(upstream.process.lock().await.is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_slow_to_start_is_named() {
+        assert_eq!(slow_start(Duration::from_millis(4_900)), None);
+        assert_eq!(
+            slow_start(Duration::from_secs(12)).as_deref(),
+            Some(
+                "a tool server took 12 s to answer its first request; a client that waits for less has no tools of it"
+            )
+        );
     }
 }

@@ -12,12 +12,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 use ua_core::{CanonicalJson, Sha256, sha256};
+use ua_mcp::Pages;
 
 use super::process::Process;
 use super::{Upstream, lock};
-
-/// How many pages of a list are read.
-const MAX_PAGES: usize = 1_000;
 
 /// The most names that stand in a sentence.
 const MAX_NAMED: usize = 5;
@@ -156,19 +154,19 @@ impl Upstream {
     }
 
     async fn pages(&self, process: &Process) -> Result<Vec<Value>, String> {
-        let mut tools = Vec::new();
+        let mut tools = Pages::of("tools");
         let mut cursor = None::<Value>;
-        for _ in 0..MAX_PAGES {
+        loop {
             let params = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
-            let page = self.look(process, "tools/list", &params).await?;
+            let mut page = self.look(process, "tools/list", &params).await?;
             self.note_schemas(&page);
-            tools.extend(page["tools"].as_array().into_iter().flatten().cloned());
-            match page.get("nextCursor").filter(|next| !next.is_null()) {
-                Some(next) => cursor = Some(next.clone()),
-                None => return Ok(tools),
+            let listed = page.get_mut("tools").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+            let next = page.get_mut("nextCursor").map(Value::take).unwrap_or_default();
+            match tools.add(listed, next)? {
+                Some(next) => cursor = Some(next),
+                None => return Ok(tools.into_items()),
             }
         }
-        Err("its list of tools does not end".to_owned())
     }
 }
 

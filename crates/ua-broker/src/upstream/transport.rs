@@ -1,7 +1,7 @@
 //! Tool calls: each comes with a permit, is sent to the process that it was committed for or not at all, and its answer is handed to the
 //! ledger.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, Destination, Handle, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
-    ToolName, ToolNamespace, ToolSpec,
+    CallId, Destination, Env, Handle, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp,
+    ToolAnnotations, ToolName, ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, LookAt, MayAct, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_mcp::{
@@ -167,6 +167,31 @@ impl ToolTransport for AsListed {
     }
 }
 
+/// What is left of a generation of whichever connection or run, which nobody ends for that.
+pub(crate) fn may_act_of_another(
+    horizon: &Horizon,
+    locks: &LockDir,
+    generation: &str,
+    ended_at: Option<Timestamp>,
+) -> MayAct {
+    let own = generation.rsplit_once('/').map_or(generation, |(_, own)| own);
+    if Horizon::is_remote(own) {
+        return horizon.of_another(own, ended_at);
+    }
+    if locks.is_there(own) { MayAct::Yes } else { MayAct::No }
+}
+
+/// Ends what is left of a process that another connection started. `locks` is where locks are.
+pub(crate) async fn fence_of_another(locks: &Path, env: &Env, server: &str, generation: &str) -> Fence {
+    let Some((Ok(holder), own)) = generation.split_once('/').map(|(holder, own)| (RunId::parse(holder), own)) else {
+        return Fence::Alive { detail: format!("`{generation}` names no process of the gateway") };
+    };
+    match LockDir::new(locks, holder, env.clone()) {
+        Ok(locks) => locks.fence(server, own).await,
+        Err(error) => Fence::Alive { detail: format!("its lock cannot be found: {error}") },
+    }
+}
+
 impl Upstream {
     /// Where calls go, as far as the session does not say it: with which login.
     fn destination(&self) -> Result<Option<Destination>, String> {
@@ -191,11 +216,7 @@ impl Upstream {
 
     /// What is left of a generation of whichever connection or run.
     pub(crate) fn may_act(&self, generation: &str, ended_at: Option<Timestamp>) -> MayAct {
-        let own = generation.rsplit_once('/').map_or(generation, |(_, own)| own);
-        if Horizon::is_remote(own) {
-            return self.launch.horizon.of_another(own, ended_at);
-        }
-        if self.locks.is_there(own) { MayAct::Yes } else { MayAct::No }
+        may_act_of_another(&self.launch.horizon, &self.locks, generation, ended_at)
     }
 
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
@@ -205,19 +226,13 @@ impl Upstream {
             self.launch.horizon.pass(own, lost_at).await;
             return Fence::Gone;
         }
-        if let Some((holder, own)) = generation.split_once('/')
-            && let Ok(holder) = RunId::parse(holder)
-        {
-            if holder == self.launch.holder {
+        match generation.split_once('/') {
+            Some((holder, own)) if holder == self.launch.holder.as_str() => {
                 self.take_away(own).await;
-                return self.locks.fence(server, own).await;
+                self.locks.fence(server, own).await
             }
-            return match LockDir::new(&self.launch.locks, holder, self.env.clone()) {
-                Ok(locks) => locks.fence(server, own).await,
-                Err(error) => Fence::Alive { detail: format!("its lock cannot be found: {error}") },
-            };
+            Some(_) | None => fence_of_another(&self.launch.locks, &self.env, server, generation).await,
         }
-        Fence::Alive { detail: format!("`{generation}` names no process of the gateway") }
     }
 
     /// Takes a process of this connection away from new calls, once no call with an effect is under way in it, or after so long as these are waited

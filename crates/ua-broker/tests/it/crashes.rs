@@ -3,7 +3,8 @@
 use serde_json::json;
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{GatewayWorld, mail, notice, text, told, until};
+use crate::silent::Stopped;
+use crate::world::{Client, GatewayWorld, mail, notice, text, told, until};
 
 /// G5: the broker is killed behind the effect. The client's request is answered all the same: by a question, or under the same key.
 #[test]
@@ -34,6 +35,43 @@ fn a_request_outlives_its_broker() {
     assert_eq!(read["structuredContent"]["page"], "1");
     client.done();
     world.check();
+}
+
+/// A client gives up right before its broker is killed, while there is none, or while it hangs: nothing is sent for it when a person has it made
+/// again, and whoever asks for it next has what comes of it.
+#[test]
+fn a_cancellation_outlives_the_broker_that_did_not_heed_it() {
+    for when in ["before", "between", "stopped"] {
+        let world = GatewayWorld::new();
+        let wanted = json!({"text": "a"});
+        world.behave("hold");
+        let mut client = world.session("s1").greet();
+        let id = client.call("append_line", &wanted);
+        world.until_effects(1);
+        let stopped = (when == "stopped").then(|| Stopped::the_broker(&world));
+        if when != "between" {
+            client.cancel(id);
+        }
+        world.kill_broker();
+        drop(stopped);
+        if when == "between" {
+            client.cancel(id);
+        }
+        let read = |client: &mut Client| client.result("read_page", &json!({"page": "1"}));
+        let question = until("the question", || world.questions().pop());
+        // Lines are read in their order, so it has heard the cancellation when it answers this.
+        world.let_go();
+        read(&mut client);
+        world.until_askers(0);
+        world.answer(&question, Choice::Execute);
+        read(&mut client);
+        assert_eq!(world.effects().len(), 1, "{when}: it was sent for nobody");
+        let result = client.result("append_line", &wanted);
+        assert_eq!((result["isError"].clone(), world.effects().len()), (json!(false), 2), "{when}: {result}");
+        assert!(client.heard.iter().all(|said| said["id"] != id), "{when}: {:?}", client.heard);
+        client.done();
+        world.check();
+    }
 }
 
 #[test]

@@ -35,6 +35,24 @@ fn a_person_decides_in_the_clients_dialogue() {
     }
 }
 
+/// What the model reads of who decided is a sentence, whichever way the word came.
+#[test]
+fn whoever_decides_in_a_dialogue_is_named_in_words() {
+    let mut world = GatewayWorld::new();
+    world.hold_millis = 60_000;
+    world.behave("die");
+    let mut client = world.client().greet();
+    let id = client.call("append_line", &json!({"text": "a"}));
+    let asked = client.hear("the question", |message| message["method"] == "elicitation/create");
+    let content = json!({"decision": "happened", "proof": "m-9"});
+    client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": content}}));
+    let result = client.answer(id)["result"].clone();
+    assert!(text(&result).contains("This happened: a person in the dialogue of "), "{result}");
+    assert!(text(&result).contains(" says so (m-9)."), "{result}");
+    client.done();
+    world.check();
+}
+
 /// A headless client says at once that nobody chose: the question stays open, and the model is told where it is answered.
 #[test]
 fn a_dialogue_with_nobody_in_front_of_it_decides_nothing() {
@@ -226,6 +244,69 @@ fn what_would_be_sent_is_refused_once_the_session_is_ended() {
     assert_eq!((world.questions().len(), world.effects().len()), (0, 1));
     client.done();
     world.check();
+}
+
+/// Whichever way a person ends a session, all that is held or queued in it ends at once: each asker is told so, and no question is left of it but the one
+/// about what may have happened, which takes each answer that is offered.
+#[test]
+fn a_session_that_is_ended_ends_all_that_is_held_or_queued_in_it() {
+    for ends_by in [Some(Choice::Abort), None] {
+        let mut world = GatewayWorld::new();
+        world.hold_millis = 60_000;
+        let mut client = world.session("s1").greet();
+        world.behave("die");
+        let doubtful = client.call("send_email", &mail());
+        let doubt = until("the doubt", || world.questions().pop());
+        let mut ended: Vec<u64> = (1..=3).map(|amount| client.call("wire_money", &json!({"amount": amount}))).collect();
+        until("a question of each", || (world.questions().len() == 4).then_some(()));
+        // Of those behind the one that its tool server works on, one would be asked about and one would be sent.
+        world.behave("hold");
+        let sent = client.call("append_line", &json!({"text": "front"}));
+        until("it to be sent", || (world.said().iter().any(|said| said.to_string().contains("front"))).then_some(()));
+        ended.push(client.call("wire_money", &json!({"amount": 4})));
+        ended.push(client.call("append_line", &json!({"text": "behind"})));
+        world.until_askers(7);
+
+        match ends_by {
+            Some(choice) => {
+                let is_held = |asked: &QuestionRecord| asked.kind == QuestionKind::Approval;
+                world.answer(&world.questions().into_iter().find(is_held).unwrap(), choice);
+            }
+            None => world.end(&doubt.run_id),
+        }
+        for id in ended {
+            let answer = client.answer(id)["result"].clone();
+            assert_eq!(told(&answer), "not_sent", "{ends_by:?}: {answer}");
+            assert!(text(&answer).contains("a person ended this session"), "{ends_by:?}: {answer}");
+        }
+        let answer = client.answer(doubtful)["result"].clone();
+        assert_eq!(told(&answer), "unknown", "{ends_by:?}: {answer}");
+        // What its tool server has is answered.
+        world.let_go();
+        assert!(text(&client.answer(sent)["result"]).starts_with("done"), "{ends_by:?}");
+
+        let left = world.questions();
+        assert_eq!(
+            left.iter().map(|asked| &asked.question_id).collect::<Vec<_>>(),
+            [&doubt.question_id],
+            "{ends_by:?}"
+        );
+        let ways = ua_store::rules::applies_behind_the_end;
+        for choice in left[0].choices.iter().filter(|choice| !ways(left[0].kind, **choice) && **choice != Choice::Abort)
+        {
+            world.gives(&left[0], *choice).unwrap_err();
+        }
+        world.gives(&left[0], Choice::Happened).unwrap();
+        // Who asks again is in another session, where a person is asked what they did not say.
+        let again = client.call("wire_money", &json!({"amount": 2}));
+        let asked = until("another question", || world.questions().pop());
+        assert_ne!(asked.run_id, doubt.run_id, "{ends_by:?}");
+        world.answer(&asked, Choice::Skip);
+        client.answer(again);
+        assert_eq!(world.effects().len(), 2, "{ends_by:?}: {:?}", world.effects());
+        client.done();
+        world.check();
+    }
 }
 
 /// While a call waits for an approval, no equal one is lost in it without a word: another client's is a call of its own with a question of its own, and

@@ -83,7 +83,8 @@ fn a_question_with_its_answer_beside_it_is_closed_when_the_broker_starts() {
         sent_at: None,
         reply: RawReply::ToolResult { result },
     };
-    LateFile::at(world.path(LateFile::NAME)).keep(&late).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(LateFile::at(world.path(LateFile::NAME)).keep(&late)).unwrap();
     // Of another session and another tool: the broker starts with it, and that is all.
     let mut next = world.session("s2").greet();
     next.result("read_page", &json!({"page": "1"}));

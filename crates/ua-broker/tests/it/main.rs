@@ -7,6 +7,7 @@ mod accounts;
 mod changes;
 mod crashes;
 mod deciding;
+mod doubts;
 mod ends;
 mod eras;
 mod http;

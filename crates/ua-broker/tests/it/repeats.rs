@@ -1,6 +1,7 @@
 //! The same call again: of a client that was killed, timed out or cancelled, of two clients, of another day.
 
 use serde_json::json;
+use ua_core::CorrectedTo;
 use ua_store::Choice;
 
 use crate::world::{Client, GatewayWorld, kill, mail, notice, text, told, until};
@@ -130,6 +131,37 @@ fn an_append_is_owed_to_its_own_session() {
     let mut other = world.session("s2").greet();
     assert_eq!((notice(&other.result("append_line", &line)), world.effects().len()), ("", 3));
     other.done();
+    world.check();
+}
+
+/// A doubt reaches the whole project, and so does a word that ends it: whoever asks for the same next is told so, once, also a session that asks for
+/// the first time; and the session that asked first is owed it still.
+#[test]
+fn a_word_that_it_happened_reaches_as_far_as_the_doubt_did() {
+    let world = GatewayWorld::new();
+    let line = json!({"text": "a"});
+    let mut client = world.session("s1").greet();
+    world.behave("die");
+    assert_eq!(told(&client.result("append_line", &line)), "unknown");
+    client.done();
+    world.stop_broker();
+    world.until_no_broker();
+    let call = world.calls("append_line").pop().unwrap();
+    world.put_right(&call, CorrectedTo::Happened);
+    let mut other = world.session("s2").greet();
+    let said = other.result("append_line", &line);
+    assert_eq!((told(&said), world.effects().len()), ("happened", 1), "{said}");
+    assert!(text(&said).contains("was not made again. To have it made once more, make the same call again"), "{said}");
+    // It knows, and means another one.
+    assert_eq!((notice(&other.result("append_line", &line)), world.effects().len()), ("", 2));
+    other.done();
+    let mut third = world.session("s3").greet();
+    assert_eq!((notice(&third.result("append_line", &line)), world.effects().len()), ("", 3));
+    third.done();
+    let mut first = world.session("s1").greet();
+    let said = first.result("append_line", &line);
+    assert_eq!((told(&said), world.effects().len()), ("happened", 3), "{said}");
+    first.done();
     world.check();
 }
 

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::world::{GatewayWorld, until};
 
-struct Stopped(Pid);
+pub(crate) struct Stopped(Pid);
 
 impl Stopped {
-    fn the_broker(world: &GatewayWorld) -> Self {
+    pub(crate) fn the_broker(world: &GatewayWorld) -> Self {
         let pid = Pid::from_raw(i32::try_from(world.broker_pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
         // A signal that was sent has not stopped each of its threads yet.

@@ -130,6 +130,7 @@ impl Classifier {
                 Some(MarkerSetting::Mark(marker)) => Some(marker),
                 Some(MarkerSetting::Nothing) | None => None,
             };
+            policy.found_by = picker.first("found_by", |settings| settings.found_by.clone()).unwrap_or_default();
             policy.horizon = picker.first("horizon", |settings| settings.horizon);
             if let Some(on_conflict) = picker.first("on_scope_conflict", |settings| settings.on_scope_conflict) {
                 policy.on_scope_conflict = on_conflict;

@@ -33,6 +33,8 @@ enum Makes {
     Of(&'static [&'static str]),
     /// Something that is made with somebody.
     Arranged,
+    /// Another deployment, unless it is something that has one version under its name.
+    Deployed,
     /// Money.
     Moved,
     /// A message in a queue.
@@ -55,6 +57,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("create", Makes::Unnamed),
     ("creates", Makes::Unnamed),
     ("creation", Makes::Unnamed),
+    ("deploy", Makes::Deployed),
     ("dispatch", Makes::Of(&["courier", "driver", "order", "package", "shipment", "technician"])),
     ("donate", Makes::Always("pay")),
     ("draft", Makes::Unnamed),
@@ -75,6 +78,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("place", Makes::Of(&["bet", "bid", "call", "order", "trade"])),
     ("post", Makes::Always("post")),
     ("produce", Makes::Produced),
+    ("provision", Makes::Unnamed),
     ("publish", Makes::Always("publish")),
     ("purchase", Makes::Always("pay")),
     ("push", Makes::Of(&["message", "notification"])),
@@ -149,12 +153,16 @@ const NO_PLURALS: [&str; 13] = [
     "status",
 ];
 
+/// What is deployed under its name, in the place of what was there.
+const DEPLOYED_BY_NAME: [&str; 7] = ["function", "policy", "rule", "schema", "script", "template", "worker"];
+
 /// Words that say that a message is a mail.
 const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
 
 pub(super) fn vocabulary() -> String {
     let verbs: Vec<String> = VERBS.iter().map(|(verb, makes)| format!("{verb}={makes:?}")).collect();
-    let lists: [&[&str]; 7] = [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS];
+    let lists: [&[&str]; 8] =
+        [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS, &DEPLOYED_BY_NAME];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
     format!("{}\n{}", verbs.join(" "), lists.join("\n"))
 }
@@ -213,7 +221,8 @@ fn parts_made(words: &[String], server: &[String]) -> impl Iterator<Item = Made>
 
 /// What one part of a name makes; `words` are those of the whole name.
 fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
-    if is_looking(rest.first()?) {
+    // What is composed is only written: it is not sent yet.
+    if is_looking(rest.first()?) || rest[0] == "compose" {
         return None;
     }
     if let Some(kind) = made_by_beginning(rest) {
@@ -247,6 +256,12 @@ fn made_by_part(rest: &[String], words: &[String]) -> Option<Made> {
         Makes::Added if after.is_empty() && at > 0 && rest[at - 1] == "quick" => kind("item", "create"),
         Makes::Added if head == "comment" => named(&thing[..thing.len() - 1].join("_"), "comment"),
         Makes::Added if has(ADDED_ANEW, head) => named(&whole, "create"),
+        // Whoever adds an account to something has it already: `add_email_account`, and not `add_account_to_group`.
+        Makes::Added if head == "account" && thing.len() > 1 && !after.iter().any(|word| has(PREPOSITIONS, word)) => {
+            named(&whole, "create")
+        }
+        Makes::Deployed if DEPLOYED_BY_NAME.contains(&head) => None,
+        Makes::Deployed => kind("deployment", "create"),
         Makes::Attached => {
             let is_file = |word: &String| ["data", "document", "file", "image", "media"].contains(&word.as_str());
             thing.iter().any(is_file).then(|| kind("attachment", "upload")).flatten()
@@ -429,6 +444,15 @@ mod tests {
             ("swap_tokens", "token.create"),
             ("dispatch_courier", "courier.create"),
             ("submit_post", "post.create"),
+            ("insert-many", "item.create"),
+            ("insertOne", "item.create"),
+            ("insert_many_documents", "document.create"),
+            ("deploy_to_heroku", "deployment.create"),
+            ("deploy_one_off_dyno", "deployment.create"),
+            ("deploy", "deployment.create"),
+            ("provision_ai_model", "ai_model.create"),
+            ("add_email_account", "email_account.create"),
+            ("compose_and_send_email", "email.send"),
         ] {
             assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
         }
@@ -457,6 +481,13 @@ mod tests {
             "place_pin",
             "raise_limit",
             "frobnicate",
+            "compose-broadcast",
+            "compose_tweet",
+            "deploy_edge_function",
+            "provision_database",
+            "add_account_to_group",
+            "add_account",
+            "undeploy_app",
         ] {
             assert_eq!(made("other", name), None, "{name}");
         }

@@ -144,6 +144,7 @@ const VERBS: &[(&str, Moves)] = &[
     ("perform", Moves::Of(&[])),
     ("process", Moves::Of(&["transaction"])),
     ("push", Moves::Of(&[])),
+    ("receive", Moves::Of(&[])),
     ("recharge", Moves::Always),
     ("redeem", Moves::Always),
     ("reimburse", Moves::Always),
@@ -421,6 +422,7 @@ mod tests {
             "transfer_sol",
             "withdraw_eth",
             "collect_fee",
+            "receive_payment",
             "make_withdrawal",
             "complete_purchase",
         ];

@@ -139,6 +139,23 @@ pub(super) const TREE_OWNERS: &[&str] = &[
     "source",
 ];
 
+/// What `git` only shows, behind its name.
+pub(super) const GIT_SHOWS: &[&str] = &["blame", "log", "reflog", "shortlog", "show"];
+
+/// What is listed under the two letters of its name: `ps_list`, and not `rm_list` or `dm_list`.
+pub(super) const LISTED_IN_SHORT: &[&str] = &["db", "id", "ip", "pr", "ps", "vm"];
+
+/// Languages that can ask and change nothing.
+pub(super) const ASKING_LANGUAGES: &[&str] = &["esql", "jql", "logql", "promql"];
+
+/// Whose [`DATABASE_STATES`] a name asks for that is nothing but the two: `pg_locks`, `collection_indexes`.
+pub(super) const DATABASES: &[&str] =
+    &["collection", "database", "db", "mongo", "mongodb", "mysql", "pg", "postgres", "postgresql", "sqlite", "table"];
+
+/// What a database has and shows, each of them a word that is no verb.
+pub(super) const DATABASE_STATES: &[&str] =
+    &["bloat", "collections", "columns", "indexes", "locks", "outliers", "processes", "ps", "schemas", "tables"];
+
 /// What may be taken away by being read.
 pub(super) const TAKEN_WHEN_READ: &[&str] =
     &["inbox", "message", "messages", "notification", "notifications", "queue", "stream"];
@@ -737,7 +754,10 @@ pub(super) const THINGS: &[&str] = &[
     "apply",
     "archive",
     "block",
+    "book",
+    "bookmark",
     "borrow",
+    "broadcast",
     "build",
     "capture",
     "cashout",
@@ -780,6 +800,7 @@ pub(super) const THINGS: &[&str] = &[
     "patch",
     "pause",
     "pin",
+    "place",
     "play",
     "poll",
     "post",
@@ -823,6 +844,7 @@ pub(super) const THINGS: &[&str] = &[
     "transition",
     "trigger",
     "trim",
+    "tweet",
     "type",
     "update",
     "upgrade",
@@ -838,7 +860,8 @@ pub(super) const MILD_THINGS: &[&str] = &["commit", "order", "place", "record", 
 pub(super) const PREPOSITIONS: &[&str] = &["as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "with"];
 
 /// Words that say nothing about which thing it is.
-pub(super) const FILLERS: &[&str] = &["a", "an", "batch", "bulk", "my", "new", "the"];
+pub(super) const FILLERS: &[&str] =
+    &["a", "an", "batch", "bulk", "many", "multiple", "my", "new", "one", "several", "the"];
 
 /// Things that many providers keep one of under each name: asked for twice they are refused, or are the same. Others make two, so the kind of
 /// what is made is left open, and a repeat in the same words is a question.

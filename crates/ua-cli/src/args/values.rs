@@ -26,6 +26,19 @@ pub(crate) fn parse_ago(text: &str) -> Result<std::time::Duration, String> {
     })
 }
 
+/// The longest name of a person.
+const LONGEST_NAME: usize = 100;
+
+/// The name of a person, which stands in lists and sentences.
+pub(crate) fn parse_person(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    let is_plain = !name.chars().any(|character| character.is_control() || ua_core::is_hidden(character));
+    if name.is_empty() || !is_plain || name.chars().count() > LONGEST_NAME {
+        return Err(format!("write a name on one line, of at most {LONGEST_NAME} characters"));
+    }
+    Ok(name.to_owned())
+}
+
 pub(crate) fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
     let (key, limit) = match text.rsplit_once(':') {
         None => (text, Ok(1)),
@@ -42,6 +55,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_person_has_a_name_on_one_line() {
+        assert_eq!(parse_person(" Ada Lovelace "), Ok("Ada Lovelace".to_owned()));
+        for wrong in ["", "  ", "two\nlines", "\u{202E}kcab", &"x".repeat(LONGEST_NAME + 1)] {
+            assert!(parse_person(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn how_far_back_is_read_as_people_write_it() {

@@ -6,16 +6,18 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
-use ua_core::RunId;
-use ua_host::questions::{Beside, Reach};
-use ua_host::{Host, gateway, questions, tree};
+use ua_core::{RunId, RunStatus};
+use ua_host::questions::Beside;
+use ua_host::standing::standings;
+use ua_host::{Database, Host, gateway, questions, tree};
 use ua_resume::answers::{chosen, words};
-use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
+use ua_store::{Answer, AnswerRecord, Choice, QuestionKind, QuestionRecord, RunQuery, Store as _};
 
-use super::summary::{ids_of, question_text};
+use super::summary::{FOREIGN, ids_of, question_text};
+use crate::args::parse_ago;
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
-use crate::output::{line, plain, print, print_exactly, print_json};
+use crate::output::{foreign_to, line, plain, print, print_exactly, print_json};
 use crate::people::is_attended;
 use crate::shown::Shown;
 use crate::view::{Answered, OpenQuestion};
@@ -26,8 +28,12 @@ use crate::{complete, find};
 #[command(after_help = "\
 Examples:
   ua questions
-  ua questions --run last --full         show the complete arguments of the calls
-  ua questions --watch                   shows each new question as it is asked, until Ctrl-C
+  ua questions --run last --full
+      show the complete arguments of the calls
+  ua questions --watch
+      shows each new question as it is asked, until Ctrl-C
+  ua questions --answered --since 7d
+      list who answered what in the last week
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
     /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
@@ -39,6 +45,12 @@ pub struct QuestionsArgs {
     /// Keep showing new questions as they are asked
     #[arg(long)]
     pub watch: bool,
+    /// Those that were answered instead: who answered what, and when, newest first
+    #[arg(long, conflicts_with_all = ["watch", "full"])]
+    pub answered: bool,
+    /// With --answered: only answers given within this time: a number and d, h, m or s, for example 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_ago, requires = "answered")]
+    pub since: Option<Duration>,
     /// As JSON; with --watch one line per question
     #[arg(long)]
     pub json: bool,
@@ -48,15 +60,18 @@ pub struct QuestionsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua answer                                       choose and answer on the terminal
+  ua answer
+      choose and answer on the terminal, one after the other
   ua answer q_01… approve
   ua answer q_01… skip --text \"ask the board first\"
-  ua answer q_01… --text \"the blue one\"            answer what the model asked with ask_user
-  ua answer q_01… accept --values '{\"size\": 3}'    give the values that a tool asks for
+  ua answer q_01… --text \"the blue one\"
+      answer what the model asked with ask_user
+  ua answer q_01… accept --values '{\"size\": 3}'
+      give the values that a tool asks for
 
 Then resume: `ua resume RUN`.")]
 pub struct AnswerArgs {
-    /// A question id, or a unique prefix or suffix of one; without it, you choose one on the terminal
+    /// A question id, or a unique prefix or suffix of one; without it, you choose on the terminal
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
@@ -146,7 +161,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often it looks at a database that is being made.
 const PATIENCE: u32 = 20;
 
+/// How many runs nobody drives that were driven: of what they had sent a person is asked when they are resumed.
+async fn crashed(host: &Host, store: &Database) -> Result<usize, HostError> {
+    let query =
+        RunQuery { statuses: vec![RunStatus::Running], limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+    let runs = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs", &e))?;
+    let standings = standings(host.home(), store, &runs).await?;
+    Ok(standings.iter().filter(|standing| standing.waits_for_a_resume()).count())
+}
+
 pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostError> {
+    if args.answered {
+        return super::answered::list(host, &args).await;
+    }
     if args.run.is_none() && !args.watch && host.home().is_unused() {
         if args.json {
             print_json(&Vec::<OpenQuestion>::new())?;
@@ -185,7 +212,13 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         let is_told = !args.watch && run.is_none() && tell_of_the_gateway(host).await;
         if open.is_empty() && shown.is_empty() && !args.watch && !is_told {
-            crate::output::tell("nothing waits for an answer");
+            crate::output::tell(match crashed(host, &store).await? {
+                0 => "nothing waits for an answer".to_owned(),
+                count => format!(
+                    "nothing waits for an answer; {} crashed, and may ask about a call that was sent once it is resumed: `ua status`",
+                    ua_core::counted(count, "run")
+                ),
+            });
         }
         let is_first = shown.is_empty();
         for (nth, question) in open.iter().filter(|question| shown.insert(question.question_id.clone())).enumerate() {
@@ -234,7 +267,7 @@ async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
         Err(error) => error,
     };
     let (commands, asked) = gateway::questions_beside(host).await;
-    let mut meant = asked.iter().map(|question| question.question_id.as_str());
+    let mut meant = asked.iter().map(|asked| asked.question.question_id.as_str());
     let is_it = |id: &&str| name.len() >= find::SHORTEST_QUESTION && (id.starts_with(name) || id.ends_with(name));
     let Some(id) = meant.find(is_it) else { return Err(error) };
     Err(HostError::usage(format!("question {id} belongs to the gateway, which keeps its runs in a folder of its own"))
@@ -253,24 +286,34 @@ async fn without_its_question(store: &ua_host::Database, word: &str) -> Result<H
 }
 
 fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full: bool) -> String {
-    let arguments = if full { arguments_in_full(question) } else { String::new() };
+    let arguments = if full { arguments_in_full(question, "", crate::terminal::width()) } else { String::new() };
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
     let text = question_text(question, beside);
     let (heading, rest) = text.trim_start().split_once('\n').unwrap_or((text.trim_start(), ""));
-    let whose = if beside.reach == Reach::Session { "session" } else { "run" };
+    let whose = if beside.reach.is_session() { "session" } else { "run" };
     let text = format!("{heading} · {whose} {}{of}\n{rest}{arguments}", question.run_id);
     shortened(&text, &ids_of(question, top)).into_owned()
 }
 
-/// Each argument of the call on a line of its own, whole and harmless for a terminal.
-pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
+/// Each argument of the call on a line of its own behind `indent`, whole and harmless for a terminal of so many columns.
+pub(super) fn arguments_in_full(question: &QuestionRecord, indent: &str, room: Option<usize>) -> String {
     let arguments = question.detail.get("arguments").and_then(Value::as_object);
     let lines = arguments.into_iter().flatten().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
-        format!("  {}: {}\n", line(name, 200), plain(&value).replace(['\n', '\t'], " "))
+        // No name begins a line, where it could be one of ours.
+        let said = format!("- {}: {}", name_shown(name), plain(&value).replace(['\n', '\t'], " "));
+        format!("{indent}  {}\n", foreign_to(&said, indent.len() + FOREIGN, room))
     });
     let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("Arguments\n{lines}") }
+    if lines.is_empty() { lines } else { format!("{indent}Arguments\n{lines}") }
+}
+
+/// The name of an argument, which a model may have chosen: as it is where it is one plain word, else quoted, so that what stands in it is
+/// neither a name and its value nor a line of its own, and two names are never shown as one.
+fn name_shown(name: &str) -> String {
+    let is_plain =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '$'));
+    if is_plain { line(name, 200) } else { line(&format!("{name:?}"), 400) }
 }
 
 pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> {
@@ -344,7 +387,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         Some(AnswerChoice::Cancel) => AnswerChoice::Cancel.as_str(),
         _ => ua_resume::answers::word(question.kind, choice),
     };
-    report(&question, said)?;
+    report(&question, Some(said))?;
     crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
@@ -402,11 +445,18 @@ fn proposed(question: &QuestionRecord, typed: &str) -> Option<String> {
     options.get(number.checked_sub(1)?)?.as_str().map(str::to_owned)
 }
 
-/// Says for a machine what was answered.
-fn report(question: &QuestionRecord, choice: &'static str) -> Result<(), HostError> {
+/// The word for an answer that is stored.
+pub(super) fn word_of_answer(kind: QuestionKind, answer: &AnswerRecord) -> &'static str {
+    // Which of the two ways to say no to a tool is no choice of its own.
+    let is_cancel = kind == QuestionKind::Elicitation && answer.text.as_deref() == Some(ua_ledger::CANCEL);
+    if is_cancel { AnswerChoice::Cancel.as_str() } else { ua_resume::answers::word(kind, answer.choice) }
+}
+
+/// Says for a machine what was answered; `None`: nothing was.
+pub(super) fn report(question: &QuestionRecord, choice: Option<&'static str>) -> Result<(), HostError> {
     if !crate::terminal::is_json() {
         return Ok(());
     }
     let (question_id, run_id) = (question.question_id.to_string(), question.run_id.to_string());
-    print_json(&Answered { question_id: Some(question_id), run_id: Some(run_id), choice: Some(choice) })
+    print_json(&Answered { question_id: Some(question_id), run_id: Some(run_id), choice })
 }

@@ -4,6 +4,8 @@
 //! what cannot be taken back (something is sent, or held to have happened, or the run ends) is confirmed, and *no* to that asks again; an
 //! answer goes the same way as one given with `ua answer`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use ua_core::RunStatus;
 use ua_host::people::WhichRun;
@@ -11,7 +13,7 @@ use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, job, questions};
 use ua_resume::answers::ways;
 use ua_resume::{NextStep, Standing};
-use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord, Store as _};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord, RunStore as _, Store as _};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
@@ -20,9 +22,9 @@ use crate::people::{AtTerminal, is_attended};
 use crate::prompt::{AtSignal, Left, Offer, Picked, ask_line, confirm, offered, pick};
 use crate::view::Answered;
 
-use super::answer::arguments_in_full;
+use super::answer::{arguments_in_full, report, word_of_answer};
 use super::form::Filled;
-use super::summary::{known_lines, look_at, told, with_effects, words_of};
+use super::summary::{indented_to, known_lines, look_at, told, with_effects, words_of};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -42,17 +44,44 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
-    let mut objectives = Vec::with_capacity(open.len());
-    for question in &open {
-        let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        objectives.push(run.spec.objective.clone());
+    ua_host::home::close(store);
+    ask_all_here(host, open).await
+}
+
+/// Asks about the questions that are `open`, in the order that the person chooses, until none is left or the person leaves. Those that are asked
+/// meanwhile are among them; one that was left open once is not offered again.
+async fn ask_all_here(host: &Host, mut open: Vec<QuestionRecord>) -> Result<u8, HostError> {
+    let (mut answered, mut left) = (0_usize, BTreeSet::new());
+    while !open.is_empty() {
+        let store = host.home().open_read_only()?;
+        let mut objectives = Vec::with_capacity(open.len());
+        for question in &open {
+            let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+            objectives.push(run.spec.objective.clone());
+        }
+        ua_host::home::close(store);
+        let Some(question) = which(&open, &objectives).await? else {
+            tell(left_unanswered(answered, open.len() + left.len()));
+            if crate::terminal::is_json() {
+                print_json(&Answered { question_id: None, run_id: None, choice: None })?;
+            }
+            return Ok(WAITING);
+        };
+        if ask_here(host, &question).await? == OK {
+            answered += 1;
+        } else {
+            left.insert(question.question_id);
+        }
+        // One object is what a machine waits for.
+        if crate::terminal::is_json() {
+            break;
+        }
+        let store = host.home().open_read_only()?;
+        open = questions::open(&store, None).await?;
+        ua_host::home::close(store);
+        open.retain(|question| !left.contains(&question.question_id));
     }
-    let Some(question) = which(&open, &objectives).await? else {
-        tell(none_answered(open.len()));
-        return Ok(WAITING);
-    };
-    drop(store);
-    ask_here(host, &question).await
+    Ok(if left.is_empty() { OK } else { WAITING })
 }
 
 /// Asks about one question, and says what is next.
@@ -70,7 +99,9 @@ pub(crate) async fn ask_here(host: &Host, question: &QuestionRecord) -> Result<u
             WAITING
         }
     };
+    let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e));
     ua_host::home::close(store);
+    report(question, current?.answer.as_ref().map(|answer| word_of_answer(question.kind, answer)))?;
     Ok(code)
 }
 
@@ -87,8 +118,10 @@ fn in_a_list(question: &QuestionRecord, objective: &str) -> String {
 }
 
 /// What whoever chooses none of the open questions is told.
-fn none_answered(open: usize) -> String {
-    format!("nothing was answered; {} are left open", ua_core::counted(open, "question"))
+fn left_unanswered(answered: usize, open: usize) -> String {
+    let done = if answered == 0 { "nothing".to_owned() } else { ua_core::counted(answered, "question") };
+    let (was, are) = (if answered > 1 { "were" } else { "was" }, if open == 1 { "is" } else { "are" });
+    format!("{done} {was} answered; {} {are} left open", ua_core::counted(open, "question"))
 }
 
 /// The question that somebody chooses among those that are open; `objectives` are those of their runs.
@@ -104,7 +137,7 @@ async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<
         offered(&offers, crate::terminal::err_width())
     );
     let left = Left {
-        what: none_answered(open.len()),
+        what: left_unanswered(0, open.len()),
         back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
         signal: AtSignal::Waits,
     };
@@ -237,7 +270,7 @@ fn left_open(question: &QuestionRecord, beside: &Beside) -> Left {
     let resume = &beside.resume;
     let (what, back, signal) = match beside.reach {
         // Nobody resumes it.
-        Reach::Session => (open, again, AtSignal::Waits),
+        Reach::Session | Reach::EndedSession => (open, again, AtSignal::Waits),
         Reach::Nobody => (
             open,
             format!("{resume}: that decides about the call, and the tool asks again if the call is made again"),
@@ -263,17 +296,22 @@ fn left_open(question: &QuestionRecord, beside: &Beside) -> Left {
 /// The question and what is known about it, as they stand above the answers.
 fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
-    let of = if beside.reach == Reach::Session { "session" } else { "run" };
+    let of = if beside.reach.is_session() { "session" } else { "run" };
     let mut text = format!("\nQuestion {id} · {of} {run}\n");
-    let arguments = if question.kind == QuestionKind::AskUser { String::new() } else { arguments_in_full(question) };
-    text.push_str(&format!("{}\n", indented(&told(&without_arguments(&question.text, !arguments.is_empty())))));
-    text.push_str(&arguments.lines().fold(String::new(), |all, line| all + "  " + line + "\n"));
-    text.push_str(&known_lines(&beside.known));
+    let room = crate::terminal::err_width();
+    let is_ask = question.kind == QuestionKind::AskUser;
+    let arguments = if is_ask { String::new() } else { arguments_in_full(question, "  ", room) };
+    text.push_str(&format!(
+        "{}\n",
+        indented_to(&told(&without_arguments(&question.text, !arguments.is_empty())), room)
+    ));
+    text.push_str(&arguments);
+    text.push_str(&known_lines(&beside.known, room));
     if let Some(call) = &question.call_id {
         text.push_str(&look_at(call));
     }
     if let Some(remark) = beside.reach.remark() {
-        text.push_str(&format!("{}\n", indented(remark)));
+        text.push_str(&format!("{}\n", indented_to(remark, room)));
     }
     text.push('\n');
     text
@@ -369,7 +407,7 @@ async fn details(
 /// How it is asked whether an answer is meant that cannot be taken back; `None` for one that changes nothing outside.
 fn is_meant(question: &QuestionRecord, way: &WayToAnswer, reach: Reach) -> Option<&'static str> {
     match way.word {
-        "abort" if reach == Reach::Session => Some("End this session?"),
+        "abort" if reach.is_session() => Some("End this session?"),
         "abort" => Some("End the run?"),
         "approve" => Some("Let it run?"),
         "happened" if question.kind == QuestionKind::NearDuplicate => {
@@ -406,13 +444,10 @@ fn menu(question: &QuestionRecord, reach: Reach) -> Vec<Item> {
     menu
 }
 
-fn indented(text: &str) -> String {
-    plain(text.trim()).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use ua_host::questions::Whose;
     use ua_store::QuestionStatus;
 
     use super::*;
@@ -481,9 +516,30 @@ mod tests {
         let beside = Beside::default();
         assert_eq!(
             shown(&asked, &beside),
-            "\nQuestion q_1 · run run_1\n  May `send_email` run?\n  Effect: email.send\n  Arguments\n    subject: \"Hello\"\n  \
+            "\nQuestion q_1 · run run_1\n  May `send_email` run?\n  Effect: email.send\n  Arguments\n    - subject: \"Hello\"\n  \
              look at it  ua calls show call_1\n\n"
         );
+    }
+
+    /// A model chooses names of arguments where a schema allows others: none begins a line, and two are not shown as one.
+    #[test]
+    fn no_name_of_an_argument_begins_a_line_or_looks_like_two() {
+        let names = ["ua answer q_9 approve  let it run", "a\nb", "a b", "to: \"x\"", "", "Effect", "subject"];
+        let mut seen: Vec<String> = Vec::new();
+        for name in names {
+            let asked = question(QuestionKind::Approval, vec![Choice::Execute], json!({"arguments": {name: "v"}}));
+            for room in [None, Some(60)] {
+                let text = arguments_in_full(&asked, "", room);
+                let lines: Vec<&str> = text.lines().skip(1).collect();
+                let is_behind = |line: &&str| line.starts_with("  - ") || line.starts_with("      ");
+                assert!(!lines.is_empty() && lines.iter().all(is_behind), "{text}");
+                assert_eq!(lines[0].starts_with("  - \""), !matches!(name, "Effect" | "subject"), "{text}");
+                if room.is_none() {
+                    assert!(!seen.contains(&text), "{text}");
+                    seen.push(text);
+                }
+            }
+        }
     }
 
     /// Whatever is asked, of whomever, wherever: what is said to be open is open behind the signal, and what is stopped is not.
@@ -494,7 +550,8 @@ mod tests {
                 (0..16).map(|bits: u8| (bits & 1 == 0, bits & 2 == 0, bits & 4 == 0, bits & 8 == 0))
             {
                 let asked = question(kind, Vec::new(), json!({"is_live": is_live}));
-                let reach = Reach::of(&asked, is_session, is_driven);
+                let whose = if is_session { Whose::Session } else { Whose::Run };
+                let reach = Reach::of(&asked, whose, is_driven);
                 let resume = "`ua resume run_1`".to_owned();
                 let left = left_open(&asked, &Beside { reach, drives, resume, ..Beside::default() });
                 let is_over = asked.waits_on_its_connection() && !is_session && is_driven && drives;

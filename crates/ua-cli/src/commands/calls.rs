@@ -1,28 +1,30 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{CallId, CallStatus, CorrectedTo, Resolution, RunId, Timestamp};
+use ua_core::{CallId, CallStatus, CorrectedTo, Resolution, RunId, SideEffectClass, Timestamp};
 use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_ledger::LateReplies as _;
 use ua_runner::LateFile;
-use ua_store::rules::{learnt_of_another, said_beside, times_sent};
+use ua_store::rules::{detail_in_words, learnt_of_another, said_beside, times_sent};
 use ua_store::{
-    Answer, CallQuery, CallRecord, Choice, GATEWAY_MODE, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
-    QuestionsOf, RunQuery, RunStore, Store, blobs_of, is_gateway, whole_reply, whole_text,
+    Answer, CallQuery, CallRecord, Choice, GatewayStore as _, LateReply, LedgerStore, QuestionRecord, QuestionStatus,
+    QuestionsOf, RunStore, SessionsOf, Store, Trace, blobs_of, is_gateway, whole_reply, whole_text,
 };
 
 use super::probe::ProbeArgs;
+use crate::args::parse_ago;
 use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::output::{field, line, plain, print, print_exactly, print_json, print_table, tell};
 use crate::people::is_attended;
-use crate::view::{AttemptShown, CallRow, CallShown, Resolved};
+use crate::view::{AttemptShown, CallListed, CallRow, CallShown, Resolved};
 use crate::{complete, find, moment};
 
 /// `ua calls …`.
@@ -32,19 +34,13 @@ pub enum CallsCommand {
     #[command(after_help = "\
 Examples:
   ua calls list --run last
-  ua calls list --unknown                    list the calls whose outcome is unknown
-  ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
-    List {
-        /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
-        #[arg(long, add = ArgValueCompleter::new(complete::runs))]
-        run: Option<String>,
-        /// Only calls that were sent and whose outcome is unknown, including skipped ones
-        #[arg(long)]
-        unknown: bool,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+  ua calls list --unknown  list the calls whose outcome is unknown
+  ua calls list --since 1d --effects
+      list what was sent since yesterday at this time, and to whom
+  ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'
+
+WHEN is when a call was sent last, or asked for if it never was; FOR has the arguments by which its effect is known, or its first ones.")]
+    List(ListArgs),
     /// Show one call with its attempts, receipt and history
     #[command(after_help = "\
 Examples:
@@ -68,6 +64,42 @@ Examples:
     Resolve(ResolveArgs),
 }
 
+/// `ua calls list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only this run and its sub-agents: an id, a unique prefix or suffix of one, or `last`
+    #[arg(long, add = ArgValueCompleter::new(complete::runs))]
+    pub run: Option<String>,
+    /// Only calls that were sent, or asked for and never sent, within this time: a number and d, h, m or s, for example 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_ago)]
+    pub since: Option<Duration>,
+    /// Only calls that were sent and may have had an effect outside: no reads, no work on the run's own files, and nothing that was held, refused
+    /// or not repeated
+    #[arg(long)]
+    pub effects: bool,
+    /// Only calls of this tool: its name, with or without its server; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub tool: Vec<String>,
+    /// Only calls that were sent and whose outcome is unknown, including skipped ones
+    #[arg(long)]
+    pub unknown: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ListArgs {
+    /// Whether a call is among those that are asked for, as far as its record says. `now` is when it is asked.
+    fn has(&self, call: &CallRecord, now: Timestamp) -> bool {
+        let is_of_tool =
+            || self.tool.iter().any(|tool| [&call.name.tool, &call.name.raw].into_iter().any(|name| name == tool));
+        // What was sent within that time was changed within it as well.
+        self.since.is_none_or(|span| call.updated_at >= now.minus(span))
+            && (!self.effects || (call.policy.class == SideEffectClass::External && call.attempt > 0))
+            && (self.tool.is_empty() || is_of_tool())
+    }
+}
+
 /// `ua calls resolve`.
 #[derive(Debug, Args)]
 #[command(
@@ -76,9 +108,9 @@ Examples:
 Examples:
   ua calls resolve call_019 --happened --proof msg_123
   ua calls resolve call_019 --retry
-  ua resume last                             acts on it
+  ua resume last  acts on it
   ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
-  ua calls resolve call_019 --as happened --proof msg_123 --reason \"Ada has it\" --yes
+  ua calls resolve call_019 --as happened --reason \"Ada has it\" --yes
 
 The first two answer the question about a call. --as corrects its record, whatever it says, even after the run has ended."
 )]
@@ -127,7 +159,7 @@ pub enum WhatItWas {
 pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostError> {
     let home = host.home();
     match command {
-        CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
+        CallsCommand::List(args) => list(host, &args).await,
         CallsCommand::Show { call, full: true, json } => whole(home, &call, json).await,
         CallsCommand::Show { call, full: false, json } => show(home, &call, json).await,
         CallsCommand::Probe(args) => super::probe::run(host, &args).await,
@@ -164,22 +196,30 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
 #[derive(Default)]
 struct Listed {
     calls: Vec<CallRecord>,
-    /// Which of their runs are sessions of clients at the gateway.
-    sessions: BTreeSet<RunId>,
-    /// How often those were sent that have more than one attempt.
-    sent: BTreeMap<CallId, u32>,
+    /// Which of their runs are sessions of clients at the gateway, with the folders of their projects.
+    sessions: BTreeMap<RunId, String>,
+    /// How often and when last those were sent that were.
+    sent: BTreeMap<CallId, (u32, Timestamp)>,
 }
 
-/// The calls of a run and its sub-agents, or all there are.
-async fn listed(home: &Home, run: Option<&str>) -> Result<Listed, HostError> {
+impl Listed {
+    /// When a call was sent last; when it was asked for, if it never was.
+    fn when(&self, call: &CallRecord) -> Timestamp {
+        self.sent.get(&call.call_id).map_or(call.created_at, |(_, at)| *at)
+    }
+}
+
+/// The calls of a run and its sub-agents, or of all runs, that are asked for.
+async fn listed(home: &Home, args: &ListArgs) -> Result<Listed, HostError> {
+    let run = args.run.as_deref();
     if run.is_none() && home.is_unused() {
         return Ok(Listed::default());
     }
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
-    let (calls, sessions) = if let Some(name) = run {
+    let (mut calls, sessions) = if let Some(name) = run {
         let run = find::run(&store, name).await?;
-        let sessions = if is_gateway(&run) { BTreeSet::from([run.run_id.clone()]) } else { BTreeSet::new() };
+        let sessions = store.sessions_of(SessionsOf::Run(run.run_id.clone())).await.map_err(|e| fail(&e))?;
         let mut calls = Vec::new();
         for run in ua_host::tree::with_those_below(&store, &run.run_id).await? {
             calls.extend(store.calls(&run, None).await.map_err(|e| fail(&e))?);
@@ -188,30 +228,42 @@ async fn listed(home: &Home, run: Option<&str>) -> Result<Listed, HostError> {
     } else {
         let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
         let calls = store.find_calls(&all).await.map_err(|e| fail(&e))?;
-        let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
-        let heads = store.find_runs(&all).await.map_err(|e| fail(&e))?;
-        let sessions = heads.into_iter().filter(|head| head.run_mode == GATEWAY_MODE).map(|head| head.run_id);
-        (calls, sessions.collect())
+        (calls, store.sessions_of(SessionsOf::Newest(u32::MAX)).await.map_err(|e| fail(&e))?)
     };
-    let mut sent = BTreeMap::new();
-    for call in calls.iter().filter(|call| call.attempt > 1) {
+    let sessions = sessions.into_iter().map(|session| (session.run_id, session.project)).collect();
+    let now = ua_core::system::env().now();
+    calls.retain(|call| args.has(call, now) && (!args.unknown || is_doubt(home, call)));
+    let mut listed = Listed { calls: Vec::new(), sessions, sent: BTreeMap::new() };
+    // What became known of an attempt later is no send of its own.
+    let is_send = |attempt: &&ua_store::AttemptRecord| learnt_of_another(attempt).is_none();
+    for call in calls.iter().filter(|call| call.attempt > 0) {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
-        sent.insert(call.call_id.clone(), times_sent(call, &attempts));
+        if let Some(last) = attempts.iter().rfind(is_send) {
+            listed.sent.insert(call.call_id.clone(), (times_sent(call, &attempts), last.started_at));
+        }
     }
-    Ok(Listed { calls, sessions, sent })
+    calls.retain(|call| args.since.is_none_or(|span| listed.when(call) >= now.minus(span)));
+    listed.calls = calls;
+    Ok(listed)
 }
 
-async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
-    let Listed { mut calls, sessions, sent } = listed(home, run).await?;
-    if unknown {
-        calls.retain(|call| is_doubt(home, call));
-    }
-    if json {
-        print_json(&calls.iter().map(CallRow::of).collect::<Vec<_>>())?;
+async fn list(host: &Host, args: &ListArgs) -> Result<u8, HostError> {
+    let home = host.home();
+    let listed = listed(home, args).await?;
+    let Listed { calls, sessions, sent } = &listed;
+    if args.json {
+        let row = |call: &CallRecord| CallListed {
+            call: CallRow::of(call),
+            sent_at: sent.get(&call.call_id).map(|(_, at)| *at),
+            project: sessions.get(&call.run_id).cloned(),
+            in_short: ua_evidence::call_in_short(call),
+        };
+        print_json(&calls.iter().map(row).collect::<Vec<_>>())?;
     } else {
         if calls.is_empty() {
-            tell(if unknown { "no call has an unknown outcome" } else { "no such calls" });
+            tell(if args.unknown { "no call has an unknown outcome" } else { "no such calls" });
         }
+        let now = ua_core::system::env().now();
         let ids = ShortIds::of(&calls.iter().map(|call| call.call_id.as_str()));
         let mut their_runs: Vec<&str> = calls.iter().map(|call| call.run_id.as_str()).collect();
         their_runs.sort_unstable();
@@ -220,32 +272,57 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
         let row = |call: &CallRecord| {
             vec![
                 ids.get(call.call_id.as_str()).to_owned(),
+                moment::ago(listed.when(call), now),
                 // A client's session has no turns.
-                if sessions.contains(&call.run_id) {
-                    call.position.turn.to_string()
+                if sessions.contains_key(&call.run_id) {
+                    format!("call {}", call.position.turn)
                 } else {
                     format!("{}.{}", call.position.turn, call.position.ordinal)
                 },
+                call.name.server.clone(),
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
                 if is_left(home, call) { LEFT.to_owned() } else { ua_resume::call_standing(call).to_owned() },
-                sent.get(&call.call_id).unwrap_or(&call.attempt).to_string(),
+                sent.get(&call.call_id).map_or(call.attempt, |(times, _)| *times).to_string(),
+                ua_evidence::call_in_short(call),
                 line(&in_a_list(call), 200),
             ]
         };
-        if run.is_some() && their_runs.len() < 2 {
+        if args.run.is_some() && their_runs.len() < 2 {
             print_table(&crate::listings::CALLS, calls.iter().map(row).collect())?;
+        } else if !calls.is_empty() && calls.iter().all(|call| sessions.contains_key(&call.run_id)) {
+            // A client has a session for each project and tool server.
+            let with_project = |call: &CallRecord| {
+                let mut cells = row(call);
+                cells.insert(2, runs.get(call.run_id.as_str()).to_owned());
+                cells.insert(3, project_in_short(sessions.get(&call.run_id).map_or("", String::as_str)));
+                cells
+            };
+            print_table(&crate::listings::CALLS_OF_SESSIONS, calls.iter().map(with_project).collect())?;
         } else {
             // A place in a run says nothing without the run.
             let with_run = |call: &CallRecord| {
                 let mut cells = row(call);
-                cells.insert(1, runs.get(call.run_id.as_str()).to_owned());
+                cells.insert(2, runs.get(call.run_id.as_str()).to_owned());
                 cells
             };
             print_table(&crate::listings::CALLS_OF_ALL, calls.iter().map(with_run).collect())?;
         }
+        if args.run.is_none()
+            && let Some(commands) = ua_host::gateway::commands_beside(host)
+        {
+            let said =
+                commands.complete("calls of clients at the gateway are in a folder of their own: `ua calls list`");
+            tell(said.into_owned());
+        }
     }
     Ok(OK)
+}
+
+/// The name of a project's folder, as a list has it; all of it is in the JSON.
+fn project_in_short(project: &str) -> String {
+    let name = std::path::Path::new(project).file_name().and_then(|name| name.to_str()).unwrap_or(project);
+    line(name, 60)
 }
 
 /// What a list says of how a call ended: a person's word before what a tool said.
@@ -269,9 +346,10 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
         let questions = questions_about(&store, &call).await?;
         let late_replies = LateFile::at(home.late_replies()).about(&call.call_id);
+        let found_by = Trace::of(&call, &attempts).into_iter().flat_map(|trace| trace.names).collect();
         let (policy, call) = (json!(call.policy), CallRow::of(&call));
         let attempts = attempts.into_iter().map(AttemptShown::from).collect();
-        let shown = CallShown { call, policy, attempts, receipt, late_replies, events, questions };
+        let shown = CallShown { call, policy, found_by, attempts, receipt, late_replies, events, questions };
         print_json(&shown)?;
         return Ok(OK);
     }
@@ -329,6 +407,12 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
     if let Some(key) = &call.idempotency_key {
         out.push_str(&format!("  key            {key}\n"));
     }
+    for Trace { of, names } in Trace::of(call, &attempts) {
+        let whose = of.map_or_else(String::new, |of| format!(" (call {} of run {})", of.call, of.run));
+        for name in names {
+            out.push_str(&format!("  found by       {}{}\n", field(&name, 400), field(&whose, 200)));
+        }
+    }
     for attempt in &attempts {
         if let Some(of) = learnt_of_another(attempt) {
             let (at, said) = (moment::local(attempt.started_at, now), said_beside(attempt).unwrap_or_default());
@@ -337,7 +421,7 @@ async fn shown(home: &Home, store: &ua_host::Database, call: &CallRecord) -> Res
         }
         let ended = attempt.ended_at.map_or_else(|| "…".to_owned(), moment::end);
         let outcome = attempt.outcome.as_deref().unwrap_or("no answer yet");
-        let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", field(text, 200)));
+        let detail = detail_in_words(attempt).map_or_else(String::new, |text| format!(": {}", field(text, 200)));
         out.push_str(&format!(
             "  attempt {:<6} {} → {ended} {outcome}{detail}\n",
             attempt.attempt,

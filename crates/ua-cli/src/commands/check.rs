@@ -18,6 +18,8 @@ use crate::view::{CheckedRule, CheckedWord, JobChecked};
 const FEW: usize = 6;
 /// How much is shown of a word that selects tools.
 const WORD: usize = 60;
+/// How much is shown of what a job does unasked.
+const LIFTS: usize = 600;
 
 pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -> Result<u8, HostError> {
     // Nobody is asked: what is not trusted is a reason not to start.
@@ -28,8 +30,8 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
     } else {
         print(in_words(&found))?;
     }
-    for doubt in found.model_doubt.iter().chain(&found.script_doubts) {
-        tell(format!("warning: {}", line(doubt, 400)));
+    for doubt in found.model_doubt.iter().chain(&found.script_doubts).chain(&found.budget_doubts) {
+        tell(format!("warning: {}", line(doubt, 500)));
     }
     if let Some(refusal) = &found.refusal {
         crate::error::print(refusal);
@@ -66,8 +68,11 @@ fn shown(found: &JobCheck) -> JobChecked {
         tools: found.tools.iter().map(|(spec, policy)| super::tools::row(spec, policy)).collect(),
         words: found.selections.iter().map(word).collect(),
         rules: found.rules.iter().map(rule).collect(),
+        mail_folder: found.mail_folder.clone(),
+        not_asked: found.spec.lifts(),
         script_doubts: found.script_doubts.clone(),
         model_doubt: found.model_doubt.clone(),
+        budget_doubts: found.budget_doubts.clone(),
         job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
         unfinished_run: found
             .unfinished
@@ -134,11 +139,18 @@ fn in_words(found: &JobCheck) -> String {
     let tainted: Vec<String> = found.asked_once_tainted().iter().map(|name| name.raw.clone()).collect();
     if !tainted.is_empty() {
         out.push_str(&format!(
-            "Asked if mixed {}: once the run has read untrusted text and private data, each such call waits for a person, unless the job or a person \
-             named where it goes. To allow it: the tool or its destination in `constraints.allowed_destinations`, `side_effect_class = \"read_only\"` in \
-             a policy rule for a tool that only reads, or `escalation.ask_human_on_tainted_effect` as `false`\n",
+            "May be asked   {}: once the run has read both foreign text (a page, a mail, the answer of a foreign tool) and private data, a person is \
+             asked before such a call. The job allows it by naming the tool, or where it goes, in `constraints.allowed_destinations`; \
+             docs/guide/approvals.md has the other ways\n",
             names(&tainted)
         ));
+    }
+    if let Some(folder) = &found.mail_folder {
+        out.push_str(&format!("Mail           {}\n", line(folder, 600)));
+    }
+    let lifts = found.spec.lifts();
+    if !lifts.is_empty() {
+        out.push_str(&format!("Not asked      this job, without a question: {}\n", line(&lifts.join("; "), LIFTS)));
     }
     let words =
         found.selections.iter().map(|selection| &selection.word).chain(found.rules.iter().map(|rule| &rule.rule));

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use clap::Subcommand;
 use ua_host::Host;
-use ua_host::credentials::without_logins;
 use ua_host::home::Home;
 use ua_host::settings::{SETTINGS, Setting, ValueKind};
 
@@ -70,8 +69,9 @@ pub(super) fn rows(host: &Host, root: Option<&Path>, color: Option<Color>) -> Ve
         };
         let value = value.map(|value| in_use(host.home(), setting, value));
         // An address may have a password in it.
-        let shown =
-            |value: String| if setting.kind == ValueKind::Secret { "set".to_owned() } else { without_logins(&value) };
+        let shown = |value: String| {
+            if setting.kind == ValueKind::Secret { "set".to_owned() } else { ua_core::without_secrets(&value) }
+        };
         let value = value.map(shown);
         SettingRow { key: setting.key, variable: setting.variable, value, source, about: setting.about }
     };

@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, RunId};
-use ua_host::Database;
+use ua_core::{CallId, CallStatus, PrintedCommand, RunId};
 use ua_host::home::Home;
 use ua_host::pages::Due;
 use ua_host::placed::refuse_leading_out;
+use ua_host::{Database, Host};
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
 use ua_store::{
-    FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QueueState, RunStore as _, Store as _, StoreError,
+    FleetStore as _, Forgotten, LedgerStore as _, PastStore as _, QueueState, RunStore as _, Store, StoreError,
 };
+use ua_store_sqlite::Restored;
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
@@ -54,7 +55,8 @@ Examples:
     /// Move the database from the file in the root to the server that --database-url names
     #[command(after_help = "\
 Examples:
-  ua db migrate --database-url postgres://ua@db.example/ua      make the schema there
+  ua db migrate --database-url postgres://ua@db.example/ua
+      make the schema there
   ua db copy --database-url postgres://ua@db.example/ua
 
 No run may be running. The database on the server must be empty; events keep their chain. The file is kept under another \
@@ -93,9 +95,11 @@ about than the copy does not resume, so that nothing is sent twice, until you ha
     /// Allow a run to resume although effects.log knows attempts of it that the database does not
     #[command(after_help = "\
 Examples:
-  ua db check                                list what was sent that the database does not know
+  ua db check
+      list what was sent that the database does not know
   ua db accept run_019 && ua resume run_019
-  ua db accept run_019 && ua queue move run_019    a run that a worker had parked because of it")]
+  ua db accept run_019 && ua queue move run_019
+      a run that a worker had parked because of it")]
     Accept {
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
@@ -105,7 +109,8 @@ Examples:
     Prune(PruneArgs),
 }
 
-pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError> {
+pub(crate) async fn run(host: &Host, command: DbCommand) -> Result<u8, HostError> {
+    let home = host.home();
     #[cfg(feature = "postgres")]
     if let Some(server) = home.server() {
         return server::run(home, server, command).await;
@@ -120,7 +125,7 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError
         )),
         DbCommand::Backup { file } => backup(home, &file),
         DbCommand::Restore { file } => restore(home, &file).await,
-        DbCommand::Accept { run } => accept(home, &run).await,
+        DbCommand::Accept { run } => accept(host, &run).await,
         DbCommand::Prune(args) => super::prune::run(home, &args).await,
     }
 }
@@ -153,7 +158,7 @@ impl OfRun {
 async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_file()?;
     let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    let (runs, found) = if invariants { violations(&Database::File(store)).await? } else { (0, Vec::new()) };
+    let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
     // What the program itself is known to leave behind is nothing that a repair of the database could end: it is told, and a check
     // that failed for ever because of it would hide real damage.
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
@@ -231,7 +236,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
 }
 
 /// What does not hold, over all runs, and how many there are.
-async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> {
+async fn violations(store: &dyn Store) -> Result<(usize, Vec<OfRun>), HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("check the runs", error);
     let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
     let id = store.database_id().await.map_err(|e| fail(&e))?;
@@ -278,7 +283,8 @@ async fn forgotten_of(store: &Database, run: &RunId) -> Result<Vec<Forgotten>, H
     forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))
 }
 
-async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
+async fn accept(host: &Host, name: &str) -> Result<u8, HostError> {
+    let home = host.home();
     let look = home.open_read_only()?;
     let run = run_of(&look, name).await?;
     let forgotten = forgotten_of(&look, &run).await?;
@@ -296,26 +302,30 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     }
     let now = ua_core::system::env().now();
     let store = home.open_from_anywhere()?;
+    let held = parked_and_held(&store).await?;
     // A run that is to begin under that name is not there yet, and has no files.
     let known = match store.run(&run).await {
         Ok(known) => Some(known),
         Err(StoreError::NotFound { .. }) => None,
         Err(error) => return Err(HostError::store("read the run", &error)),
     };
+    let by = host.settings().user();
+    let is_there = known.is_some();
     let due = known.map(|known| Due::of(home, &known.root_run_id));
-    let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, now).await;
+    let accepted = ua_runner::accept_forgotten(&store, &run, &forgotten, Some(&by), now).await;
     accepted.map_err(|e| ua_host::corrections::recall_failed(&e))?;
     if let Some(due) = due {
         due.make(home, &store, None).await?;
     }
     let (in_doubt, lost) = known_and_lost(&store, &forgotten).await?;
     let resume = ua_host::restart::how_to_resume(&store, &run).await.unwrap_or_else(|_| format!("`ua resume {run}`"));
-    let parked = parked_of_family(&store, &run).await?;
+    let still_held = parked_and_held(&store).await?;
+    let free: Vec<&str> = held.difference(&still_held).map(RunId::as_str).collect();
     ua_host::home::close(store);
     for attempt in &forgotten {
         tell(in_sentence(&format!("accepted: {attempt}")).as_ref());
     }
-    if forgotten.iter().any(|attempt| attempt.run_id != run.as_str()) {
+    if is_there && forgotten.iter().any(|attempt| attempt.run_id != run.as_str()) {
         tell(format!(
             "for run {} and its family; what runs sent that are not in the database any more still counts for others",
             short(run.as_str())
@@ -336,31 +346,36 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
             ua_core::counted(lost, "call")
         ));
     }
-    tell(in_sentence(&format!("run {run} may be resumed: {resume}")).as_ref());
-    for parked in parked {
-        tell(
-            in_sentence(&format!(
-                "run {parked} is parked in the queue: `ua queue move {parked}` lets a worker take it"
-            ))
-            .as_ref(),
-        );
+    let next = if is_there {
+        format!("run {run} may be resumed: {resume}")
+    } else {
+        format!(
+            "run {run} is not in this database, so there is nothing of it to resume; what it sent holds no other run up any more"
+        )
+    };
+    tell(in_sentence(&next).as_ref());
+    if !free.is_empty() {
+        let (listed, names) = (free.join(", "), free.join(" "));
+        let free = if free.len() == 1 {
+            format!("run {listed} is parked in the queue because of it: `ua queue move {names}` lets a worker take it")
+        } else {
+            format!(
+                "runs {listed} are parked in the queue because of it: `ua queue move {names}` lets a worker take them"
+            )
+        };
+        tell(in_sentence(&free).as_ref());
     }
     Ok(OK)
 }
 
-/// The runs of a run's family that a worker parked: what was accepted makes none of them ready by itself, and one may be driven only by a worker of
-/// the machine that it belongs to.
-async fn parked_of_family(store: &Database, run: &RunId) -> Result<Vec<RunId>, HostError> {
-    let failed = |e: StoreError| HostError::store("read the queue", &e);
-    let root = match store.run(run).await {
-        Ok(run) => run.root_run_id,
-        Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut found = Vec::new();
-    for entry in store.fleet_state(u32::MAX).await.map_err(failed)?.queue {
-        if entry.state == QueueState::Parked && store.run(&entry.run_id).await.map_err(failed)?.root_run_id == root {
-            found.push(entry.run_id);
+/// The runs that a worker parked and that nobody drives as long as effects.log knows more of them than the database: what is accepted makes none of
+/// them ready by itself, and one may be driven only by a worker of the machine that it belongs to.
+async fn parked_and_held(store: &Database) -> Result<BTreeSet<RunId>, HostError> {
+    let state = store.fleet_state(u32::MAX).await.map_err(|e| HostError::store("read the queue", &e))?;
+    let mut found = BTreeSet::new();
+    for entry in state.queue.into_iter().filter(|entry| entry.state == QueueState::Parked) {
+        if !forgotten_of(store, &entry.run_id).await?.is_empty() {
+            found.insert(entry.run_id);
         }
     }
     Ok(found)
@@ -403,6 +418,17 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("{} exists already", to.display()))
             .hint("name a new file; nothing is overwritten"));
     }
+    // The database is well, and is not what is told to be in the way.
+    if let Some(folder) = to.parent() {
+        if !folder.is_dir() {
+            return Err(HostError::usage(format!("there is no folder {}", folder.display()))
+                .hint("make it, or name a file in another one; nothing was copied"));
+        }
+        if let Some((why, how)) = ua_host::home::cannot_write(folder) {
+            return Err(HostError::usage(format!("the copy cannot be made: {why}"))
+                .hint(format!("{how}, or name a file in another one; nothing was copied")));
+        }
+    }
     let bytes = ua_store_sqlite::backup(home.database(), &to)
         .map_err(|e| HostError::store("copy the database", &e).hint("the database itself was not touched"))?;
     if crate::terminal::is_json() {
@@ -429,7 +455,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     // From here on nobody takes a run, so that nobody who drives one is overlooked.
     let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| replaced(&e))?;
     nobody_drives(home)?;
-    let kept =
+    let restored =
         restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
     // Whoever names a file to be put there takes it for their own.
     if let Some(identity) = ua_store_sqlite::identity_of(home.database()) {
@@ -438,21 +464,84 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
-        print_json(&DbRestored { path: home.database().to_path_buf(), kept: kept.clone(), forgotten })?;
+        print_json(&DbRestored {
+            path: home.database().to_path_buf(),
+            kept: restored.kept.clone(),
+            forgotten,
+            knows_until: restored.knows_until.map(|at| at.to_string()),
+            lacks_effects_log: restored.is_unaccounted,
+            paused_schedules: restored.paused.clone(),
+            lost_schedules: restored.lost_schedules.clone(),
+            lost_runs: restored.lost_runs.clone(),
+        })?;
     } else {
         print(format!("{} is in place of {}\n", file.display(), home.database().display()))?;
     }
-    if let Some(kept) = kept {
+    if let Some(kept) = &restored.kept {
         tell(format!("what was there is kept as {}", kept.display()));
     }
-    for attempt in &health.forgotten {
+    let (unaccounted, known): (Vec<Forgotten>, Vec<Forgotten>) =
+        health.forgotten.into_iter().partition(Forgotten::is_unaccounted);
+    for attempt in &known {
         tell(in_sentence(&format!("after the copy was made: {attempt}")).as_ref());
     }
     tell(
         "what runs have used since the copy was made (tokens, money, time) is not in it, and does not count for their budgets",
     );
-    refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
+    refused_runs(home, &known).await?.iter().for_each(tell);
+    for sentence in in_words(&restored, &unaccounted) {
+        tell(in_sentence(&sentence).as_ref());
+    }
     Ok(OK)
+}
+
+/// What a copy cannot know and nothing beside it tells, in sentences.
+fn in_words(restored: &Restored, held: &[Forgotten]) -> Vec<String> {
+    let mut said = Vec::new();
+    if restored.is_unaccounted {
+        let until = restored.knows_until.map_or_else(|| "nothing".to_owned(), |at| format!("what happened until {at}"));
+        said.push(format!(
+            "effects.log of the time after the copy is not here: the copy knows {until}, and nobody knows what was sent after that; if you have \
+             the newer effects.log, put it beside the database and restore the copy again"
+        ));
+    }
+    if let [first, ..] = held {
+        let runs: Vec<&str> = held.iter().map(|one| one.run_id.as_str()).collect();
+        let run = &first.run_id;
+        said.push(format!(
+            "held, since they may have sent something after the copy was made: {}; find out what they did, then `ua db accept {run}` lets that one \
+             continue (`ua queue move {run}` if a worker has parked it), and `ua runs cancel {run}` ends it",
+            runs.join(", ")
+        ));
+    }
+    if let [first, ..] = &restored.paused[..] {
+        said.push(format!(
+            "paused, since the copy does not know whether they were changed, paused or removed after it was made: {}; {} starts \
+             that one again, {} removes it",
+            schedules_in_words(&restored.paused),
+            PrintedCommand::of("ua schedule resume").word(first).in_code(),
+            PrintedCommand::of("ua schedule remove").word(first).in_code()
+        ));
+    }
+    if !restored.lost_runs.is_empty() {
+        let runs = if restored.lost_runs.len() == 1 { "the run" } else { "the runs" };
+        let kept = restored.kept.as_ref().map_or_else(String::new, |kept| format!(", and only in {}", kept.display()));
+        said.push(format!(
+            "not in the copy, although unfinished{kept}: {runs} {}; what of it is still wanted is to be begun again",
+            restored.lost_runs.join(", ")
+        ));
+    }
+    if !restored.lost_schedules.is_empty() {
+        said.push(format!(
+            "not in the copy, and to be added again with `ua schedule add` if they are wanted: {}",
+            schedules_in_words(&restored.lost_schedules)
+        ));
+    }
+    said
+}
+
+fn schedules_in_words(names: &[String]) -> String {
+    format!("{} {}", if names.len() == 1 { "the schedule" } else { "the schedules" }, names.join(", "))
 }
 
 /// Refuses where effects.log knows more than the database: nothing beside a server says so any more.
@@ -512,15 +601,17 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
             }
             None => Vec::new(),
         };
-        let senders = senders.into_iter().collect::<Vec<_>>().join(", ");
+        let run = senders.first().and_then(|sender| RunId::parse(sender).ok());
+        let run = run.map_or_else(|| "RUN".to_owned(), |run| run.to_string());
+        let senders = senders.iter().copied().collect::<Vec<_>>().join(", ");
         match (root, &of_family[..]) {
             (None, _) => format!(
                 "no run resumes until you have looked and accepted it with `ua db accept RUN`: the database does not know which runs {senders} is related to"
             ),
             (Some(_), []) => format!(
-                "the database knows nothing of {senders}: none of them can be resumed, and a run that begins now, by the same job, job \
-                 key, schedule or gateway client, is refused until you have looked and accepted it with `ua db accept RUN`, since it may do \
-                 the same again"
+                "the database does not have {senders}, which cannot be resumed; a run that begins now, by the same job, job key, schedule or \
+                 gateway client, is refused until you have looked, since it may do the same again: `ua db accept {run}` lets all that are \
+                 refused for it, and `ua db accept RUN` lets one of them alone"
             ),
             (Some(_), [first, ..]) => format!(
                 "will not resume until you have looked and accepted it with `ua db accept {first}`: {}",

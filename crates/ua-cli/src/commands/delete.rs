@@ -24,7 +24,7 @@ use ua_store::{
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
 use crate::ids::{in_sentence, short};
-use crate::output::{print, print_json, tell};
+use crate::output::{line, print, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{RunDeleted, RunsDeleted};
 use crate::{complete, find};
@@ -33,14 +33,18 @@ use crate::{complete, find};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua runs delete run_019…                       one finished run with its workspace
-  ua runs delete --older-than 30d --dry-run     show which finished runs would be deleted
-  ua runs delete --older-than 30d --yes         without asking, as a timer does
-  ua runs delete RUN --force                    also one that is not finished
+  ua runs delete run_019…
+      one finished run with its workspace
+  ua runs delete --older-than 30d --dry-run
+      show which finished runs would be deleted
+  ua runs delete --older-than 30d --yes
+      without asking, as a timer does
+  ua runs delete RUN --force
+      also one that is not finished
 
 A run that a process drives is never deleted. What may have happened and is not known to have is listed first: a call whose outcome is \
 unknown keeps its run until --force, and one that only its tool says failed keeps it from --yes alone. While a fork or sub-agent of its lineage is there, the database keeps what the run \
-did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again.")]
+did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again; its job key is free.")]
 pub struct DeleteArgs {
     /// Run ids, unique prefixes or suffixes of them, or `last`
     #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
@@ -121,6 +125,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             is_of_gateway: ua_store::is_gateway(&run),
             run_id: run.run_id,
             status: run.status,
+            job_key: run.job_key,
             workspace_dir: run.workspace_dir,
             workspace_removed: false,
             kept_for: Vec::new(),
@@ -330,12 +335,12 @@ fn standing_word(standing: &Standing) -> String {
 
 /// Deletes one run; `false` when its folder could not be removed.
 async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &DeleteArgs) -> Result<bool, HostError> {
-    let (home, env) = (host.home(), host.env());
+    let (home, env, by) = (host.home(), host.env(), Some(host.settings().user()));
     // Whoever wants to drive it meanwhile is refused, and whoever drives it refuses us.
     let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(env)))?;
     // Its sub-agents go with it, the deepest first; their folders lie in its own.
     for child in tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
-        let deletion = RunDeletion { run_id: child.run_id.clone(), force: true, at: env.now() };
+        let deletion = RunDeletion { run_id: child.run_id.clone(), force: true, by: by.clone(), at: env.now() };
         match store.delete_run(&deletion).await {
             Ok(_) | Err(ua_store::StoreError::NotFound { .. }) => {}
             Err(error) => return Err(HostError::store("delete the run of a sub-agent", &error)),
@@ -347,7 +352,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
     let record = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     let force = args.force || ua_store::is_over(&record);
-    let deletion = RunDeletion { run_id: run.run_id.clone(), force, at: env.now() };
+    let deletion = RunDeletion { run_id: run.run_id.clone(), force, by, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;
     run.had_effects = had_effects;
@@ -408,7 +413,28 @@ fn wanted_in_words(wanted: &[RunDeleted], args: &DeleteArgs) -> String {
     let dry = DeletedAs { dry_run: true, keep_files: args.keep_files };
     let more = wanted.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!("  … and {more} more\n") };
-    rows(&wanted[..wanted.len().min(NAMED)], dry) + &more
+    rows(&wanted[..wanted.len().min(NAMED)], dry) + &more + &freed(wanted)
+}
+
+/// So many job keys are named.
+const FEW: usize = 3;
+
+/// That jobs which were to be done once are done again once the records that say that they were done are gone.
+fn freed(deleted: &[RunDeleted]) -> String {
+    let done = deleted.iter().filter(|run| run.status == RunStatus::Succeeded);
+    let keys: Vec<String> = done.filter_map(|run| run.job_key.as_deref()).map(|key| line(key, 60)).collect();
+    let more = if keys.len() > FEW { ", …" } else { "" };
+    let named = format!("{}{more}", keys[..keys.len().min(FEW)].join(", "));
+    match keys.len() {
+        0 => String::new(),
+        1 => format!(
+            "Free after that: the job key {named}. The same job under it is done again when it is started again.\n"
+        ),
+        many => format!(
+            "Free after that: the job keys of {many} runs that succeeded ({named}). The same jobs under them are done again when they are started \
+             again.\n"
+        ),
+    }
 }
 
 /// How a deletion is told.
@@ -447,13 +473,14 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
 fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     let told = rows(deleted, DeletedAs { dry_run: args.dry_run, keep_files: args.keep_files });
-    format!("{told}{verb} {}\n", ua_core::counted(deleted.len(), "run"))
+    format!("{told}{}{verb} {}\n", freed(deleted), ua_core::counted(deleted.len(), "run"))
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use ua_host::settings::Settings;
+    use ua_host::words::KnownSecrets;
 
     use super::*;
 
@@ -505,7 +532,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
         std::os::unix::fs::symlink(&root, place.path().join("other_name")).unwrap();
-        let home = |root: &Path| Home::new(&Settings::default(), Some(root)).unwrap();
+        let home = |root: &Path| Home::new(&Settings::default(), Some(root), &KnownSecrets::default()).unwrap();
         let run = ua_core::RunId::parse("r").unwrap();
         std::os::unix::fs::symlink(&outside, root.join("session_1/out")).unwrap();
         for wrong in [root.clone(), outside.clone(), root.join("../outside"), root.join("link"), place.path().into()] {

@@ -21,9 +21,12 @@ use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
 #[command(after_help = "\
 Examples:
   ua doctor
-  ua doctor --verbose                     also show what is fine, every setting and every tool
-  ua doctor --mcp-config servers.json     start these tool servers, list their tools, stop them
-  ua doctor --job report.json             check what this job needs
+  ua doctor --verbose
+      also show what is fine, every setting and every tool
+  ua doctor --mcp-config servers.json
+      start these tool servers, list their tools, stop them
+  ua doctor --job report.json
+      check what this job needs
   ua doctor --json | jq '.findings[] | select(.level != \"ok\")'
 
 Exit code 0 when nothing fails, 1 otherwise; warnings do not count. Nothing is sent to the model provider.")]
@@ -61,17 +64,16 @@ impl Findings {
         self.add(check, Level::Fail, detail.into(), Some(fix.into()));
     }
 
-    /// A refusal of something that a job would be refused for as well. One fault is one finding, however many checks come upon it.
+    /// A refusal of something that a job would be refused for as well, and of whatever else stands in its way. One fault is one finding, however
+    /// many checks come upon it.
     fn refused(&mut self, check: &str, error: &HostError) {
-        let detail = error.to_string();
-        if self.all.iter().any(|finding| finding.level == Level::Fail && finding.detail == detail) {
-            return;
+        for error in std::iter::once(error).chain(error.others()) {
+            let detail = error.to_string();
+            if self.all.iter().any(|finding| finding.level == Level::Fail && finding.detail == detail) {
+                continue;
+            }
+            self.add(check, Level::Fail, detail, Some(fix_of(error)));
         }
-        // What a command that was refused had done by then is nothing to a check, which does nothing.
-        let fix = error.hint_text().unwrap_or("see the message");
-        let done = ["; nothing was started", "; nothing was done", "; nothing was changed"];
-        let fix = done.iter().find_map(|done| fix.strip_suffix(done)).unwrap_or(fix).to_owned();
-        self.add(check, Level::Fail, detail, Some(fix));
     }
 
     fn add(&mut self, check: &str, level: Level, detail: String, fix: Option<String>) {
@@ -80,11 +82,19 @@ impl Findings {
     }
 }
 
+/// What helps against an error. What a command that was refused had done by then is nothing to a check, which does nothing.
+fn fix_of(error: &HostError) -> String {
+    let hint = error.hint_text().unwrap_or_default();
+    let done = ["nothing was started", "nothing was done", "nothing was changed"];
+    let fix = done.iter().find_map(|done| hint.strip_suffix(done)).unwrap_or(hint).trim_end_matches("; ");
+    if fix.is_empty() { "see the message".to_owned() } else { fix.to_owned() }
+}
+
 pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &DoctorArgs) -> Result<u8, HostError> {
     let (home, settings) = (host.home(), host.settings());
     let mut findings = Findings::default();
     setup::configuration(settings, &mut findings);
-    let job = setup::job(host, args, &mut findings);
+    let job = setup::job(host, args, &mut findings).await;
     setup::environment(settings, job.as_ref(), args, &mut findings);
     setup::model(host, job.as_ref(), &mut findings);
     setup::claude_code(settings, job.as_ref(), &mut findings);
@@ -96,14 +106,19 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     // The database is read while the tool servers start: neither needs the other, and each takes most of the time.
     let mut of_machine = Findings::default();
     let look_at_machine = async {
-        let findings = &mut of_machine;
-        machine::database(home, findings).await;
-        machine::reopened(home, findings).await;
-        machine::disk(home, findings);
-        let runs = machine::heads(home).await;
-        machine::clock(&runs, findings);
-        machine::left_behind(home, &runs, findings).await;
-        machine::gateway(host, root, findings).await;
+        let mut of_runs = Findings::default();
+        let look_at_runs = async {
+            let findings = &mut of_runs;
+            let store = machine::store(home);
+            machine::reopened(store.as_ref(), findings).await;
+            machine::disk(home, findings);
+            let runs = machine::heads(store.as_ref(), findings).await;
+            machine::clock(&runs, findings);
+            machine::left_behind(home, store.as_ref(), &runs, findings).await;
+            machine::gateway(host, root, findings).await;
+        };
+        tokio::join!(machine::database(home, &mut of_machine), look_at_runs);
+        of_machine.all.extend(of_runs.all);
     };
     let (tools, ()) = tokio::join!(setup::servers(host, job.as_ref(), args, &mut findings), look_at_machine);
     findings.all.extend(of_machine.all);

@@ -36,12 +36,15 @@ use crate::{complete, find};
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").multiple(true), after_help = "\
 Examples:
-  ua runs export last                       write its files again, into its workspace
-  ua runs export last --html                the timeline, for a browser
+  ua runs export last
+      write its files again, into its workspace
+  ua runs export last --html
+      the timeline, for a browser
   ua runs export last --html timeline.html
   ua runs export last --json | jq .records.calls
   ua runs export last --out ./copy --all-files --include-blobs
-  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     another machine's database
+  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy
+      another machine's database
 
 Everything is made from the database alone, whether the run is running, finished or from another machine; the run itself does not \
 change. See docs/guide/workspace.md.")]

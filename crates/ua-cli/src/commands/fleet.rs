@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{Component, Env, RunId, Timestamp};
+use ua_core::{Component, Env, PrintedCommand, RunId, Timestamp};
 use ua_dispatch::StopSignal;
+use ua_host::budgets::BudgetChange;
 use ua_host::fleet::{self, Did, Submission, WorkerEvent, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::launch::Launch;
@@ -23,14 +24,16 @@ use ua_store::{
 };
 
 use super::accept;
-use crate::args::{LaunchArgs, parse_concurrency, parse_span};
+use crate::args::{BudgetArgs, LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{json_line, line, print, print_json, print_on, print_table, say, tell};
+use crate::output::{field, json_line, line, print, print_json, print_on, print_table, say, tell};
 use crate::people::AtTerminal;
 use crate::shown::Shown;
 use crate::under_way::Driven;
-use crate::view::{MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, WorkerDid, WorkerDrained, WorkerRow};
+use crate::view::{
+    MachineForgotten, QueueDepthRow, QueueRow, QueueStanding, RunSubmitted, WorkerDid, WorkerDrained, WorkerRow,
+};
 use crate::{complete, find, moment};
 
 /// `ua submit`.
@@ -40,11 +43,13 @@ use crate::{complete, find, moment};
     after_help = "\
 Examples:
   ua submit report.json
-  ua submit report.json --job-key report-2026-11       once, however often it is submitted
+  ua submit report.json --job-key report-2026-11
+      once, however often it is submitted
   ua submit report.json --concurrency-key acme:2 --fair-key acme
   ua submit report.json --delay 2h --priority -10
   jq '.inputs.month = \"11\"' report.json | ua submit -
-  ua submit --run run_019                              queue a run that is already stored
+  ua submit --run run_019
+      queue a run that is already stored
 
 Exit code 0 means that the run is stored and queued, or that the run of its job_key has succeeded. A worker (`ua worker`) on \
 this or another machine runs it. While a run of the same job is queued or not finished, nothing is queued (exit code 75) unless \
@@ -98,8 +103,9 @@ pub struct SubmitArgs {
 Examples:
   ua worker
   ua worker --queue default --queue night --concurrency 8
-  ua worker --database-url postgres://ua@db.example/ua --root /var/lib/ua --listen 127.0.0.1:9090
-  ua worker --until-empty                              process what is waiting, then exit
+  ua worker --root /var/lib/ua --listen 127.0.0.1:9090
+  ua worker --database-url postgres://ua@db.example/ua
+  ua worker --until-empty  process what is waiting, then exit
   ua worker --json | jq -r 'select(.event == \"ended\") | .run_id + \" \" + .status'
 
 SIGTERM and Ctrl-C end it cleanly: it takes no more runs, waits up to --drain for calls with an effect, and \
@@ -146,7 +152,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua queue list
-  ua queue list --limit 500 --json | jq -r '.[] | select(.state == \"parked\") | .run_id'")]
+  ua queue list --json | jq -r '.[] | select(.state == \"parked\") | .run_id'")]
     List {
         /// How many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
@@ -155,26 +161,35 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Put a run into another queue, or change its priority; a parked run is taken again
+    /// Put runs into another queue, or change their priority; parked runs are taken again
     #[command(after_help = "\
 Examples:
   ua queue move run_019 --queue night
   ua queue move run_019 --priority -10
-  ua queue move run_019                                try a parked run again
-  ua queue move run_019 --accept servers               the program of a tool server was replaced")]
+  ua queue move run_019
+      try a parked run again
+  ua queue move run_019 run_020 --accept servers
+      the program of a tool server was replaced
+  ua queue move run_019 --accept policy
+      the policy changed; a worker goes by it as it is here now
+  ua queue move run_019 --max-tool-calls +20
+      a worker continues a run whose budget is used up")]
     Move {
-        /// A run id, a unique prefix or suffix of one, or `last`
-        #[arg(add = ArgValueCompleter::new(complete::runs))]
-        run: String,
+        /// Run ids, unique prefixes or suffixes of some, or `last`
+        #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete::runs))]
+        runs: Vec<String>,
         /// The queue
         #[arg(long, value_name = "NAME")]
         queue: Option<String>,
         /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i32>,
-        /// Accept that the run's tool servers changed since it was stored: `servers`
-        #[arg(long, value_name = "COMPONENT")]
-        accept: Option<String>,
+        /// Accept what changed since the runs were stored or started: servers, policy; both with a comma
+        #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+        accept: Vec<String>,
+        /// What the runs may use from now on
+        #[command(flatten)]
+        budgets: Box<BudgetArgs>,
     },
     /// Take a run out of the queue; the run stays, and `ua resume` runs it here
     #[command(after_help = "\
@@ -212,8 +227,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
-  ua workers forget db-worker-3      by the name of its host, where no worker of it is listed
-  ua workers forget 0197a2c4-…       by its id, where two have the same host
+  ua workers forget db-worker-3
+      by the name of its host, where no worker of it is listed
+  ua workers forget 0197a2c4-…
+      by its id, where two have the same host
 
 A name that matches none lists the machines that hold runs, and one that names several is refused.
 
@@ -288,14 +305,15 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
 /// What was asked for of a run that is in the queue already and stays as it is, with the way to it.
 fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option<String> {
     let (there, run) = (&entry.options, &entry.run_id);
-    let (mut options, mut way) = (Vec::new(), String::new());
+    let mut options = Vec::new();
+    let mut way = PrintedCommand::of("ua queue move").word(run.as_str());
     if asked.queue != there.queue && asked.queue != QueueOptions::DEFAULT_QUEUE {
         options.push("--queue");
-        way.push_str(&format!(" --queue {}", asked.queue));
+        way = way.option("--queue", &asked.queue);
     }
     if asked.priority != there.priority && asked.priority != 0 {
         options.push("--priority");
-        way.push_str(&format!(" --priority {}", asked.priority));
+        way = way.option("--priority", asked.priority.to_string());
     }
     let is_movable = !options.is_empty();
     let others = [
@@ -307,7 +325,7 @@ fn not_taken(asked: &QueueOptions, has_time: bool, entry: &QueueEntry) -> Option
     let again = format!("`ua queue remove {run}` and `ua submit --run {run}` with them queue it so");
     let how = match (is_movable, others.is_empty()) {
         (false, true) => return None,
-        (true, true) => format!("`ua queue move {run}{way}` does"),
+        (true, true) => format!("{} does", way.in_code()),
         (true | false, false) => again,
     };
     options.extend(others);
@@ -425,6 +443,10 @@ impl Teller {
             return;
         }
         if !crate::terminal::is_json() {
+            // Whoever sent a signal is answered at once, and reads there what is waited for.
+            if event.did == Did::Stopping && self.stop.is_stopping() {
+                return;
+            }
             tell(crate::ids::in_sentence(&event.text).as_ref());
             return;
         }
@@ -480,20 +502,25 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
     match command {
         QueueCommand::Depth { json } => depth(host, json).await?,
         QueueCommand::List { limit, json } => list(host, limit, json).await?,
-        QueueCommand::Move { run, queue, priority, accept } => {
+        QueueCommand::Move { runs, queue, priority, accept, budgets } => {
             if let Some(queue) = &queue {
                 fleet::check_name("queue", queue)?;
             }
-            if let Some(component) = accept {
-                accept_for_a_worker(host, &run, &component).await?;
+            let (accept, budgets) = (accept::components(&accept)?, budgets.changes()?);
+            // A name that is none, or of a run that is not queued, is found before anything is changed.
+            let mut ids = Vec::new();
+            let store = host.home().open_from_anywhere()?;
+            for run in &runs {
+                let run = find::run(&store, run).await?.run_id;
+                if store.queued(&run).await.map_err(|e| HostError::store("read the queue", &e))?.is_none() {
+                    return Err(not_queued(&run));
+                }
+                if !ids.contains(&run) {
+                    ids.push(run);
+                }
             }
-            let moved = change(host, &run, |run| FleetChange::Move { run, queue, priority }).await?;
-            let words =
-                format!("{} waits in {} with priority {}\n", moved.run_id, moved.options.queue, moved.options.priority);
-            say(&queue_row(&moved, host.env().now()), words)?;
-            if let Some(warning) = fleet::queue_of_move(host, &moved.options.queue, &moved.run_id).await? {
-                tell(crate::ids::in_sentence(&warning).as_ref());
-            }
+            ua_host::home::close(store);
+            move_all(host, &ids, &To { queue, priority, accept, budgets }).await?;
         }
         QueueCommand::Remove { run } => {
             let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
@@ -503,26 +530,116 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
     Ok(OK)
 }
 
+/// What becomes of runs that are moved.
+struct To {
+    queue: Option<String>,
+    priority: Option<i32>,
+    accept: Vec<Component>,
+    budgets: Vec<BudgetChange>,
+}
+
+/// Moves runs, one after the other. Where one of them cannot be moved, what was done before it is shown all the same.
+async fn move_all(host: &Host, runs: &[RunId], to: &To) -> Result<(), HostError> {
+    let (mut rows, mut failed) = (Vec::new(), None);
+    for run in runs {
+        match moved(host, run, to, runs).await {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    if crate::terminal::is_json() && (failed.is_none() || !rows.is_empty()) {
+        print_json(&rows)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Moves one of them, and tells a person where it is now.
+async fn moved(host: &Host, run: &RunId, to: &To, all: &[RunId]) -> Result<QueueRow, HostError> {
+    accept_for_a_worker(host, run, &to.accept, all).await?;
+    let is_raised = raise_for_a_worker(host, run, &to.budgets).await?;
+    let change_to = |run| FleetChange::Move { run, queue: to.queue.clone(), priority: to.priority };
+    let moved = match change(host, run.as_str(), change_to).await {
+        // A raised budget is enough: a worker was there at once.
+        Err(error) if is_raised && to.queue.is_none() && to.priority.is_none() => {
+            claimed(host, run).await?.ok_or(error)?
+        }
+        moved => moved?,
+    };
+    let queue = &moved.options.queue;
+    if !crate::terminal::is_json() {
+        print(if moved.state == QueueState::Claimed {
+            format!("{} was taken by a worker\n", moved.run_id)
+        } else {
+            format!("{} waits in {queue} with priority {}\n", moved.run_id, moved.options.priority)
+        })?;
+    }
+    if let Some(warning) = fleet::queue_of_move(host, queue, &moved.run_id).await? {
+        tell(crate::ids::in_sentence(&warning).as_ref());
+    }
+    Ok(queue_row(&moved, host.env().now()))
+}
+
 /// Accepts what changed about a run that waits in the queue, for the worker that takes it. What else may be accepted is compared with what a
 /// run began with, by whoever drives it.
-async fn accept_for_a_worker(host: &Host, name: &str, component: &str) -> Result<(), HostError> {
-    let components = accept::components(&[component.to_owned()])?;
-    let store = host.home().open_from_anywhere()?;
-    let run = find::run(&store, name).await?;
-    if components != [Component::Servers] {
-        return Err(HostError::usage(format!("`{component}` is not accepted for a worker"))
-            .hint(format!("`ua resume {} --accept {component}` runs it here; nothing was changed", run.run_id)));
+async fn accept_for_a_worker(host: &Host, run: &RunId, accept: &[Component], all: &[RunId]) -> Result<(), HostError> {
+    if accept.is_empty() {
+        return Ok(());
     }
+    if let Some(other) = accept.iter().find(|component| !matches!(component, Component::Servers | Component::Policy)) {
+        let several = if all.len() == 1 { "" } else { ", each of them" };
+        return Err(HostError::usage(format!("`{other}` is not accepted for a worker"))
+            .hint(format!("`ua resume {run} --accept {other}` runs it here{several}; nothing was changed")));
+    }
+    let store = host.home().open_from_anywhere()?;
+    let run = find::run(&store, run.as_str()).await?;
     // Of one that is not queued, or that a worker has, nothing is stored: that is said by the change itself.
     let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
     if queued.is_some_and(|entry| entry.state != QueueState::Claimed) {
-        match Launch::accept_servers_of(host, &store, &run).await?.as_slice() {
-            [] => tell(format!("the tool servers of {} are as they were; there is nothing to accept", run.run_id)),
-            changed => tell(format!("accepted for {}: {}", run.run_id, changed.join(", "))),
+        if accept.contains(&Component::Servers) {
+            match Launch::accept_servers_of(host, &store, &run).await?.as_slice() {
+                [] => tell(format!("the tool servers of {} are as they were; there is nothing to accept", run.run_id)),
+                changed => tell(format!("accepted for {}: {}", run.run_id, changed.join(", "))),
+            }
+        }
+        if accept.contains(&Component::Policy) {
+            Launch::accept_policy_of(host, &store, &run).await?;
+            tell(format!("accepted for {}: the policy as it is here now", run.run_id));
         }
     }
     ua_host::home::close(store);
     Ok(())
+}
+
+/// Stores other budgets of a run that waits in the queue, for the worker that takes it; whether any were. One that a worker has goes by those that it
+/// was taken with, which the change of the queue refuses.
+async fn raise_for_a_worker(host: &Host, run: &RunId, budgets: &[BudgetChange]) -> Result<bool, HostError> {
+    if budgets.is_empty() || claimed(host, run).await?.is_some() {
+        return Ok(false);
+    }
+    let store = host.home().open_from_anywhere()?;
+    let raised = async {
+        let run = find::run(&store, run.as_str()).await?;
+        ua_host::budgets::store_for_another(host, &AtTerminal::new(false, true), &store, &run, budgets).await
+    };
+    let raised = raised.await;
+    ua_host::home::close(store);
+    raised.map(|()| true)
+}
+
+/// The entry of a run that a worker has; `None` of another.
+async fn claimed(host: &Host, run: &RunId) -> Result<Option<QueueEntry>, HostError> {
+    let store = host.home().open_read_only()?;
+    let entry = store.queued(run).await.map_err(|e| HostError::store("read the queue", &e));
+    ua_host::home::close(store);
+    Ok(entry?.filter(|entry| entry.state == QueueState::Claimed))
+}
+
+fn not_queued(run: &RunId) -> HostError {
+    HostError::usage(format!("run {run} is not in the queue"))
+        .hint("`ua queue list` shows what is; nothing was changed")
 }
 
 /// Changes the entry of a run.
@@ -535,8 +652,7 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
         Ok(done) => {
             done.entries.into_iter().next().ok_or_else(|| HostError::failed(format!("run {run} is not in the queue")))
         }
-        Err(StoreError::NotFound { .. }) => Err(HostError::usage(format!("run {run} is not in the queue"))
-            .hint("`ua queue list` shows what is; nothing was changed")),
+        Err(StoreError::NotFound { .. }) => Err(not_queued(&run)),
         Err(StoreError::Conflict { .. }) if is_without_worker(host, &run).await => {
             Err(HostError::usage(format!("cannot change the queue: the worker that was running {run} has ended")).hint(
                 format!(
@@ -580,6 +696,10 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
         if answered.contains(&entry.run_id) {
             entry.state = QueueState::Ready;
             entry.why = Some("answered; a worker continues it".to_owned());
+        } else if entry.why.as_deref().is_some_and(|why| why.contains("`ua db accept "))
+            && ua_host::why_held(&store, &entry.run_id).await?.is_none()
+        {
+            entry.why = Some(format!("accepted; `ua queue move {}` lets a worker take it", entry.run_id));
         }
     }
     let is_later = |entry: &QueueEntry| entry.options.run_after > now;
@@ -601,10 +721,74 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
             entry.why = found.or_else(|| Some("driven by a process that is no registered worker".to_owned()));
         }
     }
+    for entry in queue.iter_mut().filter(|entry| entry.state == QueueState::Claimed && entry.why.is_none()) {
+        entry.why = ua_host::waits::of(host.home(), &store, &entry.run_id).await.map(|wait| wait.in_words());
+    }
     in_turn(&mut queue, &lines, is_later);
     fleet::say_where_begun(&store, &mut queue, &workers, now).await.map_err(failed)?;
     seats.say_who_waits(&mut queue, &workers, now);
     Ok((queue, now))
+}
+
+/// Where a run stands in the queue, as the next worker finds it; `None` of one that is in none.
+pub(super) async fn standing_in_queue(
+    host: &Host,
+    store: &ua_host::Database,
+    run: &RunId,
+) -> Result<Option<QueueStanding>, HostError> {
+    let queued = store.queued(run).await.map_err(|e: StoreError| HostError::store("read the queue", &e))?;
+    if queued.is_none() {
+        return Ok(None);
+    }
+    let (entries, now) = entries(host, MOST_LOOKED_AT).await?;
+    let Some(at) = entries.iter().position(|entry| entry.run_id == *run) else { return Ok(None) };
+    let row = queue_row(&entries[at], now);
+    let waits = |entry: &&QueueEntry| entry.options.queue == row.queue && queue_row(entry, now).state == stored_ready();
+    let is_ready = row.state == stored_ready();
+    let place = is_ready.then(|| entries[..=at].iter().filter(waits).count() as u64);
+    let of = entries.iter().filter(waits).count() as u64;
+    let fleet = super::schedule::Fleet::of(host, store).await?;
+    let waits_for = match row.state.as_str() {
+        LATER => Some(format!("its time, {}", moment::due(entries[at].options.run_after, now))),
+        _ if is_ready && !fleet.is_worked() => Some(match fleet.why_nobody_works(now) {
+            Some(why) => format!("a worker: {why}"),
+            None => "a worker, and none is running: `ua worker` starts one".to_owned(),
+        }),
+        _ if is_ready => Some("a worker".to_owned()),
+        _ if row.worker.is_none() && row.why.is_none() => Some("a person".to_owned()),
+        _ => None,
+    };
+    Ok(Some(QueueStanding { place, of, waits_for, entry: row }))
+}
+
+/// Why each run of the queue is not driven that a worker parked or gave back, and whether it is parked.
+pub(super) async fn blocked(host: &Host) -> Result<BTreeMap<RunId, (bool, String)>, HostError> {
+    let (entries, _) = entries(host, MOST_LOOKED_AT).await?;
+    let reason = |entry: QueueEntry| {
+        let is_parked = entry.state == QueueState::Parked;
+        let was_given_back = entry.state == QueueState::Ready && entry.not_before.is_some();
+        let why = entry.why.filter(|_| is_parked || was_given_back)?;
+        Some((entry.run_id, (is_parked, why)))
+    };
+    Ok(entries.into_iter().filter_map(reason).collect())
+}
+
+/// How a run is called that the next free worker takes.
+fn stored_ready() -> String {
+    stored_name(&QueueState::Ready).to_string()
+}
+
+/// The same in words.
+pub(super) fn standing_in_words(standing: &QueueStanding) -> String {
+    let QueueStanding { place, of, waits_for, entry } = standing;
+    let place = place.map_or_else(String::new, |place| format!(", place {place} of {of}"));
+    let worker = entry.worker.as_deref().map(|worker| format!("worker {}", short(worker)));
+    let waits = waits_for.as_deref().map(|what| format!("waits for {what}"));
+    let now = ua_core::system::env().now();
+    let why = entry.why.as_deref().map(|why| line(&moment::in_sentence(why, now), 400));
+    let rest: Vec<String> = [waits, worker, why].into_iter().flatten().collect();
+    let rest = if rest.is_empty() { String::new() } else { format!("; {}", rest.join("; ")) };
+    format!("{} ({}){place}{rest}", line(&entry.queue, 60), entry.state)
 }
 
 async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
@@ -678,8 +862,9 @@ async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {
         let until = (row.state == LATER).then(|| format!("from {}", moment::due(entry.options.run_after, now)));
         let key =
             row.concurrency_key.zip(row.concurrency_limit).map_or_else(String::new, |(key, n)| format!("{key}:{n}"));
-        let why = row.worker.map(|worker| short(&worker).to_owned()).or(row.why.map(|why| line(&why, 200)));
-        let note = [until, why].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let worker = row.worker.map(|worker| short(&worker).to_owned());
+        let why = row.why.map(|why| field(&moment::in_sentence(&why, now), 200));
+        let note = [until, worker, why].into_iter().flatten().collect::<Vec<_>>().join(", ");
         vec![ids.get(&row.run_id).to_owned(), row.queue, row.state, row.priority.to_string(), key, note]
     };
     print_table(&crate::listings::QUEUE, entries.iter().map(row).collect())
@@ -843,6 +1028,8 @@ async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
             };
             let status = if ua_runner::has_ended_here(&worker.owner) {
                 "ended"
+            } else if ua_runner::process_is_paused(&worker.owner) {
+                "paused"
             } else if worker.lease_until <= now {
                 "silent"
             } else if worker.is_draining {
@@ -884,7 +1071,25 @@ async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
             format!("{} on {}", row.pid, row.host),
         ]
     };
-    print_table(&crate::listings::WORKERS, rows.into_iter().map(row).collect())
+    let notes: Vec<String> = rows.iter().filter_map(|row| standing_still(row, ids.get(&row.worker), now)).collect();
+    print_table(&crate::listings::WORKERS, rows.into_iter().map(row).collect())?;
+    if notes.is_empty() { Ok(()) } else { print(format!("\n{}\n", notes.join("\n"))) }
+}
+
+/// What is to be known of a worker that does nothing, in a line.
+fn standing_still(worker: &WorkerRow, name: &str, now: Timestamp) -> Option<String> {
+    let pid = worker.pid;
+    match worker.status.as_str() {
+        "paused" => Some(format!(
+            "worker {name} is paused: process {pid} was stopped (Ctrl-Z, SIGSTOP), and `kill -CONT {pid}` lets it continue; its runs wait for it"
+        )),
+        "silent" => {
+            let since = Timestamp::parse(&worker.lease_until).map(|until| until.minus(ua_store::fleet::LEASE))?;
+            let (since, host) = (moment::local(since, now), line(&worker.host, 80));
+            Some(format!("worker {name} is silent: process {pid} on {host} last said that it is alive at {since}"))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -22,11 +22,15 @@ use crate::view::ForkShown;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua fork last                                 branch off after the last turn
-  ua fork run_01… --at-turn 12                 … after turn 12
-  ua fork last --job-overrides changes.json    … with another prompt, inputs or model
+  ua fork last
+      branch off after the last turn
+  ua fork run_01… --at-turn 12
+      … after turn 12
+  ua fork last --job-overrides changes.json
+      … with another prompt, inputs or model
   ua fork last --model claude-opus-4-5 --max-turns 40 --dry-run
-  ua runs diff run_01… last                    compare both
+  ua runs diff run_01… last
+      compare both
 
 A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files \
 that were recorded up to that turn. What the parent, or any other run of the lineage, did outside is not done again: the fork is told \
@@ -100,6 +104,7 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
     let options = wanted.launch.options();
     let request = ForkRequest {
         parent: &parent,
+        run_id: run_id.as_ref(),
         at_turn: wanted.changes.at_turn,
         job_overrides: wanted.changes.job_overrides.as_deref(),
         budgets: &wanted.budgets,
@@ -116,7 +121,7 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
     }
     drop(inspector);
 
-    let (store, run) = fork.make(host, run_id).await?;
+    let (store, run) = fork.make(host).await?;
     if !crate::terminal::is_json() && !wanted.launch.quiet {
         tell(text(&fork.plan, false).trim_end());
     }

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use clap::builder::PossibleValue;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use ua_core::PrintedCommand;
 use ua_host::gateway::{self, Client, Served, Started, Starter, Waits, What};
 use ua_host::{Host, Settings, trust};
 use ua_resume::{Commands, Standing};
@@ -79,8 +80,8 @@ pub enum GatewayClient {
 In a client's configuration, it goes in front of the tool server's own command.
 
 Examples:
-  ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
-  ua gateway --name crm --header-from X-Key=CRM_KEY --url https://crm.example.com/mcp
+  ua gateway --name mail --env SMTP_PASSWORD -- npx -y @example/mail-server
+  ua gateway --name crm --header-from X-Key=KEY --url https://crm.example/mcp
   ua gateway --all
   ua gateway status"
 )]
@@ -154,7 +155,7 @@ Examples:
 Examples:
   ua gateway stop")]
     Stop,
-    /// Restart the broker: after an upgrade, or after a change of gateway.toml
+    /// Restart the broker: after an upgrade, or when a file that it reads was changed
     #[command(after_help = "\
 Clients see a pause. Calls in flight are waited for, up to half a minute.
 
@@ -195,7 +196,8 @@ Examples:
 In Claude Code's settings, so that a continued session is recognised as the same one:
 
 Examples:
-  {\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
+  {\"hooks\": {\"SessionStart\": [{\"hooks\": [
+    {\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
     Hook,
 }
 
@@ -250,7 +252,7 @@ fn become_bridge(words: &[OsString]) -> ExitCode {
 pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> Result<u8, HostError> {
     let Some(command) = args.command else {
         return Err(HostError::usage("the tool server's command is missing")
-            .hint("put it after `--`: ua gateway --name mail -- npx -y mail-server"));
+            .hint("put it after `--`: ua gateway --name mail -- npx -y @example/mail-server"));
     };
     match command {
         GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
@@ -447,12 +449,9 @@ fn change(host: &Host, named: Option<&Path>, entries: &GatewayEntries, install: 
         edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Moved | What::Unwrapped));
     if is_changed && !untrusted.is_empty() {
         let names: Vec<String> = untrusted.iter().map(|server| format!("`{}`", line(server, 60))).collect();
-        let (these, file) = (names.join(", "), plain(&file.display().to_string()));
-        let note = if dry_run {
-            format!("`ua` itself would not use {these} before you trust the changed entry: `ua trust {file}`.")
-        } else {
-            format!("`ua` itself does not use {these} before you trust the changed entry: `ua trust {file}`.")
-        };
+        let (these, trust) = (names.join(", "), PrintedCommand::of("ua trust").word(&file).in_code());
+        let uses = if dry_run { "would not use" } else { "does not use" };
+        let note = format!("`ua` itself {uses} {these} before you trust the changed entry: {trust}.");
         print(format!("{}\n", wrapped(&note, 0)))?;
     }
     if !is_changed || dry_run {
@@ -503,11 +502,13 @@ fn trust_ended(settings: &Settings, file: &Path, changes: &[gateway::Change], dr
 /// The command that takes the gateway away again.
 fn undo(entries: &GatewayEntries) -> String {
     match (&entries.file, entries.client.and_then(|client| client.to_possible_value())) {
-        (Some(file), _) => format!("`ua gateway uninstall --file {}`", file.display()),
+        (Some(file), _) => PrintedCommand::of("ua gateway uninstall").option("--file", file),
         (None, client) => {
-            format!("`ua gateway uninstall --client {}`", client.as_ref().map_or("CLIENT", PossibleValue::get_name))
+            let client = client.as_ref().map_or("CLIENT", PossibleValue::get_name);
+            PrintedCommand::of("ua gateway uninstall").option("--client", client)
         }
     }
+    .in_code()
 }
 
 /// A session of a client, for a person: who asked for what, what it was, and whether the answer arrived.
@@ -559,8 +560,13 @@ pub(super) async fn show_session(
 /// Starts a broker. What is wrong with the file that one would read is said even where one runs: that one keeps what it read.
 async fn start(host: &Host, root: Option<&Path>, by: Starter) -> Result<(), HostError> {
     let started = gateway::start(host, root, by).await?;
-    if let Some(why) = broker(host, root).await?.and_then(|broker| broker.http_taken) {
+    let said = gateway::ask(host, root, false).await?;
+    let unread = not_in_effect(said.as_ref());
+    if let Some(why) = read(said)?.and_then(|broker| broker.http_taken) {
         crate::output::tell(why);
+    }
+    for warning in unread {
+        crate::output::tell(format!("warning: {warning}"));
     }
     tell_unmatched(host, root).await?;
     if started == Started::Now {
@@ -588,13 +594,20 @@ fn tell_withheld(host: &Host, root: Option<&Path>) {
     }
 }
 
-/// Says which names of the file stand for nobody so far. What is wrong with the file is told by whoever starts a broker.
+/// Says which names of the file stand for nobody so far, and what is wrong with alerts. What is wrong with the file is told by whoever starts a
+/// broker.
 async fn tell_unmatched(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
     let folder = gateway::root(host.settings(), root)?;
-    for warning in gateway::unmatched(host, &folder).await.unwrap_or_default() {
+    let unmatched = gateway::unmatched(host, &folder).await.unwrap_or_default();
+    for warning in unmatched.into_iter().chain(untold(host, &folder)) {
         crate::output::tell(format!("warning: {warning}"));
     }
     Ok(())
+}
+
+/// What keeps a person from being told elsewhere that a question waits.
+fn untold(host: &Host, folder: &Path) -> Option<String> {
+    gateway::alerts_fault(host, folder).err().map(|error| format!("no alert can be sent: {error}"))
 }
 
 async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker>, HostError> {
@@ -607,6 +620,12 @@ fn read(said: Option<serde_json::Value>) -> Result<Option<GatewayBroker>, HostEr
     broker.map_err(|error| HostError::failed(format!("the gateway's broker has another version: {error}")))
 }
 
+/// What was changed since a broker that says this of itself has read it.
+fn not_in_effect(said: Option<&serde_json::Value>) -> Vec<String> {
+    let changed = said.map(gateway::changed_since).unwrap_or_default();
+    changed.into_iter().map(|changed| format!("{changed}: {}", gateway::READ_AGAIN)).collect()
+}
+
 /// How many calls are under way, as the beginning of a clause.
 fn under_way(broker: &GatewayBroker) -> String {
     let calls = broker.calls.len();
@@ -614,7 +633,9 @@ fn under_way(broker: &GatewayBroker) -> String {
 }
 
 async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {
-    let broker = broker(host, root).await?;
+    let said = gateway::ask(host, root, false).await?;
+    let unread = not_in_effect(said.as_ref());
+    let broker = read(said)?;
     let folder = gateway::root(host.settings(), root)?;
     // How the broker stands is said whatever becomes of the rest: it may be making its database just now.
     let trouble = gateway::trouble(host, &folder).await;
@@ -629,6 +650,8 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     // One that serves has said all that was wrong before it.
     let fault = if broker.is_none() { gateway::last_fault(&folder) } else { None };
     let mut warnings = gateway::unmatched(host, &folder).await.unwrap_or_default();
+    warnings.extend(untold(host, &folder));
+    warnings.extend(unread);
     for moved in gateway::moved(host, root).await.unwrap_or_default() {
         let mends = crate::output::command(moved.mended_by());
         warnings.push(format!("{} ({mends} corrects that)", moved.in_words()));
@@ -636,7 +659,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     let left = gateway::left(host, root).await.ok().and_then(|(commands, left)| left.in_words(&commands));
     if json {
         warnings.extend(left.map(|left| left.replace('\n', ". ")));
-        let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
+        let questions = questions.iter().map(|asked| OpenQuestion::of_gateway(asked, &commands)).collect();
         let trouble = trouble.map(|trouble| trouble.to_string());
         let fault = fault.map(|gateway::Fault { at, message, hint, .. }| GatewayFault { at, message, hint });
         return print_json(&GatewayStatus { root: folder, broker, questions, trouble, last_error: fault, warnings });
@@ -688,7 +711,9 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     if let Some(why) = &broker.http_taken {
         print(format!("{}\n", plain(why)))?;
     }
-    if !broker.bridges.is_empty() {
+    if broker.bridges.is_empty() {
+        print("no client is connected\n")?;
+    } else {
         let row =
             |bridge: GatewayBridge| vec![bridge.server, bridge.client, bridge.way, bridge.identity, bridge.project];
         print_table(&crate::listings::BRIDGES, broker.bridges.into_iter().map(row).collect())?;

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
 fn as_typed(dir: &Path) -> String {
     let text = plain(&dir.display().to_string());
     // What begins like an option is none behind a folder.
-    ua_resume::shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })
+    ua_core::shell_word(if text.starts_with('-') { format!("./{text}") } else { text })
 }
 
 /// Whether something has this name, a link that leads nowhere included.

@@ -1,7 +1,7 @@
 //! What `ua runs show` says about where a run comes from and what was forked from it.
 
-use ua_core::CallStatus;
-use ua_store::{RunRecord, RunRecords, is_task};
+use ua_core::{CallStatus, SideEffectClass};
+use ua_store::{CallRecord, RunRecord, RunRecords, is_task};
 
 use crate::ids::short;
 use crate::output::line;
@@ -42,10 +42,12 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
     }
     // What may have happened there is asked about here before the like is done.
     let elsewhere = &records.lineage.elsewhere;
-    let done = elsewhere.iter().filter(|call| call.status == CallStatus::Succeeded).count();
-    if done > 0 {
-        let done = ua_core::counted(done, "effect");
-        out.push_str(&format!("Done elsewhere {done}, which this run does not repeat\n"));
+    let done: Vec<&CallRecord> = elsewhere.iter().filter(|call| is_done_outside(call)).collect();
+    if !done.is_empty() {
+        let named: Vec<String> = done.iter().take(NAMED).map(|call| of_run(call)).collect();
+        let more = if done.len() > NAMED { ", …" } else { "" };
+        let done = ua_core::counted(done.len(), "effect");
+        out.push_str(&format!("Done elsewhere {done}, which this run does not repeat: {}{more}\n", named.join(", ")));
     }
     let perhaps: Vec<&str> = elsewhere
         .iter()
@@ -59,4 +61,17 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
         ));
     }
     out
+}
+
+/// How many effects of others are named.
+const NAMED: usize = 3;
+
+/// Whether a call of another run of the family had an effect outside. What it did in its own folder this run does for itself.
+pub(super) fn is_done_outside(call: &CallRecord) -> bool {
+    call.status == CallStatus::Succeeded && call.policy.class == SideEffectClass::External
+}
+
+/// An effect of another run, by its tool and the run.
+fn of_run(call: &CallRecord) -> String {
+    format!("{} of run {}", line(&call.name.tool, 60), short(call.run_id.as_str()))
 }

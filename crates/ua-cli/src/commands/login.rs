@@ -19,13 +19,20 @@ use crate::view::{LoggedOut, LoginRow};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua login linear                        log in to `linear` of .mcp.json with your browser
-  ua login linear --no-browser           print the address only; open it where you like
-  ua login crm --scope \"read write\"      request other scopes than the server suggests
-  ua login crm --client-id ua-team       for servers without dynamic client registration
-  ua login crm --url https://crm.example.com/mcp   by address: a server behind the gateway
-  ua login --list                        list where you are logged in, and until when
-  ua logout linear                       forget it
+  ua login linear
+      log in to `linear` of .mcp.json with your browser
+  ua login linear --no-browser
+      print the address only; open it where you like
+  ua login crm --scope \"read write\"
+      request other scopes than the server suggests
+  ua login crm --client-id ua-team
+      for servers without dynamic client registration
+  ua login crm --url https://crm.example.com/mcp
+      by address: a server behind the gateway
+  ua login --list
+      list where you are logged in, and until when
+  ua logout linear
+      forget it
 
 The server names its authorization server. ua prints the address of the login page, opens it, and waits for your browser to return to \
 127.0.0.1. A browser on another machine cannot return: paste the address it was sent to. The login is kept in the desktop's keyring \

@@ -164,7 +164,7 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
     print(page(&shown, &cost(&shown, price.as_ref(), counted_by.as_deref())))?;
     let others = table.all().filter(|(of, name, _)| !shown.known && *of != provider && *name == model);
     for (of, name, _) in others {
-        print(plain(&format!("It is known of the provider {of}: `ua models show {name} --provider {of}`\n")))?;
+        print(plain(&format!("It is known of the provider {of}: {}\n", ua_host::models::looked_up(of, name))))?;
     }
     Ok(OK)
 }

@@ -27,10 +27,10 @@ use crate::{complete, find};
 #[command(after_help = "\
 Examples:
   ua resume last
-  ua resume run_019 --max-tool-calls +100       raise a budget that was reached
+  ua resume run_019 --max-tool-calls +100  raise a budget that was reached
   ua resume last --phase crawl --max-cost +1.50
-  ua resume last --accept tools,policy          resume although these changed
-  ua resume last --take-over                    end a hung process and take its place
+  ua resume last --accept tools,policy     resume although these changed
+  ua resume last --take-over               end a hung process and take its place
 
 A run that is finished is shown, not run: exit code 0 if it succeeded.")]
 pub struct ResumeArgs {

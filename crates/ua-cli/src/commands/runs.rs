@@ -1,16 +1,20 @@
 //! `ua runs`: look at runs, ask one to end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, HarnessSpec, RunId, RunStatus, Timestamp};
-use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
+use ua_host::{Database, Host};
 use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, lives_beside};
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, StoreError, is_gateway, is_task};
+use ua_store::{
+    ArrivalsOf, FleetStore as _, GATEWAY_MODE, GatewayStore as _, RunHead, RunQuery, RunRecords, RunStore, Store,
+    StoreError, Walk, is_gateway,
+};
 
 use super::delete::DeleteArgs;
 use super::export::ExportArgs;
@@ -81,7 +85,7 @@ so that `ua resume` finishes it.")]
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
-        /// Why
+        /// Why; who cancelled it is kept with it
         #[arg(long, default_value = "a person asked for it")]
         reason: String,
         /// Do not ask for confirmation
@@ -90,12 +94,18 @@ so that `ua resume` finishes it.")]
     },
 }
 
+/// So many runs are listed unless more are asked for.
+pub(super) const LISTED: u32 = 20;
+
 /// `ua runs list`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ua runs list
-  ua runs list --status waiting --status stopped --status answered     list what needs you
+  ua runs list --status waiting --status stopped --status answered
+      list what needs you
+  ua runs list --status failed
+      list what failed, and why
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
 A run is `crashed` if its process died while driving it, and `interrupted` if a second Ctrl-C ended its process at once; it \
@@ -108,7 +118,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_ago)]
     pub since: Option<Duration>,
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = LISTED, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// The runs of sub-agents too, below the runs they work for
     #[arg(long)]
@@ -118,9 +128,9 @@ pub struct ListArgs {
 /// Where a run stands, as a person says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StatusFilter {
-    /// Stored, not taken yet, and a worker or a process is about to
+    /// Stored, and a worker or a process is about to begin it
     Queued,
-    /// Stored, and nobody has begun it or is about to
+    /// Stored, and nobody is about to begin it
     #[value(alias = "not begun", alias = "not queued")]
     NotBegun,
     /// A process drives it
@@ -150,7 +160,7 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
         RunsCommand::List(args) => list(home, &args).await,
         RunsCommand::Tail(args) => super::tail::run(home, &args).await,
         RunsCommand::Delete(args) => super::delete::run(host, &args).await,
-        RunsCommand::Show { run, verbose, json } => show(home, &run, verbose, json).await,
+        RunsCommand::Show { run, verbose, json } => show(host, &run, verbose, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Export(args) => super::export::run(home, *args).await,
         RunsCommand::Cancel { run, reason, yes } => cancel(host, &run, &reason, yes).await,
@@ -207,12 +217,34 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
         _ => true,
     };
-    let mut rows: Vec<RunRow> =
-        found.into_iter().filter(is_wanted).map(|(run, standing)| RunRow::of(run, &standing)).collect();
-    let is_cut = rows.len() > args.limit as usize;
-    rows.truncate(args.limit as usize);
-    let rows: Vec<(usize, RunRow)> =
-        if args.tasks { with_tasks(home, rows).await? } else { rows.into_iter().map(|row| (0, row)).collect() };
+    found.retain(is_wanted);
+    let is_cut = found.len() > args.limit as usize;
+    found.truncate(args.limit as usize);
+    let mut rows = Vec::new();
+    let (mut asked_for, mut waits) = (BTreeMap::new(), Vec::new());
+    // What a run used is added up for those that are shown, and for no others.
+    if !found.is_empty() {
+        let store = home.open_read_only()?;
+        for (run, standing) in found {
+            let usage = super::status::usage(&store, &run).await?;
+            // A client's session has no turns, and most of them no calls.
+            if run.run_mode == GATEWAY_MODE {
+                let arrivals = store.arrivals_of(ArrivalsOf::Session(run.run_id.clone())).await;
+                let arrivals = arrivals.map_err(|e| HostError::store("read what clients asked for", &e))?;
+                asked_for.insert(run.run_id.clone(), arrivals.len());
+            }
+            if run.status == RunStatus::Running
+                && let Some(wait) = ua_host::waits::of(home, &store, &run.run_id).await
+            {
+                waits.push((run.run_id.clone(), wait));
+            }
+            rows.push((0, RunRow::of(run, &standing, usage)));
+        }
+        if args.tasks {
+            rows = with_tasks(home, &store, rows).await?;
+        }
+        ua_host::home::close(store);
+    }
     if crate::terminal::is_json() {
         print_json(&rows.iter().map(|(_, row)| row).collect::<Vec<_>>())?;
         return Ok(OK);
@@ -224,22 +256,38 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
             "no such runs"
         });
     }
+    // Whoever asks for the failed ones wants to know why they failed, and among all runs what each is for.
+    let with_reasons = !args.status.is_empty() && rows.iter().any(|(_, run)| why(run).is_some());
     let (ids, now) = (ShortIds::of(&rows.iter().map(|(_, run)| run.run_id.as_str())), ua_core::system::env().now());
     let cells = rows.iter().map(|(depth, run)| {
         let indent = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
-        vec![
+        let mut cells = vec![
             format!("{indent}{}", ids.get(run.run_id.as_str())),
             run.shown_status.clone(),
-            turns_cell(run),
+            super::status::cost(&run.cost, run.total_tokens, run.unpriced_requests),
+            asked_for.get(&run.run_id).map_or_else(|| turns_cell(run), |count| ua_core::counted(*count, "call")),
             moment::ago(run.updated_at, now),
             field(&run.objective, 200),
-        ]
+        ];
+        if with_reasons {
+            cells.insert(2, line(why(run).unwrap_or_default(), usize::MAX));
+        }
+        cells
     });
-    print_table(&listings::RUNS, cells.collect())?;
+    print_table(if with_reasons { &listings::RUNS_AND_WHY } else { &listings::RUNS }, cells.collect())?;
+    for (run, wait) in &waits {
+        let wait = line(&moment::in_sentence(&wait.in_words(), now), 400);
+        print(format!("\nrun {} is {wait}\n", short(run.as_str())))?;
+    }
     if is_cut {
         crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", args.limit.saturating_mul(5)));
     }
     Ok(OK)
+}
+
+/// Why a run stands where it does, in words.
+fn why(run: &RunRow) -> Option<&str> {
+    ua_resume::status_detail(run.status, run.status_detail.as_deref())
 }
 
 /// Committed turns, and of a run in iterations which one it is in.
@@ -251,29 +299,35 @@ fn turns_cell(run: &RunRow) -> String {
 }
 
 /// The same rows, each with the runs of its sub-agents below it, and how deep each stands.
-async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow)>, HostError> {
-    let store = home.open_read_only()?;
+async fn with_tasks(
+    home: &Home,
+    store: &Database,
+    rows: Vec<(usize, RunRow)>,
+) -> Result<Vec<(usize, RunRow)>, HostError> {
     let mut found = Vec::new();
-    for row in rows {
+    for (depth, row) in rows {
         let top = row.run_id.clone();
-        found.push((0, row));
+        found.push((depth, row));
         // Depth first: a sub-agent of a sub-agent stands below it.
+        let mut walk = Walk::from(&top);
         let mut open: Vec<(usize, RunId)> = vec![(1, top)];
         while let Some((depth, parent)) = open.pop() {
             let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
             let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
-            let children: Vec<RunHead> = children.into_iter().filter(is_task).map(RunHead::from).collect();
-            let standings = standings(home, &store, &children).await?;
+            let children: Vec<RunHead> = walk.down(children).into_iter().map(RunHead::from).collect();
+            let standings = standings(home, store, &children).await?;
             for (nth, (child, standing)) in children.into_iter().zip(standings).enumerate() {
                 open.push((depth + 1, child.run_id.clone()));
-                found.insert(at + nth, (depth, RunRow::of(child, &standing)));
+                let usage = super::status::usage(store, &child).await?;
+                found.insert(at + nth, (depth, RunRow::of(child, &standing, usage)));
             }
         }
     }
     Ok(found)
 }
 
-async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, HostError> {
+async fn show(host: &Host, name: &str, verbose: bool, json: bool) -> Result<u8, HostError> {
+    let home = host.home();
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
     // The files that are named below.
@@ -281,9 +335,14 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
     let children = store.children(&run.run_id).await.map_err(|e| HostError::store("look for forks", &e))?;
     let standing = standing(home, &store, &records.run).await?;
+    let queue = if records.run.status.is_terminal() {
+        None
+    } else {
+        super::fleet::standing_in_queue(host, &store, &records.run.run_id).await?
+    };
     if json {
         let ids = children.into_iter().map(|child| child.run_id).collect();
-        print_json(&RunShown::of(&records, &standing, ids))?;
+        print_json(&RunShown::of(&records, &standing, ids, queue))?;
         return Ok(OK);
     }
     if is_gateway(&records.run) {
@@ -294,6 +353,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     records.questions.extend(ua_host::tree::questions_below(&store, &records).await?);
     let records = records;
     let next_command = ua_host::restart::next_command_there(home, &store, &records.run).await?;
+    let waits = ua_host::waits::of_run(home, &store, &records.run).await;
     summary::print_text(&next_command, &records, &standing)?;
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
@@ -303,9 +363,15 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let usage = UsageSummary::of(&records);
     let now = ua_core::system::env().now();
     print(format!(
-        "Status         {}\nTurns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
+        "Status         {}\n{}{}Turns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\n{:<14} {}\n{}{}",
         crate::output::plain(&standing.to_string()),
+        waits.as_ref().map_or_else(String::new, |wait| {
+            format!("Waits          {}\n", line(&moment::in_sentence(&wait.in_words(), now), 400))
+        }),
+        queue
+            .as_ref()
+            .map_or_else(String::new, |queue| format!("Queue          {}\n", super::fleet::standing_in_words(queue))),
         records.run.turn_index,
         inherited_turns_in_words(&records),
         calls_in_words(&records, word),
@@ -369,8 +435,7 @@ fn cost(usage: &UsageSummary) -> String {
     let is_played = |model: &&ua_runner::ModelUsage| matches!(model.provider.as_str(), "scripted" | "replay");
     let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !is_played(model));
     let how = unpriced.map_or_else(String::new, |of| {
-        let (provider, model) = (line(&of.provider, 40), line(&of.model, 80));
-        format!("; `ua models show {model} --provider {provider}` says what counts it")
+        format!("; {} says what counts it", ua_host::models::looked_up(&of.provider, &of.model))
     });
     format!("{}{how}", usage.cost_in_words())
 }
@@ -425,12 +490,14 @@ fn iterations_text(records: &RunRecords) -> String {
 
 async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, HostError> {
     let (home, env) = (host.home(), host.env());
-    let found = find::run(&home.open_read_only()?, name).await?;
+    let looked = home.open_read_only()?;
+    let found = find::run(&looked, name).await?;
     if found.status.is_terminal() {
         return Err(HostError::usage(format!("run {} has already ended ({})", found.run_id, found.status)));
     }
     ua_host::gateway::only_people(&found, &format!("session {} must be ended", found.run_id))?;
-    ua_host::words::without_secrets(host, "reason", reason)?;
+    ua_host::words::about_run(host, &looked, &found, "reason", reason).await?;
+    drop(looked);
     if !yes && crate::people::is_attended() && !crate::terminal::is_json() {
         let run = short(found.run_id.as_str());
         let ask = format!("Cancel run {run} ({})? It cannot be resumed afterwards.", line(&found.spec.objective, 60));
@@ -440,8 +507,10 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
         }
     }
     let store = home.open_from_anywhere()?;
+    // Who it was is asked later, as of an answer.
+    let reason = format!("{reason} ({})", host.settings().user());
     store
-        .request_cancel(&found.run_id, reason, env.now())
+        .request_cancel(&found.run_id, &reason, env.now())
         .await
         .map_err(|e| HostError::store("ask the run to end", &e))?;
     let has_ended = cancel::end_now(host, &store, &found).await?;
@@ -466,7 +535,7 @@ async fn cancel(host: &Host, name: &str, reason: &str, yes: bool) -> Result<u8, 
     }
     let run = short(found.run_id.as_str());
     if let Some(ua) = left_to.filter(|_| elsewhere.is_none()) {
-        let root = ua_resume::shell_word(&home.root().display().to_string());
+        let root = ua_core::shell_word(home.root());
         crate::output::tell(format!(
             "run {run} is to end; no process drives it, and its root is another user's, whose next worker ends it, or \
              `{ua} --root {root} runs cancel {}`",

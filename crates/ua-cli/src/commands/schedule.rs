@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
+use ua_core::{PrintedCommand, RunStatus, Timestamp};
 use ua_host::fleet::{self, ScheduledJob};
+use ua_host::standing::standings;
 use ua_host::{Database, Host, People};
+use ua_resume::Standing;
 use ua_store::{
-    CatchUp, ConcurrencyKey, FleetChange, FleetState, FleetStore as _, RunQuery, ScheduleRecord, Store as _,
-    StoreError, stored_name,
+    CatchUp, ConcurrencyKey, FleetChange, FleetState, FleetStore as _, RunHead, RunQuery, ScheduleRecord, Store as _,
+    StoreError, WorkerRecord, fleet::LEASE, stored_name,
 };
 
 use crate::args::{LaunchArgs, parse_concurrency};
 use crate::error::{HostError, OK};
+use crate::ids::short;
 use crate::moment;
 use crate::output::{line, print, print_json, print_table, say, tell};
 use crate::people::AtTerminal;
@@ -37,9 +41,10 @@ pub enum ScheduleCommand {
     /// Add a schedule; one of the same name is replaced
     #[command(mut_args = super::fleet::without_no_input, after_help = "\
 Examples:
-  ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
-  ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
-  ua schedule add mails mails.json --cron @daily --mcp-config servers.json --policy strict.toml
+  ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Rome
+  ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --queue day
+  ua schedule add hourly check.json --cron @hourly --catch-up none
+  ua schedule add mails mails.json --cron @daily --policy strict.toml
 
 Workers submit what is due: there is one run for each scheduled time, with the job key NAME@TIME. The job file is read at that \
 time, by the worker that submits it, so it must exist on every machine with a worker. Tool servers, policies, prices, provider and \
@@ -134,7 +139,9 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
         } => {
             fleet::check_name("schedule", &name)?;
             fleet::check_name("queue", &queue)?;
+            ua_host::words::learn_named(host, launch.options().mcp_config.as_deref());
             ua_host::words::without_secrets(host, "name of the schedule", &name)?;
+            fleet::names_without_secrets(host, &queue, concurrency_key.as_ref(), fair_key.as_deref())?;
             let due = fleet::cron_of(&cron, &time_zone)?;
             let people = AtTerminal::new(launch.quiet, true);
             let job = ScheduledJob {
@@ -144,6 +151,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
                 concurrency: concurrency_key,
                 fair_key,
                 configured: None,
+                changed: None,
             };
             let job = job.configured_here(host, &people, &launch.options()).await?;
             let job =
@@ -244,10 +252,8 @@ fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord, pas
         differs.push("it was paused and is active now".to_owned());
     }
     if let Some(due) = passed_over {
-        let name = &schedule.name;
-        differs.push(format!(
-            "its run for {due} was not submitted yet and is passed over (`ua schedule run {name}` submits one now)"
-        ));
+        let again = PrintedCommand::of("ua schedule run").word(&schedule.name).in_code();
+        differs.push(format!("its run for {due} was not submitted yet and is passed over ({again} submits one now)"));
     }
     let differs = if differs.is_empty() { "nothing changed".to_owned() } else { differs.join("; ") };
     tell(format!("the schedule {} already existed and is replaced: {differs}", schedule.name));
@@ -268,6 +274,8 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (name, value) in object {
         match value {
+            // Who changed it is no part of what it does.
+            Value::Object(_) if name == fleet::CHANGED => {}
             Value::Object(_) if name == "configured" => found.extend(fields(value)),
             Value::Null => {}
             Value::String(text) => drop(found.insert(name.clone(), text.clone())),
@@ -280,16 +288,16 @@ fn fields(job: &Value) -> BTreeMap<String, String> {
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
+    let schedule = fleet::changed_by_user(host, schedule);
     let store = host.home().open_from_anywhere()?;
     let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
-    let is_worked = match &stored {
-        Ok(_) => Fleet::of(host, &store).await.map(|fleet| fleet.is_worked()),
-        Err(_) => Ok(true),
-    };
+    let fleet = if stored.is_ok() { Some(Fleet::of(host, &store).await) } else { None };
     ua_host::home::close(store);
     stored.map_err(|e| HostError::store("store the schedule", &e))?;
-    if !is_worked? && !schedule.is_paused {
-        tell("no worker is running: `ua worker` starts one, which submits and runs what is due");
+    if let Some(fleet) = fleet.transpose()?.filter(|fleet| !fleet.is_worked() && !schedule.is_paused) {
+        tell(fleet.why_nobody_works(fleet.at).unwrap_or_else(|| {
+            "no worker is running: `ua worker` starts one, which submits and runs what is due".to_owned()
+        }));
     }
     let name = &schedule.name;
     let words = if schedule.is_paused {
@@ -303,7 +311,9 @@ async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError>
 /// A schedule, for a list and for a machine.
 fn row(schedule: ScheduleRecord) -> ScheduleRow {
     let job: Option<ScheduledJob> = serde_json::from_value(schedule.job).ok();
-    let (file, queue) = job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue));
+    let (file, queue, changed) =
+        job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue, job.changed));
+    let (changed_by, changed_at) = changed.map(|changed| (changed.by, changed.at.to_string())).unzip();
     ScheduleRow {
         name: schedule.name,
         cron: schedule.cron,
@@ -312,29 +322,58 @@ fn row(schedule: ScheduleRecord) -> ScheduleRow {
         queue,
         catch_up: stored_name(&schedule.catch_up).to_string(),
         is_paused: schedule.is_paused,
+        changed_by,
+        changed_at,
         next_at: schedule.next_at.to_string(),
         overdue_since: None,
         last_run: None,
+        error_here: None,
     }
 }
 
 /// So many runs are looked through for the last one of each schedule.
 const LOOKED_AT: u32 = 1_000;
 
-/// The newest run of each schedule, by its name: its job key is that name and an instant.
-async fn last_runs(store: &Database) -> Result<BTreeMap<String, ScheduledRun>, HostError> {
+/// The newest run of each schedule, by its name: its job key is that name and an instant. With them, whether older runs were not looked at.
+async fn last_runs(host: &Host, store: &Database) -> Result<(BTreeMap<String, ScheduledRun>, bool), HostError> {
     let query = RunQuery { limit: LOOKED_AT, without_tasks: true, ..RunQuery::default() };
     let mut runs = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs", &e))?;
+    let are_all = runs.len() < LOOKED_AT as usize;
     runs.sort_by_key(|run| run.created_at);
-    let of_schedule = |run: ua_store::RunHead| {
+    let of_schedule = |run: RunHead| {
         let (name, instant) = run.job_key.as_deref()?.rsplit_once('@')?;
-        let scheduled_at = ua_core::Timestamp::parse(instant)?.to_string();
-        let name = name.to_owned();
-        let shown_status = run.status.to_string();
-        Some((name, ScheduledRun { run_id: run.run_id.to_string(), scheduled_at, shown_status }))
+        let (name, instant) = (name.to_owned(), ua_core::Timestamp::parse(instant)?);
+        Some((name, (instant, run)))
     };
     // The newest of a name comes last, and stays.
-    Ok(runs.into_iter().filter_map(of_schedule).collect())
+    let newest: BTreeMap<String, (ua_core::Timestamp, RunHead)> = runs.into_iter().filter_map(of_schedule).collect();
+    let heads: Vec<RunHead> = newest.values().map(|(_, run)| run.clone()).collect();
+    let standings = standings(host.home(), store, &heads).await?;
+    let shown = |((name, (instant, run)), standing): ((String, (ua_core::Timestamp, RunHead)), Standing)| {
+        // Of one that succeeded it says nothing that the status does not.
+        let result = run.status_detail.filter(|_| run.status != RunStatus::Succeeded);
+        let (run_id, scheduled_at) = (run.run_id.to_string(), instant.to_string());
+        (name, ScheduledRun { run_id, scheduled_at, shown_status: standing.to_string(), result })
+    };
+    Ok((newest.into_iter().zip(standings).map(shown).collect(), are_all))
+}
+
+/// How the last run of a schedule ended, where it did not do what it is for: whole, and with the command that shows the rest.
+fn last_in_words(schedule: &ScheduleRow) -> Option<String> {
+    let last = schedule.last_run.as_ref()?;
+    let why = line(last.result.as_deref()?, usize::MAX);
+    let (name, run) = (line(&schedule.name, 60), short(&last.run_id));
+    Some(format!(
+        "The last run of {name}, for {}: {}: {why}\n  ua runs show {run}\n",
+        last.scheduled_at, last.shown_status
+    ))
+}
+
+/// Who paused a schedule, if it is paused and that is known.
+fn paused_in_words(schedule: &ScheduleRow, now: ua_core::Timestamp) -> Option<String> {
+    let at = ua_core::Timestamp::parse(schedule.changed_at.as_deref()?)?;
+    let by = schedule.changed_by.as_deref().filter(|_| schedule.is_paused)?;
+    Some(format!("{} was paused by {}, {}\n", line(&schedule.name, 60), line(by, 60), moment::ago(at, now)))
 }
 
 /// What is due for longer than this is late: workers look every few seconds.
@@ -356,83 +395,180 @@ impl Fleet {
     }
 
     /// Whether a worker is alive that takes something.
-    fn is_worked(&self) -> bool {
+    pub(super) fn is_worked(&self) -> bool {
         self.state.workers.iter().any(|worker| worker.lease_until > self.at && !worker.is_draining)
     }
 
-    /// That so many runs of the queue wait for a worker, where there is none.
-    pub(super) fn left_queued(&self, queued: usize) -> Option<String> {
-        let waits = if queued == 1 { "waits" } else { "wait" };
-        (queued > 0 && !self.is_worked()).then(|| {
-            format!(
-                "{} {waits} in the queue: no worker is running; `ua worker` starts one",
-                ua_core::counted(queued, "run")
-            )
-        })
+    /// Why nobody takes runs although workers are there, with what gets them further; `None` where there is none.
+    pub(super) fn why_nobody_works(&self, now: Timestamp) -> Option<String> {
+        let mut there = self.state.workers.iter().filter(|worker| !ua_runner::has_ended_here(&worker.owner));
+        if let Some(paused) = there.clone().find(|worker| ua_runner::process_is_paused(&worker.owner)) {
+            return Some(paused_worker(paused));
+        }
+        if there.clone().any(|worker| worker.lease_until > self.at) {
+            return Some(
+                "the workers that run take no more runs (`ua workers drain`); `ua worker` starts another one"
+                    .to_owned(),
+            );
+        }
+        let silent = there.next()?;
+        let (since, pid) = (moment::since(silent.lease_until.minus(LEASE), now), silent.owner.pid);
+        let (worker, host) = (short(&silent.worker), line(&silent.owner.host, 80));
+        Some(format!(
+            "worker {worker} (process {pid} on {host}) has shown no sign of life for {since}; `ua worker` starts another one"
+        ))
     }
 
-    /// What is said of schedules that are overdue; `None` where nothing is late. Why a worker could not submit one, its log says, and an alert.
-    pub(super) fn left_alone(&self, now: ua_core::Timestamp) -> Option<String> {
-        let is_late = |one: &&ScheduleRecord| !one.is_paused && now.since(one.next_at) > ON_TIME;
-        let late: Vec<&ScheduleRecord> = self.state.schedules.iter().filter(is_late).collect();
-        let since = late.iter().map(|one| one.next_at).min()?;
-        let which = match late.as_slice() {
+    /// That nobody takes runs, and why.
+    fn nobody_works(&self, now: Timestamp) -> String {
+        let none = || "no worker is running; `ua worker` starts one".to_owned();
+        self.why_nobody_works(now).unwrap_or_else(none)
+    }
+
+    /// A sentence about each worker of this machine that was paused: its runs look as if they were at work.
+    pub(super) fn paused(&self) -> Vec<String> {
+        // What nobody else does is said where the work waits.
+        let paused = self.state.workers.iter().filter(|worker| ua_runner::process_is_paused(&worker.owner));
+        paused.map(paused_worker).collect()
+    }
+
+    /// That so many runs of the queue wait for a worker, where there is none.
+    pub(super) fn left_queued(&self, queued: usize, now: Timestamp) -> Option<String> {
+        let waits = if queued == 1 { "waits" } else { "wait" };
+        (queued > 0 && !self.is_worked())
+            .then(|| format!("{} {waits} in the queue: {}", ua_core::counted(queued, "run"), self.nobody_works(now)))
+    }
+
+    /// The schedules that are late: those that a worker would have submitted by now, and those that are due and could not be submitted from here,
+    /// each with the reason. What the workers ran into is known to them alone; what can be known of it here is said.
+    pub(super) async fn late(&self, host: &Host, now: Timestamp) -> Vec<Late> {
+        let people = AtTerminal::new(true, true);
+        let mut late = Vec::new();
+        for schedule in self.state.schedules.iter().filter(|one| !one.is_paused && one.next_at <= now) {
+            let why = fleet::why_not(host, &people, schedule).await.map(|error| error.message().to_owned());
+            if why.is_some() || now.since(schedule.next_at) > ON_TIME {
+                late.push(Late { name: schedule.name.clone(), due_at: schedule.next_at, why });
+            }
+        }
+        late
+    }
+
+    /// What is said of schedules that are late; `None` where none is. Where the reasons are listed by themselves, they are not said.
+    pub(super) fn left_alone(&self, late: &[Late], now: Timestamp, reasons_are_listed: bool) -> Option<String> {
+        let since = late.iter().map(|one| one.due_at).min()?;
+        let which = match late {
             [one] => format!("the schedule {} is overdue", line(&one.name, 60)),
             several => format!("{} are overdue", ua_core::counted(several.len(), "schedule")),
         };
         let by = moment::since(since, now);
-        if !self.is_worked() {
-            return Some(format!("{which} by {by}: no worker is running; `ua worker` starts one"));
+        let failing: Vec<&Late> = late.iter().filter(|one| one.why.is_some()).collect();
+        let is_worked = self.is_worked();
+        let mut said = format!("{which} by {by}");
+        if !is_worked {
+            said.push_str(&format!(": {}", self.nobody_works(now)));
         }
-        // Each was due for longer than a worker takes to look, unless all that was missed is being submitted.
-        let first = late.iter().min_by_key(|one| one.next_at)?;
-        let name = line(&first.name, 60);
-        Some(format!(
-            "{which} by {by}, and workers are running: they are still submitting what was missed, or they cannot submit the job of {name}; \
-             `ua schedule run {name}` submits it now or says why it cannot be"
-        ))
+        if reasons_are_listed && !failing.is_empty() {
+            return Some(said);
+        }
+        if let Some((first, why)) = failing.first().and_then(|first| Some((first, first.why.as_deref()?))) {
+            let (name, why) = (line(&first.name, 60), line(why, 400));
+            let more = match failing.len() {
+                1 => String::new(),
+                all => format!("; the same of {} more: `ua schedule list`", all - 1),
+            };
+            let again = PrintedCommand::of("ua schedule run").word(&first.name).in_code();
+            said.push_str(&format!(
+                "; the job of {name} cannot be submitted from here: {why}{more}; {again} submits it once that is corrected"
+            ));
+        } else if is_worked {
+            // Each was due for longer than a worker takes to look, unless all that was missed is being submitted.
+            let first = late.iter().min_by_key(|one| one.due_at)?;
+            let name = line(&first.name, 60);
+            let again = PrintedCommand::of("ua schedule run").word(&first.name).in_code();
+            said.push_str(&format!(
+                ", and workers are running: they are still submitting what was missed, or they cannot submit the job of {name}; \
+                 {again} submits it now or says why it cannot be"
+            ));
+        }
+        Some(said)
     }
+}
+
+/// A schedule that is late.
+pub(super) struct Late {
+    name: String,
+    due_at: Timestamp,
+    /// Why its job could not be submitted from here now.
+    why: Option<String>,
+}
+
+/// A worker whose process was stopped, and how it continues.
+fn paused_worker(worker: &WorkerRecord) -> String {
+    let (name, pid) = (short(&worker.worker), worker.owner.pid);
+    format!(
+        "worker {name} is paused: process {pid} was stopped (Ctrl-Z, SIGSTOP), and `kill -CONT {pid}` lets it continue"
+    )
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     let now = host.env().now();
-    let (stored, alone, mut last) = if host.home().is_unused() {
-        (Vec::new(), None, BTreeMap::new())
+    let (stored, late, alone, (mut last, are_all)) = if host.home().is_unused() {
+        (Vec::new(), Vec::new(), None, (BTreeMap::new(), true))
     } else {
         let store = host.home().open_read_only()?;
         let fleet = Fleet::of(host, &store).await?;
-        let alone = fleet.left_alone(now);
-        (fleet.state.schedules, alone, last_runs(&store).await?)
+        let late = fleet.late(host, now).await;
+        let alone = fleet.left_alone(&late, now, true);
+        (fleet.state.schedules, late, alone, last_runs(host, &store).await?)
     };
+    let mut late: BTreeMap<String, Late> = late.into_iter().map(|late| (late.name.clone(), late)).collect();
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();
-    let listed = |schedule: ScheduleRecord| {
-        let is_overdue = !schedule.is_paused && now.since(schedule.next_at) > ON_TIME;
-        let overdue_since = is_overdue.then(|| schedule.next_at.to_string());
+    let mut rows = Vec::with_capacity(stored.len());
+    for schedule in stored {
+        let late = late.remove(&schedule.name);
+        let overdue_since = late.as_ref().map(|late| late.due_at.to_string());
+        let error_here = late.and_then(|late| late.why);
         let last_run = last.remove(&schedule.name);
-        ScheduleRow { overdue_since, last_run, ..row(schedule) }
-    };
-    let rows: Vec<ScheduleRow> = stored.into_iter().map(listed).collect();
+        rows.push(ScheduleRow { overdue_since, last_run, error_here, ..row(schedule) });
+    }
+    let wrong: Vec<String> = rows
+        .iter()
+        .filter_map(|row| Some(format!("{}: {}", line(&row.name, 60), line(row.error_here.as_deref()?, 400))))
+        .collect();
     if json || crate::terminal::is_json() {
         return print_json(&rows);
     }
     if rows.is_empty() {
         return print("there are no schedules\n");
     }
+    let ends: Vec<String> = rows.iter().filter_map(last_in_words).collect();
+    let paused: Vec<String> = rows.iter().filter_map(|row| paused_in_words(row, now)).collect();
+    let none = if are_all { "none".to_owned() } else { format!("not among the newest {LOOKED_AT} runs") };
     let cells = rows.into_iter().zip(next).map(|(row, next_at)| {
-        let next = match now.since(next_at) {
+        let next = match &row.overdue_since {
             _ if row.is_paused => "paused".to_owned(),
             // No worker was there, or none could submit it, which each of them says.
-            late if late > ON_TIME => format!("overdue by {}", moment::since(next_at, now)),
-            _ => moment::due_beside(&row.time_zone, next_at, now),
+            Some(_) => format!("overdue by {}", moment::since(next_at, now)),
+            None => moment::due_beside(&row.time_zone, next_at, now),
         };
         let is_there = std::path::Path::new(&row.file).exists();
-        let file = if is_there { row.file } else { format!("{} (not on this machine)", row.file) };
-        let last = row.last_run.map_or_else(|| "none".to_owned(), |last| last.shown_status);
+        let file = if is_there { row.file } else { format!("{} (no such file on this machine)", row.file) };
+        // Why it ended so stands below the table, where there is room for it.
+        let last = row.last_run.map_or_else(|| none.clone(), |last| last.shown_status);
         vec![row.name, row.cron, row.time_zone, next, last, file]
     });
     print_table(&crate::listings::SCHEDULES, cells.collect())?;
+    if !paused.is_empty() {
+        print(format!("\n{}", paused.join("")))?;
+    }
     if let Some(alone) = alone {
         print(format!("\n{alone}\n"))?;
+    }
+    if !ends.is_empty() {
+        print(format!("\n{}", ends.join("")))?;
+    }
+    if !wrong.is_empty() {
+        print(format!("\nA submit from here fails now:\n  {}\n", wrong.join("\n  ")))?;
     }
     Ok(())
 }

@@ -12,10 +12,10 @@ use crate::schema::{ENTRIES, find};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua schema                  the commands that have one
-  ua schema runs list        the JSON Schema of what `ua runs list --json` prints
-  ua schema error            that of an error under --json
-  ua schema job-file         every field of a job file, and what it means
+  ua schema            the commands that have one
+  ua schema runs list  the JSON Schema of what `ua runs list --json` prints
+  ua schema error      that of an error under --json
+  ua schema job-file   every field of a job file, and what it means
 
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {
@@ -34,6 +34,12 @@ pub struct SchemaArgs {
     /// `gateway token --list`
     #[arg(long, hide = true)]
     pub list: bool,
+    /// `questions --watch`
+    #[arg(long, hide = true)]
+    pub watch: bool,
+    /// `questions --answered`
+    #[arg(long, hide = true)]
+    pub answered: bool,
 }
 
 fn names(current: &std::ffi::OsStr) -> Vec<CompletionCandidate> {
@@ -55,7 +61,14 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     // A flag that makes another command of one belongs to its name.
-    let flags = [("--check", args.check), ("--dry-run", args.dry_run), ("--undo", args.undo), ("--list", args.list)];
+    let flags = [
+        ("--check", args.check),
+        ("--dry-run", args.dry_run),
+        ("--undo", args.undo),
+        ("--list", args.list),
+        ("--watch", args.watch),
+        ("--answered", args.answered),
+    ];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
     let name = args.command.iter().map(String::as_str).chain(flags).collect::<Vec<_>>().join(" ");
     if name == JOB_FILE {

@@ -6,9 +6,9 @@ use clap::Args;
 use ua_core::{Costs, RunStatus, counted};
 use ua_host::standing::standings;
 use ua_host::{Host, gateway, questions};
-use ua_resume::{Commands, Standing};
+use ua_resume::{Commands, NextStep, Standing};
 use ua_runner::UsageSummary;
-use ua_store::{QuestionRecord, RunHead, RunQuery, RunStore as _, Store as _};
+use ua_store::{Keep, RunHead, RunQuery, RunStore as _, Store as _};
 
 use super::schedule::Fleet;
 use crate::error::{HostError, OK};
@@ -29,6 +29,8 @@ pub struct StatusArgs {}
 
 /// A table of so many runs is read; the rest are counted. What is counted and added up is always all of them.
 const ROWS: usize = 50;
+/// How effects stand that are not over.
+const UNDER_WAY: [&str; 2] = ["running", "not sent yet"];
 /// What ended within this time is counted.
 const LATELY: Duration = Duration::from_hours(24);
 
@@ -38,15 +40,13 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let (commands, asked) = gateway::questions_beside(host).await;
     let left = gateway::left_beside(host).await;
     found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
-    found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
+    found.gateway_questions = asked.iter().map(|asked| OpenQuestion::of_gateway(asked, &commands)).collect();
     if crate::terminal::is_json() {
         print_json(&found)?;
         return Ok(OK);
     }
     if found.runs.is_empty() {
-        let waits =
-            if asked.is_empty() && left.is_none() { "nothing runs, and nothing waits for you" } else { "nothing runs" };
-        print(format!("{waits}\n"))?;
+        print(format!("{}\n", nothing_listed(&found, left.is_some())))?;
     } else {
         let now = host.env().now();
         let (runs, more) = first_rows(&found.runs, &home.commands());
@@ -55,7 +55,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
             vec![
                 ids.get(shown.run.run_id.as_str()).to_owned(),
                 shown.run.shown_status.clone(),
-                cost(&shown.cost, shown.total_tokens, shown.unpriced_requests),
+                cost(&shown.run.cost, shown.run.total_tokens, shown.run.unpriced_requests),
                 shown.run.turn_index.to_string(),
                 moment::ago(shown.run.updated_at, now),
                 line(&shown.run.objective, 200),
@@ -75,6 +75,16 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print(format!("\n{}\n", plain(&left)))?;
     }
     Ok(OK)
+}
+
+/// What is said where no run is open. Of the gateway it is said below what waits and what runs: then it is no more than that no job does.
+fn nothing_listed(found: &StatusShown, is_left: bool) -> &'static str {
+    let is_under_way = |lately: &GatewayLately| UNDER_WAY.iter().any(|word| lately.effects.contains_key(word));
+    if found.gateway_lately.as_ref().is_some_and(is_under_way) || is_left || !found.gateway_questions.is_empty() {
+        "no job runs"
+    } else {
+        "nothing runs, and nothing waits for you"
+    }
 }
 
 /// The runs that the table shows, what runs first, then what waits for a person; and a line about those that it does not show.
@@ -114,12 +124,12 @@ fn first_rows<'a>(runs: &'a [StatusRun], commands: &Commands) -> (Vec<&'a Status
 }
 
 /// That questions of the gateway wait, with how they are looked at; `None` when there is none.
-pub(super) fn at_the_gateway(commands: &Commands, asked: &[QuestionRecord]) -> Option<String> {
+pub(super) fn at_the_gateway(commands: &Commands, asked: &[gateway::Asked]) -> Option<String> {
     let waits = match asked {
         [] => return None,
-        [one] => format!("1 question of the gateway waits for you: {}", short(one.question_id.as_str())),
+        [one] => format!("1 question of the gateway waits for you: {}", short(one.question.question_id.as_str())),
         [first, ..] => {
-            let first = short(first.question_id.as_str());
+            let first = short(first.question.question_id.as_str());
             format!("{} questions of the gateway wait for you, the first is {first}", asked.len())
         }
     };
@@ -142,6 +152,7 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
     let ended = store.find_runs(&ended).await.map_err(|e| fail(&e))?;
     let ended: Vec<RunHead> = ended.into_iter().filter(|run| run.updated_at >= since).collect();
     let standings = standings(home, &store, &open).await?;
+    let mut blocked = super::fleet::blocked(host).await?;
     let mut shown = StatusShown::default();
     for head in &ended {
         let usage = usage(&store, head).await?;
@@ -170,25 +181,57 @@ async fn look(host: &Host) -> Result<(StatusShown, Vec<String>), HostError> {
         let is_session = ua_store::is_gateway(&run);
         let resume_with =
             if is_session { String::new() } else { ua_host::restart::next_command_there(home, &store, &run).await? };
+        let is_stopped = head.status == RunStatus::Stopped;
+        let mut waits_for_a_resume = standing.waits_for_a_resume() && !is_session;
+        let waits = ua_host::waits::of_run(home, &store, &run).await.map(|wait| wait.in_words());
+        let blocked = match blocked.remove(&head.run_id) {
+            // A worker does by itself what a person would do.
+            Some((false, why)) if is_stopped && fleet.is_worked() && NextStep::of(&run).is_to_be_tried_again() => {
+                waits_for_a_resume = false;
+                Some(why)
+            }
+            // Its own reason is said, with what gets it further; unless that is refused.
+            _ if is_stopped && shown.runs.len() < ROWS => ua_host::why_held(&store, &head.run_id).await?,
+            _ if is_stopped => None,
+            // What a run waits for that is parked with a question is the answer, unless nothing is done with one.
+            Some((true, _)) if head.status == RunStatus::WaitingForHuman => {
+                ua_host::why_held(&store, &head.run_id).await?
+            }
+            Some((_, why)) => Some(why),
+            None if waits_for_a_resume && shown.runs.len() < ROWS => ua_host::why_held(&store, &head.run_id).await?,
+            None => None,
+        };
         shown.runs.push(StatusRun {
-            total_tokens: usage.total_tokens,
-            cost: usage.cost,
-            unpriced_requests: usage.unpriced_requests,
             resume_with,
+            blocked,
+            waits,
+            needs_correction: !is_session && NextStep::of(&run).needs_correction(),
             why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
-            waits_for_a_resume: standing.waits_for_a_resume() && !is_session,
-            run: RunRow::of(head, &standing),
+            waits_for_a_resume,
+            run: RunRow::of(head, &standing, usage),
         });
     }
     shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
     let queued = shown.runs.iter().filter(|run| run.run.status == RunStatus::Queued && !run.waits_for_a_resume).count();
-    let alone = fleet.left_queued(queued).into_iter().chain(fleet.left_alone(host.env().now()));
-    Ok((shown, alone.collect()))
+    let is_full = ua_host::fleet::disk_is_full(home.root())
+        .map(|why| format!("{}; no worker takes a run before there is room", plain(&why)));
+    let now = host.env().now();
+    let late = fleet.late(host, now).await;
+    let (queued, late) = (fleet.left_queued(queued, now), fleet.left_alone(&late, now, false));
+    let paused: Vec<String> = fleet
+        .paused()
+        .into_iter()
+        .filter(|why| ![&queued, &late].into_iter().flatten().any(|said| said.contains(why)))
+        .collect();
+    Ok((shown, is_full.into_iter().chain(paused).chain(queued).chain(late).collect()))
 }
 
-async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
-    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+/// What a run used, over all processes.
+pub(super) async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
+    // What is summed up is not read.
+    let few = Keep { turns: 1, calls: 1, bytes: 0 };
+    let records = store.load_standing(&run.run_id, few).await.map_err(|e| HostError::store("read the run", &e))?;
     Ok(UsageSummary::of(&records))
 }
 
@@ -200,7 +243,7 @@ fn add(sum: &mut Costs, more: &Costs) {
 const REASON_LINES: usize = 8;
 
 /// What a run cost, as far as prices are known.
-fn cost(cost: &Costs, tokens: u64, unpriced: u32) -> String {
+pub(super) fn cost(cost: &Costs, tokens: u64, unpriced: u32) -> String {
     match (cost.is_empty(), unpriced) {
         (true, 0) => "0".to_owned(),
         (true, _) => format!("{tokens} tokens"),
@@ -241,7 +284,7 @@ fn as_far(unpriced: u32) -> String {
 }
 
 fn summary(found: &StatusShown) -> String {
-    let mut out = String::new();
+    let (mut out, now) = (String::new(), ua_core::system::env().now());
     for question in &found.questions {
         let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
         // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
@@ -260,11 +303,32 @@ fn summary(found: &StatusShown) -> String {
     if !found.questions.is_empty() {
         out.push_str("`ua questions` says what is known about each, and how to answer\n");
     }
-    let to_resume: Vec<&StatusRun> = found.runs.iter().filter(|run| run.waits_for_a_resume).collect();
+    for (run, why) in found.runs.iter().filter_map(|run| Some((run, run.blocked.as_deref()?))).take(ROWS) {
+        let (status, id) = (plain(&run.run.shown_status), run.run.run_id.as_str());
+        let objective = field(&run.run.objective, 80);
+        let why = line(&moment::in_sentence(why, now), 1_000);
+        let who = if run.run.status == RunStatus::Stopped && !run.waits_for_a_resume {
+            "a worker tries it again by itself"
+        } else {
+            "no worker continues it now"
+        };
+        out.push_str(&format!("\n{status}, and {who}: run {}\n  {objective}\n    {why}\n", short(id)));
+    }
+    // A run whose worker waits looks like one that is at work.
+    for (run, waits) in found.runs.iter().filter_map(|run| Some((run, run.waits.as_deref()?))).take(ROWS) {
+        let (id, objective) = (short(run.run.run_id.as_str()), field(&run.run.objective, 80));
+        let waits = line(&moment::in_sentence(waits, now), 400);
+        out.push_str(&format!("\nrun {id} is {waits}; it continues by itself once that answers\n  {objective}\n"));
+    }
+    let is_to_resume = |run: &&StatusRun| run.waits_for_a_resume && run.blocked.is_none();
+    let to_resume: Vec<&StatusRun> = found.runs.iter().filter(is_to_resume).collect();
     for run in to_resume.iter().take(ROWS) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
         let objective = field(&run.run.objective, 80);
-        out.push_str(&format!("\n{}: {}\n  {objective}\n", plain(&run.run.shown_status), plain(&command)));
+        // Nobody is sent to a resume that is refused again.
+        let first = if run.needs_correction { ", once what stopped it is corrected" } else { "" };
+        let status = plain(&run.run.shown_status);
+        out.push_str(&format!("\n{status}{first}: {}\n  {objective}\n", plain(&command)));
         // What changed since a run was started is said line by line.
         for why in run.why.iter().flat_map(|why| why.lines()).filter(|why| !why.trim().is_empty()).take(REASON_LINES) {
             out.push_str(&format!("    {}\n", field(why.trim(), 160)));
@@ -287,6 +351,15 @@ fn summary(found: &StatusShown) -> String {
         let counts: Vec<String> =
             counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
         out.push_str(&format!("\nEnded in the last 24 hours: {}{}\n", counts.join(", "), known(&found.cost_of_ended)));
+        if found.failed_lately > 0 {
+            let limit = found.failed_lately.max(super::runs::LISTED);
+            let command = if limit > super::runs::LISTED {
+                format!("`ua runs list --status failed --limit {limit}`")
+            } else {
+                "`ua runs list --status failed`".to_owned()
+            };
+            out.push_str(&format!("{command} says which failed, and why\n"));
+        }
     }
     if !found.cost_of_open.is_empty() {
         let partly = as_far(found.unpriced_of_open);
@@ -314,6 +387,20 @@ fn at_the_gateway_lately(lately: &GatewayLately) -> String {
 mod tests {
     use super::*;
 
+    /// What the gateway has under way is told below it.
+    #[test]
+    fn nothing_runs_only_where_nothing_does() {
+        let found = |effects: &[(&'static str, u32)]| StatusShown {
+            gateway_lately: Some(GatewayLately { calls: 5, effects: effects.iter().copied().collect() }),
+            ..StatusShown::default()
+        };
+        let nothing = "nothing runs, and nothing waits for you";
+        assert_eq!(nothing_listed(&StatusShown::default(), false), nothing);
+        assert_eq!(nothing_listed(&found(&[("succeeded", 5)]), false), nothing);
+        assert_eq!(nothing_listed(&found(&[("succeeded", 4), ("running", 1)]), false), "no job runs");
+        assert_eq!(nothing_listed(&found(&[("succeeded", 5)]), true), "no job runs");
+    }
+
     /// A sum of costs says what it leaves out, and a sum of everything says nothing.
     #[test]
     fn a_sum_of_costs_says_what_is_not_in_it() {
@@ -332,6 +419,19 @@ mod tests {
         assert!(text.contains("above: $0.0558 as far as prices are known (1 request without one)\n"), "{text}");
         let text = summary(&found(0, 0));
         assert!(text.contains("2 succeeded, $0.0558\n") && text.contains("above: $0.0558\n"), "{text}");
+        assert!(!text.contains("runs list"), "nothing failed: {text}");
+    }
+
+    /// Whoever reads that some failed finds them all, and why.
+    #[test]
+    fn what_failed_is_found_with_the_command_that_is_named() {
+        for (failed_lately, command) in
+            [(1, "`ua runs list --status failed`"), (20, "failed`"), (31, "`ua runs list --status failed --limit 31`")]
+        {
+            let text = summary(&StatusShown { failed_lately, ..StatusShown::default() });
+            let wanted = format!("{failed_lately} failed\n");
+            assert!(text.contains(&wanted) && text.contains(&format!("{command} says which failed")), "{text}");
+        }
     }
 
     #[test]

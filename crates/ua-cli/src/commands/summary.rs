@@ -4,18 +4,20 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{CallStatus, QuestionId, RunStatus};
+use serde_json::Value;
+use ua_core::{CallStatus, QuestionId, RunStatus, ShortNames};
 use ua_runner::{UsageSummary, Workspace};
-use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
+use ua_store::{QuestionRecord, QuestionStatus, ReceiptRecord, RunRecord, RunRecords};
 
 use ua_host::questions::{KnownFact, WHAT_HELPS, what_helps};
-use ua_resume::answers::{Beside, Reach, known, ways};
+use ua_host::servers::BUILTIN;
+use ua_resume::answers::{Beside, Reach, Whose, known, read_by, ways};
 use ua_resume::{AroundRun, NextStep, Standing, call_standing};
 
 use crate::error::HostError;
 use crate::ids::{in_sentence, short, shortened};
 use crate::moment;
-use crate::output::{field, line, plain, print as write_out, wrapped};
+use crate::output::{field, foreign_to, line, plain, print as write_out};
 use crate::shown::Shown;
 use crate::view::{ForkShown, OpenQuestion, RunEnded};
 
@@ -84,10 +86,16 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
     }
     let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
     let is_left = standing.is_left();
-    let effects: Vec<String> =
-        records.calls.iter().chain(below).filter_map(|call| effect_line(call, is_left)).collect();
+    let names = records.short_names();
+    let own = records.calls.iter().chain(below).filter_map(|call| effect_line(call, &names, is_left));
+    let effects: Vec<String> = own.chain(effects_of_others(records, &names)).collect();
     if !effects.is_empty() {
         out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
+    }
+    if has_mail_in_a_folder(records) {
+        out.push_str(
+            "  The built-in send_email put its mails into a folder; no mail server is set (UA_MAIL), so nothing left this machine by it\n",
+        );
     }
     out.push_str(&questions_left(records, asked));
     if let Some(artifact) = &run.final_artifact_ref {
@@ -114,7 +122,7 @@ fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &B
 
 /// Whom an answer to a question of a run, or of its sub-agents, reaches.
 fn reach(run: &RunRecord, question: &QuestionRecord) -> Reach {
-    Reach::of(question, ua_store::is_gateway(run), ua_runner::may_be_driven(run))
+    Reach::of(question, Whose::of(run), ua_runner::may_be_driven(run))
 }
 
 /// The questions of a run that are open, and how each is answered.
@@ -135,6 +143,7 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
         let mut known = known(question, call, &records.attempts, own_history(records, question), &[], reach);
         if question.run_id == records.run.run_id {
             known.extend(what_helps(&records.run, question));
+            known.extend(read_by(question, &records.calls));
         }
         let beside = Beside { known, reach, ..Beside::default() };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
@@ -180,7 +189,39 @@ pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
     }
 }
 
-fn effect_line(call: &ua_store::CallRecord, is_left: bool) -> Option<String> {
+/// Whether a receipt names a file, wherever in its reply.
+fn has_path(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.get("path").is_some_and(Value::is_string) || fields.values().any(has_path),
+        Value::Array(items) => items.iter().any(has_path),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Whether a mail of the built-in tool is in a folder, and was not sent.
+fn has_mail_in_a_folder(records: &RunRecords) -> bool {
+    let is_ours = |call: &&ua_store::CallRecord| {
+        call.name.server == BUILTIN && call.name.tool == "send_email" && call.status == CallStatus::Succeeded
+    };
+    let mails: BTreeSet<_> = records.calls.iter().filter(is_ours).map(|call| &call.call_id).collect();
+    // What went to a mail server is in no file.
+    let is_in_one = |receipt: &ReceiptRecord| serde_json::to_value(&receipt.raw).is_ok_and(|raw| has_path(&raw));
+    records.receipts.iter().any(|receipt| mails.contains(&receipt.call_id) && is_in_one(receipt))
+}
+
+/// What other runs of the family did outside, and no call of this run was answered with: it may have met a condition all the same.
+fn effects_of_others(records: &RunRecords, names: &ShortNames) -> Vec<String> {
+    let answered: BTreeSet<_> = records.calls.iter().filter_map(ua_store::CallRecord::answered_by).collect();
+    let elsewhere = records.lineage.elsewhere.iter().filter(|call| super::lineage::is_done_outside(call));
+    let told = |call: &ua_store::CallRecord| {
+        let by = format!("of run {}", crate::ids::short(call.run_id.as_str()));
+        let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
+        format!("  {:<24} {by:<14}{id}", line(names.of(&call.name), 48)).trim_end().to_owned()
+    };
+    elsewhere.filter(|call| !answered.contains(&call.call_id)).map(told).collect()
+}
+
+fn effect_line(call: &ua_store::CallRecord, names: &ShortNames, is_left: bool) -> Option<String> {
     let is_effect = call.policy.effect_kind.is_some() || call.policy.class == ua_core::SideEffectClass::External;
     if !is_effect || call.status == CallStatus::Cancelled {
         return None;
@@ -188,7 +229,7 @@ fn effect_line(call: &ua_store::CallRecord, is_left: bool) -> Option<String> {
     let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
     // Whether it was carried out is what a resume finds out.
     let word = if is_left && call.status == CallStatus::Running { "in flight" } else { call_standing(call) };
-    Some(format!("  {:<24} {word:<14}{id}", line(&call.name.tool, 24)).trim_end().to_owned())
+    Some(format!("  {:<24} {word:<14}{id}", line(names.of(&call.name), 48)).trim_end().to_owned())
 }
 
 /// The history of the run that a question is of, where the records have it: a sub-agent's is its own.
@@ -213,7 +254,7 @@ pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> Strin
     if question.text.contains(ua_ledger::ARGUMENTS_CUT) {
         out.push_str("  All arguments: `ua questions --full`\n");
     }
-    out.push_str(&known_lines(&beside.known));
+    out.push_str(&known_lines(&beside.known, crate::terminal::width()));
     if let Some(call) = &question.call_id {
         out.push_str(&look_at(call));
     }
@@ -229,8 +270,8 @@ pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> Strin
     out
 }
 
-/// What is known about a question, a line each.
-pub(crate) fn known_lines(known: &[KnownFact]) -> String {
+/// What is known about a question, a line each, for a terminal of so many columns.
+pub(crate) fn known_lines(known: &[KnownFact], room: Option<usize>) -> String {
     known.iter().fold(String::new(), |lines, fact| {
         // Others are words of the model, or of a tool.
         let text = match fact.name {
@@ -238,7 +279,7 @@ pub(crate) fn known_lines(known: &[KnownFact]) -> String {
             WHAT_HELPS => in_sentence(&fact.text),
             _ => Cow::Borrowed(fact.text.as_str()),
         };
-        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&field(&text, 400), 14))
+        lines + &format!("  {:<11} {}\n", fact.name, foreign_to(&field(&text, 400), 14, room))
     })
 }
 
@@ -271,6 +312,15 @@ pub(super) fn told(text: &str) -> Cow<'_, str> {
 
 /// The lines of a question. What is too long for a line continues further in than anything else here begins: it may be somebody else's words.
 pub(super) fn indented(text: &str) -> String {
-    let lines = plain(text.trim());
-    lines.lines().map(|line| format!("  {}", wrapped(line, 6)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    indented_to(text, crate::terminal::width())
 }
+
+/// The same for a terminal of so many columns.
+pub(super) fn indented_to(text: &str, room: Option<usize>) -> String {
+    let lines = plain(text.trim());
+    let lines = lines.lines().map(|line| format!("  {}", foreign_to(line, FOREIGN, room)).trim_end().to_owned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Where what is too long for a line of a question continues.
+pub(super) const FOREIGN: usize = 6;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, Costs, QuestionId, Resolution, RunStatus, RunStop};
+use ua_core::{CallStatus, Costs, QuestionId, Resolution, RunStatus, RunStop, ShortNames};
 use ua_host::home::Home;
 use ua_host::progress;
 use ua_host::standing::standing;
@@ -36,8 +36,10 @@ use crate::{complete, find, moment};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua runs tail last                  watch the newest run until its process ends its work
-  ua runs tail last --no-follow      what happened in the last turns, then exit
+  ua runs tail last
+      watch the newest run until its process ends its work
+  ua runs tail last --no-follow
+      what happened in the last turns, then exit
   ua runs tail RUN --turns 0 --json | jq -c 'select(.event == \"call_settled\")'
 
 It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the \
@@ -208,8 +210,9 @@ impl Tail {
                 events.push(((turn.turn, 2), event));
             }
         }
+        let names = records.short_names();
         for call in &records.calls {
-            self.take_call(records, call, &mut events);
+            self.take_call(records, call, &names, &mut events);
         }
         for question in &records.questions {
             if self.questions.insert(question.question_id.clone()) {
@@ -324,12 +327,13 @@ impl Tail {
     fn standing(&self, records: &RunRecords) -> RunProgress {
         let mut costs = Costs::default();
         self.requests.values().filter_map(|request| request.cost).for_each(|cost| costs.add(cost));
+        let names = records.short_names();
         let running = records.calls.iter().filter(|call| call.status == CallStatus::Running);
         let is_thinking = self.requests.values().next_back().is_some_and(|last| last.status == RequestStatus::Reserved);
         RunProgress {
             turn: records.run.turn_index + 1,
             doing: if is_thinking { "thinking".to_owned() } else { records.run.status.to_string() },
-            calls: running.map(|call| (call.call_id.to_string(), line(&call.name.tool, 40))).collect(),
+            calls: running.map(|call| (call.call_id.to_string(), line(names.of(&call.name), 40))).collect(),
             tool_calls: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
             tokens: self.requests.values().map(|request| request.usage.total()).sum(),
             costs,
@@ -338,7 +342,13 @@ impl Tail {
         }
     }
 
-    fn take_call(&mut self, records: &RunRecords, call: &CallRecord, events: &mut Vec<(Place, TailEvent)>) {
+    fn take_call(
+        &mut self,
+        records: &RunRecords,
+        call: &CallRecord,
+        names: &ShortNames,
+        events: &mut Vec<(Place, TailEvent)>,
+    ) {
         let now = (call.status, call.attempt);
         let before = self.calls.insert(call.call_id.to_string(), now);
         if before == Some(now) {
@@ -351,8 +361,11 @@ impl Tail {
             event.tool = Some(call.name.raw.clone());
             event.status = Some(call.status.to_string());
             event.attempt = Some(attempt);
-            event.text =
-                format!("{} · {} {text}", ua_resume::place_in_words(&records.run, call), line(&call.name.tool, 60));
+            event.text = format!(
+                "{} · {} {text}",
+                ua_resume::place_in_words(&records.run, call),
+                line(names.of(&call.name), 60)
+            );
             event
         };
         let attempts: Vec<&AttemptRecord> =

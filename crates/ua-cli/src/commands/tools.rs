@@ -27,8 +27,9 @@ pub enum ToolsCommand {
     #[command(after_help = "\
 Examples:
   ua tools list
-  ua tools list --policy policy.toml --job job.json      the tools that this job would be offered
-  ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
+  ua tools list --policy policy.toml --job job.json
+      the tools that this job would be offered
+  ua tools list --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
     List {
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
@@ -66,8 +67,8 @@ Examples:
     /// Record the tools of the configured servers, so that a job refuses those that changed since
     #[command(after_help = "\
 Examples:
-  ua tools lock                              write mcp.lock beside .mcp.json
-  ua tools lock --check                      report differences from mcp.lock; exit code 1 if any
+  ua tools lock          write mcp.lock beside .mcp.json
+  ua tools lock --check  report differences from mcp.lock; exit code 1 if any
 
 While mcp.lock is there, a server whose tools, version or command changed is not used, and a tool that is new is not offered.")]
     Lock {
@@ -94,7 +95,7 @@ A pack applies to a server whose configuration names its package, program or add
     #[command(after_help = "\
 Examples:
   ua tools audit
-  ua tools audit --policy policy.toml        check which of them this policy covers
+  ua tools audit --policy policy.toml  check which of them this policy covers
 
 Such a tool is treated as an external effect that takes no key: at most once, and a person is asked when its outcome is not known.")]
     Audit {

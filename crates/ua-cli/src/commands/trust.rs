@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ua_core::PrintedCommand;
 use ua_host::home::Home;
 use ua_host::mcp_files::mcp_config;
 use ua_host::review::ServerReview;
@@ -22,13 +23,20 @@ use crate::view::TrustRow;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua trust                   show the servers of .mcp.json, and ask whether to trust them
-  ua trust --yes             trust them without asking
-  ua trust --list            list what is trusted, and whether it changed since
-  ua trust --revoke          revoke the trust
-  ua trust DIR               show the runs in a folder, and ask whether to trust them
-  ua trust --revoke DIR      revoke that
-  ua trust policy.toml       let the policy file of a job lower caution, too
+  ua trust
+      show the servers of .mcp.json, and ask whether to trust them
+  ua trust --yes
+      trust them without asking
+  ua trust --list
+      list what is trusted, and whether it changed since
+  ua trust --revoke
+      revoke the trust
+  ua trust DIR
+      show the runs in a folder, and ask whether to trust them
+  ua trust --revoke DIR
+      revoke that
+  ua trust policy.toml
+      let the policy file of a job lower caution, too
 
 A .mcp.json in the current folder is not used before that: no program of it is started and no address of it is reached. \
 Any change to a command, its arguments, environment, program file, script, address or headers requires trust again. A file that you name with \
@@ -99,7 +107,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if is_policy(&path) {
         return decide_about_policy(host, args, &path).await;
     }
-    let file = ConfigFile { path, is_found: true };
+    let file = ConfigFile::found(path);
     let config = mcp_config(Some(&file))?;
     let unknown = trust::untrusted(host.settings(), &file, &config.servers)?;
     if unknown.is_empty() && args.trust_annotations {
@@ -133,6 +141,11 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     Ok(OK)
 }
 
+/// The command that takes back what was said about a file.
+fn revoking(file: &Path) -> String {
+    PrintedCommand::of("ua trust").option("--revoke", file).in_code()
+}
+
 /// Takes back what was said about a file or a folder.
 fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
     let file = plain(&path.display().to_string());
@@ -145,10 +158,7 @@ fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
     if count == 0 && !had_runs {
         let inner = trust::canonical(&path.join(PROJECT_FILE));
         let hint = if trusted.entries().iter().any(|entry| entry.file == inner) {
-            format!(
-                "its tool servers are trusted: `ua trust --revoke {}`",
-                plain(&path.join(PROJECT_FILE).display().to_string())
-            )
+            format!("its tool servers are trusted: {}", revoking(&path.join(PROJECT_FILE)))
         } else {
             "`ua trust --list` shows what is trusted".to_owned()
         };
@@ -157,7 +167,7 @@ fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
             .entries()
             .iter()
             .filter(|entry| !entry.server.is_empty() && Path::new(&entry.server) == path)
-            .map(|entry| format!("`ua trust --revoke {}`", plain(&entry.file.display().to_string())))
+            .map(|entry| revoking(&entry.file))
             .collect();
         if !named.is_empty() {
             return Err(HostError::usage(format!(
@@ -286,6 +296,7 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
             why,
             digest: entry.digest.clone(),
             at: entry.at,
+            by: entry.by.clone(),
             annotations: entry.annotations,
         }
     };
@@ -301,6 +312,7 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
         why: noted.is_changed.then(|| "somebody put another database there, or a log beside it".to_owned()),
         digest: String::new(),
         at: noted.at,
+        by: None,
         annotations: false,
     };
     let folders =
@@ -320,8 +332,8 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     print_table(&crate::listings::TRUSTED, cells.collect())?;
     for row in &rows {
         if let Some(why) = &row.why {
-            let file = row.file.display();
-            print(format!("\n{} changed: {why}\n  ua trust {file}   asks about it again\n", named(row)))?;
+            let again = PrintedCommand::of("ua trust").word(&row.file);
+            print(format!("\n{} changed: {why}\n  {again}   asks about it again\n", named(row)))?;
         }
     }
     Ok(OK)

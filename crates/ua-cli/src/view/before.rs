@@ -36,10 +36,17 @@ pub(crate) struct JobChecked {
     pub(crate) words: Vec<CheckedWord>,
     /// The rules of its policy files and of the user's, and the names in the user's lists.
     pub(crate) rules: Vec<CheckedRule>,
+    /// That mails of the built-in `send_email` go into a folder, since no mail server is set; null where they do not.
+    pub(crate) mail_folder: Option<String>,
+    /// What it does without a question that it could be asked about: questions that it switches off, destinations and recipients that it allows,
+    /// programs that it runs.
+    pub(crate) not_asked: Vec<String>,
     /// What of the script that plays its model would fail when it is played.
     pub(crate) script_doubts: Vec<String>,
     /// What is in doubt about the name of its model; null when a model of this name is known.
     pub(crate) model_doubt: Option<String>,
+    /// Which of its budgets end every run of it before it is done, and what they would have to be.
+    pub(crate) budget_doubts: Vec<String>,
     /// The run that has its job key.
     #[schemars(with = "Option<String>")]
     pub(crate) job_key_used_by: Option<RunId>,
@@ -127,15 +134,15 @@ pub(crate) struct StatusRun {
     /// The run.
     #[serde(flatten)]
     pub(crate) run: RunRow,
-    /// The tokens that it was charged.
-    pub(crate) total_tokens: u64,
-    /// What those with a known price cost.
-    #[schemars(with = "serde_json::Value")]
-    pub(crate) cost: Costs,
-    /// Requests whose price nobody knew.
-    pub(crate) unpriced_requests: u32,
     /// The command that resumes it.
     pub(crate) resume_with: String,
+    /// Why no worker continues it, or none of this machine, and what to do about it.
+    pub(crate) blocked: Option<String>,
+    /// What is away that it waits for while a process of this machine drives it (its provider, a tool server, the database): since when, why and until when.
+    pub(crate) waits: Option<String>,
+    /// Whether that comes to the same until something outside is corrected.
+    #[serde(skip)]
+    pub(crate) needs_correction: bool,
     /// Whether nothing but a resume is missing.
     #[serde(skip)]
     pub(crate) waits_for_a_resume: bool,

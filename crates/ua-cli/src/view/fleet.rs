@@ -66,12 +66,27 @@ pub(crate) struct QueueRow {
     pub(crate) why: Option<String>,
 }
 
+/// Where a run stands in the queue (`ua runs show`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct QueueStanding {
+    /// Its place among those of its queue that the next free worker may take, from 1; null of one that none may take now.
+    pub(crate) place: Option<u64>,
+    /// How many those are.
+    pub(crate) of: u64,
+    /// What it waits for, in words; null where a worker has it, or its entry says why.
+    pub(crate) waits_for: Option<String>,
+    /// Its entry, as `ua queue list` has it.
+    #[serde(flatten)]
+    pub(crate) entry: QueueRow,
+}
+
 /// A worker (`ua workers list`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WorkerRow {
     /// Its name.
     pub(crate) worker: String,
-    /// `alive`, `draining`, `silent` (its lease has ended) or `ended`: its process, on this machine, is gone.
+    /// `alive`, `draining`, `paused` (its process, on this machine, was stopped and may be continued), `silent` (its lease has ended) or
+    /// `ended`: its process, on this machine, is gone.
     pub(crate) status: String,
     /// The id of the folder and machine that it works in; empty beside a file.
     pub(crate) place: String,
@@ -112,12 +127,18 @@ pub(crate) struct ScheduleRow {
     pub(crate) catch_up: String,
     /// Whether it is paused.
     pub(crate) is_paused: bool,
+    /// Who added, paused or resumed it last; null for one that an older version made.
+    pub(crate) changed_by: Option<String>,
+    /// When.
+    pub(crate) changed_at: Option<String>,
     /// The instant that is submitted next.
     pub(crate) next_at: String,
     /// In a list: since when it is due and was not submitted, for longer than a worker takes.
     pub(crate) overdue_since: Option<String>,
-    /// In a list: the run that was submitted last, of the newest runs.
+    /// In a list: the run that was submitted last, if it is among the newest 1000 runs.
     pub(crate) last_run: Option<ScheduledRun>,
+    /// In a list, of one that is overdue: why it could not be submitted from here now.
+    pub(crate) error_here: Option<String>,
 }
 
 /// The last run of a schedule.
@@ -127,8 +148,10 @@ pub(crate) struct ScheduledRun {
     pub(crate) run_id: String,
     /// The instant that it was submitted for.
     pub(crate) scheduled_at: String,
-    /// Where it stands.
+    /// Its state as shown to a person.
     pub(crate) shown_status: String,
+    /// Why it stopped, waits or failed, in a sentence.
+    pub(crate) result: Option<String>,
 }
 
 /// A schedule that is gone (`ua schedule remove`).

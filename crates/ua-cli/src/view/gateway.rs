@@ -21,8 +21,8 @@ pub(crate) struct GatewayStatus {
     pub(crate) trouble: Option<String>,
     /// Why there is no broker: what the last one said before it ended by an error, or how it ended that was started last; none once one serves.
     pub(crate) last_error: Option<GatewayFault>,
-    /// What to look at: names in `gateway.toml` that stand for no client, tool server or effect so far, and entries of clients that start a
-    /// program which does not exist or has another version.
+    /// What to look at: names in `gateway.toml` that stand for no client, tool server or effect so far, files that were changed since the broker
+    /// read them, and entries of clients that start a program which does not exist or has another version.
     pub(crate) warnings: Vec<String>,
 }
 

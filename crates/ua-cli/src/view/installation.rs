@@ -176,6 +176,8 @@ pub(crate) struct TrustRow {
     /// When it was trusted.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
+    /// Who trusted it; null for a folder of runs, and where an earlier version noted it.
+    pub(crate) by: Option<String>,
     /// Whether what it says of its tools may confirm what their names suggest.
     pub(crate) annotations: bool,
 }
@@ -297,8 +299,18 @@ pub(crate) struct DbRestored {
     pub(crate) path: PathBuf,
     /// Where what was there before is kept.
     pub(crate) kept: Option<PathBuf>,
-    /// What was sent, or said about it by a person, after the copy was made.
+    /// What was sent, or said about it by a person, after the copy was made; and with `word` `unaccounted` the runs that are held because nobody knows what they sent then.
     pub(crate) forgotten: Vec<Value>,
+    /// The newest moment that the copy knows of.
+    pub(crate) knows_until: Option<String>,
+    /// Whether `effects.log` of the time after the copy is missing, so that nobody knows what was sent then.
+    pub(crate) lacks_effects_log: bool,
+    /// Schedules that are paused now, because the copy does not know whether they were changed, paused or removed after it was made.
+    pub(crate) paused_schedules: Vec<String>,
+    /// Schedules that were there and are not in the copy.
+    pub(crate) lost_schedules: Vec<String>,
+    /// Runs that were there, unfinished, and are not in the copy.
+    pub(crate) lost_runs: Vec<String>,
 }
 
 /// What `ua db accept` accepted.

@@ -190,7 +190,7 @@ impl Timetable {
     ) -> bool {
         let name = &schedule.name;
         if let Some(instant) = instant {
-            let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone(), seen_by: None, writes: None });
+            let people: Arc<dyn People> = Arc::new(Nobody::with(&self.stop));
             match submit_for(&self.host, &people, schedule, instant).await {
                 Ok(submitted) => {
                     let run = &submitted.run;

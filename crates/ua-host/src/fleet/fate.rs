@@ -7,6 +7,7 @@ use ua_core::RunId;
 use super::told::Did;
 use super::worker::{MISFIT, OUTAGE};
 use crate::error::{HostError, Kind};
+use crate::forgotten::{SENDER, or_for_all};
 
 /// Whether a run got further while this worker had it. One that did not has waited all the time, however often it was tried: that is what
 /// the age of the oldest run in a queue is for.
@@ -54,7 +55,10 @@ impl Fate {
         let detail = error.detail();
         let kind = detail.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default();
         if kind == crate::forgotten::WENT_BACK {
-            let first = format!("check what was sent, then run `ua db accept {id}` and `ua queue move {id}`");
+            let sender = detail.get(SENDER).and_then(serde_json::Value::as_str);
+            let sender = sender.and_then(|sender| RunId::parse(sender).ok());
+            let all = or_for_all(sender.as_ref());
+            let first = format!("check what was sent, then run `ua db accept {id}`{all} and `ua queue move {id}`");
             return Self::ForSomebody { first: Some(first) };
         }
         if kind == crate::forgotten::TWO_COPIES {
@@ -98,7 +102,10 @@ mod tests {
         assert_eq!((wrong.did(), &wrong), (Did::Parked, &Fate::ForSomebody { first: None }));
         let back = HostError::waiting("it went back").field("kind", crate::forgotten::WENT_BACK);
         let Fate::ForSomebody { first: Some(first) } = of(&back, after) else { panic!("nobody is asked for") };
-        assert!(first.contains("ua db accept r"), "{first}");
+        assert!(first.contains("ua db accept r") && !first.contains("every run"), "{first}");
+        // One acceptance is enough for all that wait for what a run sent that is not in the database.
+        let Fate::ForSomebody { first: Some(first) } = of(&back.field(SENDER, "s"), after) else { panic!("nobody") };
+        assert!(first.contains("(or `ua db accept s`, which accepts it for every run that waits for it)"), "{first}");
         let over = of(&HostError::usage("no such model"), AfterError { is_over: true, ..after });
         assert_eq!((over.did(), over), (Did::Ended, Fate::Over));
         for released in [Fate::DatabaseRefuses, Fate::NotHere, Fate::Driven, Fate::Again(OUTAGE)] {

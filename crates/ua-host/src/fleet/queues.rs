@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{RunId, Timestamp};
-use ua_resume::shell_word;
+use ua_core::{PrintedCommand, RunId, Timestamp, shell_word};
 use ua_store::{FleetState, FleetStore as _, QueueOptions, RunRecord, Store as _, WorkerRecord};
 
 use super::schedule::ScheduledJob;
@@ -104,8 +103,11 @@ fn of_a_submission(state: &FleetState, now: Timestamp, queue: &str, run: &RunId)
     }
     known.insert(QueueOptions::DEFAULT_QUEUE.to_owned());
     let meant = match nearest(queue, known.iter().map(String::as_str)) {
-        Some(meant) => format!("did you mean `{meant}`? `ua queue move {run} --queue {meant}` puts it there"),
-        None => format!("`ua worker --queue {queue}` does"),
+        Some(meant) => {
+            let there = PrintedCommand::of("ua queue move").word(run.as_str()).option("--queue", meant).in_code();
+            format!("did you mean `{meant}`? {there} puts it there")
+        }
+        None => format!("{} does", PrintedCommand::of("ua worker").option("--queue", queue).in_code()),
     };
     Some(format!("warning: no worker takes from the queue `{queue}`, and nothing else is in it; {meant}"))
 }
@@ -122,12 +124,12 @@ fn of_a_root(root: &Path, state: &FleetState, now: Timestamp, queue: &str, run: 
         return None;
     }
     let elsewhere: Vec<&str> = roots.into_iter().collect();
-    let here = root.display().to_string();
+    let here = root.display();
     Some(crate::text::plain(&format!(
         "warning: no running worker takes run {run}: it is in the root {here}, and a worker takes what is in its own root ({}); start one with \
-         `ua worker --root {}`, or cancel this run and submit the job with `--root` of a worker",
+         {}, or cancel this run and submit the job with `--root` of a worker",
         elsewhere.join(", "),
-        shell_word(&here)
+        PrintedCommand::of("ua worker").option("--root", root).in_code()
     )))
 }
 
@@ -141,8 +143,9 @@ fn root_of(worker: &WorkerRecord) -> &str {
 fn of_a_schedule(state: &FleetState, now: Timestamp, name: &str, queue: &str) -> Option<String> {
     let meant = nearest_of_others(state, now, queue)?;
     Some(format!(
-        "warning: nothing else names the queue `{queue}` of the schedule {name}; did you mean `{meant}`? `ua schedule add` with `--queue {meant}` \
-         replaces it"
+        "warning: nothing else names the queue `{queue}` of the schedule {name}; did you mean `{meant}`? `ua schedule add` with `--queue {}` \
+         replaces it",
+        shell_word(&meant)
     ))
 }
 
@@ -281,6 +284,7 @@ mod tests {
             concurrency: None,
             fair_key: None,
             configured: None,
+            changed: None,
         };
         let schedule = ua_store::ScheduleRecord {
             name: "mails".to_owned(),

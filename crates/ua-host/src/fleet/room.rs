@@ -9,7 +9,7 @@ use std::path::Path;
 const TOO_LITTLE: u64 = 1 << 20;
 
 /// What is wrong with the disk of `root`, as a sentence; nothing where it cannot be looked at, which whoever takes a run finds out.
-pub(super) fn wanting(root: &Path) -> Option<String> {
+pub fn wanting(root: &Path) -> Option<String> {
     let disk = rustix::fs::statvfs(root).ok()?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let (files, free_files) = (disk.f_files, disk.f_favail);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use ua_core::Timestamp;
+use ua_core::{PrintedCommand, Timestamp};
 use ua_store::{CatchUp, ConcurrencyKey, ScheduleRecord};
 
 use super::cron::Cron;
@@ -19,6 +19,7 @@ use crate::host::Host;
 use crate::job::{self, JobRequest};
 use crate::launch::{Configured, LaunchOptions};
 use crate::people::People;
+use crate::selectors;
 
 /// An instant that was missed by no more than this is not late.
 const ON_TIME: Duration = Duration::from_mins(1);
@@ -41,6 +42,31 @@ pub struct ScheduledJob {
     /// How it is started; one of an older version has it from the worker that is first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured: Option<Configured>,
+    /// Who added, paused or resumed the schedule last; one of an older version does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<ScheduleChanged>,
+}
+
+/// Who changed a schedule, and when: several people may use one user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleChanged {
+    /// Who.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Where a schedule has that: in its job, which is kept as it is.
+pub const CHANGED: &str = "changed";
+
+/// The same with who changes it now.
+#[must_use]
+pub fn changed_by_user(host: &Host, mut schedule: ScheduleRecord) -> ScheduleRecord {
+    let changed = ScheduleChanged { by: host.settings().user(), at: host.env().now() };
+    if let Some(job) = schedule.job.as_object_mut() {
+        job.insert(CHANGED.to_owned(), serde_json::json!(changed));
+    }
+    schedule
 }
 
 impl ScheduledJob {
@@ -58,6 +84,15 @@ impl ScheduledJob {
         let request =
             JobRequest { file: self.file.clone(), for_queue: true, launch: options.clone(), ..JobRequest::default() };
         let prepared = job::prepare(host, people, &request).await?;
+        // What `ua submit` refuses once it knows the tools is refused here as well, and not by a worker when its time comes.
+        selectors::check(host, people, &prepared.launch, &prepared.spec, None).await?;
+        if let Some(key) = &prepared.spec.job_key {
+            people.tell(&format!(
+                "the job key {key:?} of the job file is not used by a schedule: each scheduled time has a key of its own (NAME@TIME), so the \
+                 job is done at each of them; {} does it once under its own key (`--run-after` names a time)",
+                PrintedCommand::of("ua submit").word(&self.file).in_code()
+            ));
+        }
         let configured = Configured::now(host.settings(), &prepared.spec, options)?;
         Ok(Self { configured: Some(configured), ..self })
     }
@@ -109,6 +144,18 @@ pub async fn submit_for(
     let job: ScheduledJob = serde_json::from_value(schedule.job.clone())
         .map_err(|e| HostError::storage(format!("cannot read the schedule {}: {e}", schedule.name)))?;
     submit(host, people, &job.submission(&schedule.name, instant)).await
+}
+
+/// Why an instant of a schedule could not be submitted from here now, if that can be known without storing anything: the file is gone, the job is
+/// wrong, a setting cannot be used.
+pub async fn why_not(host: &Host, people: &dyn People, schedule: &ScheduleRecord) -> Option<HostError> {
+    let job: ScheduledJob = match serde_json::from_value(schedule.job.clone()) {
+        Ok(job) => job,
+        Err(error) => {
+            return Some(HostError::storage(format!("cannot read the schedule {}: {error}", schedule.name)));
+        }
+    };
+    job::prepare(host, people, &job.submission(&schedule.name, schedule.next_at).job).await.err()
 }
 
 /// Where a schedule begins that takes the place of another one, or of none.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use ua_core::{RunId, RunStatus, Timestamp};
 use ua_store::{
-    LedgerStore as _, QueueEntry, QueueState, RunStore as _, Store as _, StoreError, WorkerRecord, is_effect_under_way,
-    keeps_its_seat,
+    LedgerStore as _, QueueEntry, QueueState, RunStore as _, Store as _, StoreError, Walk, WorkerRecord,
+    is_effect_under_way, keeps_its_seat,
 };
 
 use crate::Database;
@@ -117,13 +117,13 @@ impl Seats {
 
 /// Whether an effect of a run, or of a sub-agent of it, is under way.
 async fn has_effect_under_way(store: &Database, run: &RunId) -> Result<bool, StoreError> {
-    let mut runs = vec![run.clone()];
+    let (mut walk, mut runs) = (Walk::from(run), vec![run.clone()]);
     while let Some(run) = runs.pop() {
         if store.calls(&run, None).await?.iter().any(is_effect_under_way) {
             return Ok(true);
         }
         let children = store.children(&run).await?;
-        runs.extend(children.into_iter().filter(ua_store::is_task).map(|child| child.run_id));
+        runs.extend(walk.down(children).into_iter().map(|child| child.run_id));
     }
     Ok(false)
 }

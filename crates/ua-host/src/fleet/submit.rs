@@ -82,22 +82,38 @@ pub struct Submitted {
 /// queue, at work or unfinished; or the run of its key or name ended without success, or was made of another job.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
-    let seats = options.concurrency.as_ref().map(|seats| &seats.key);
-    let names = [("queue", Some(&options.queue)), ("concurrency key", seats), ("fair key", options.fair_key.as_ref())];
-    for (what, name) in names {
-        let Some(name) = name else { continue };
-        crate::words::without_secrets(host, &format!("name of the {what}"), name)?;
-    }
+    crate::words::learn_named(host, submission.job.launch.mcp_config.as_deref());
+    names_without_secrets(host, &options.queue, options.concurrency.as_ref(), options.fair_key.as_deref())?;
     let (store, run, beginning) = Box::pin(job::stored(host, people, &submission.job)).await?;
-    let name = run.run_id.clone();
+    let id = run.run_id.clone();
     let mut submitted = queue_up(host, &store, run, options, submission.schedule.as_deref()).await;
     if beginning.is_some() {
         // It is stored, and in no queue: the same command again finds it, and this one goes on with it.
-        submitted = submitted.map_err(|error| error.continued_by(&name, format!("ua submit --run {name}"), true));
+        submitted = submitted.map_err(|error| error.continued_by(&id, format!("ua submit --run {id}"), true));
     }
     drop(beginning);
     home::close(store);
     submitted
+}
+
+/// Refuses names that contain a secret: they are stored, for schedules as well, and shown wherever the queue is.
+///
+/// # Errors
+/// The refusal, with the name of the secret.
+pub fn names_without_secrets(
+    host: &Host,
+    queue: &str,
+    seats: Option<&ConcurrencyKey>,
+    fair_key: Option<&str>,
+) -> Result<(), HostError> {
+    let names = [
+        ("name of the queue", Some(queue)),
+        ("concurrency key", seats.map(|seats| seats.key.as_str())),
+        ("fair key", fair_key),
+    ];
+    names
+        .into_iter()
+        .try_for_each(|(what, name)| name.map_or(Ok(()), |name| crate::words::without_secrets(host, what, name)))
 }
 
 /// Queues a run that is stored.

@@ -1,6 +1,7 @@
 //! A worker: takes runs from the queue, drives them, and lets go of them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use ua_core::{CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace, WaitBudgets};
+use ua_core::{AskedWait, CallStatus, Env, FailureClass, RunId, RunStatus, RunStop, Timestamp, Trace, WaitBudgets};
 use ua_dispatch::StopSignal;
 use ua_resume::NextStep;
 use ua_runner::{LockError, RunEvent, RunLock, owner_stamp, process_is_alive};
@@ -30,6 +31,7 @@ use super::seats::Seats;
 use super::told::{Did, Told, WorkerEvent};
 use super::{ailing, check_name, place_of, room};
 use crate::Database;
+use crate::alert::Alerts;
 use crate::error::{HostError, Kind, chain};
 use crate::home;
 use crate::host::Host;
@@ -37,6 +39,7 @@ use crate::launch::SERVERS_CHANGED;
 use crate::people::{ObservedEvent, People, Presence};
 use crate::session::{self, Ending, Taking};
 use crate::tree;
+use crate::waits::{OutsideWait, Waits};
 
 /// How often a worker looks for runs.
 pub(super) const POLL: Duration = Duration::from_millis(500);
@@ -54,6 +57,12 @@ pub(super) const MISFIT: Duration = Duration::from_secs(5);
 const MOST_DOUBLED: u32 = 3;
 /// The same of a run that has to be taken to find out: each time is an epoch of it, and a tool server that is started.
 const MOST_DOUBLED_IF_TAKEN: u32 = 6;
+/// A run that nobody could drive for so long is told to whoever wants alerts: what is missing is put right by a deployment in less.
+const UNFIT_TOLD: Duration = Duration::from_mins(5);
+/// A run that has waited for so long for its provider or a tool server is told to whoever wants alerts: a hiccup is over by then.
+const WAIT_TOLD: Duration = Duration::from_mins(5);
+/// After so many tries that failed its worker says what a run waits for.
+const TRIES_TOLD: u32 = 3;
 /// For how long it is remembered why a run was given back that this worker has left alone since.
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// How long a run is left alone whose model provider was not available.
@@ -123,6 +132,12 @@ pub struct LeftBehind {
 /// It cannot begin: the database, the root or a name cannot be used. What happens later to the database is waited out.
 pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: Told) -> Result<LeftBehind, HostError> {
     options.queues.iter().try_for_each(|queue| check_name("queue", queue))?;
+    // Before there is a lock of that name.
+    let named = options.name.iter().map(|name| ("name of the worker", name));
+    let named = named.chain(options.queues.iter().map(|queue| ("name of the queue", queue)));
+    for (what, name) in named {
+        crate::words::without_secrets(host, what, name)?;
+    }
     let name = options.name.clone().unwrap_or_else(|| format!("worker_{}", host.env().uuid_v7()));
     let id = RunId::parse(&name).map_err(|e| HostError::usage(format!("cannot use --name: {e}")))?;
     let store = Arc::new(host.home().open()?);
@@ -159,6 +174,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         told,
         holds: Holds::default(),
         refusals: Refusals::default(),
+        unfit_since: UnfitSince::default(),
         ailing: Arc::default(),
         lacking: Arc::default(),
         onlooker: options.onlooker.clone(),
@@ -204,6 +220,7 @@ struct Worker {
     told: Told,
     holds: Holds,
     refusals: Refusals,
+    unfit_since: UnfitSince,
     ailing: Arc<Mutex<Ailing>>,
     lacking: Arc<Mutex<Lacking>>,
     onlooker: Option<Arc<dyn Onlooker>>,
@@ -251,8 +268,13 @@ enum Looked {
 /// Why a run that is parked is left for somebody to do something about it, and what that is; `None` of a question, and of what the job itself
 /// set a bound to: that is said where it is, and whoever works until nothing is left has done what there was to do.
 fn why_parked(entry: &QueueEntry, run: &RunRecord) -> Option<String> {
-    let why = || crate::text::line(entry.why.as_deref().unwrap_or(run.status.as_str()), 300);
-    let moved = || format!("{}; `ua queue move {}` makes a worker try it again", why(), run.run_id);
+    let why = || on_one_line(entry.why.as_deref().unwrap_or(run.status.as_str()));
+    let moved = || {
+        let why = why();
+        // A reason for which somebody has to do something first says it itself.
+        let says_how = why.contains(&format!("`ua queue move {}", run.run_id));
+        if says_how { why } else { format!("{why}; `ua queue move {}` makes a worker try it again", run.run_id) }
+    };
     match run.status {
         RunStatus::WaitingForHuman | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => None,
         RunStatus::Queued | RunStatus::Running => Some(moved()),
@@ -268,12 +290,34 @@ fn why_parked(entry: &QueueEntry, run: &RunRecord) -> Option<String> {
                 | RunStop::Idle,
             )
             | None => {
-                let next = NextStep::of(run);
-                let is_tried = next.is_to_be_tried_again();
-                Some(if is_tried { moved() } else { format!("{}; {} {}", why(), next.who(), next.does()) })
+                let next = NextStep::of_queued(run);
+                Some(if next.is_to_be_tried_again() {
+                    moved()
+                } else {
+                    format!("{}; {} {}", why(), next.who(), next.does())
+                })
             }
         },
     }
+}
+
+/// For how much longer a run is not tried again that stopped with this sentence: as long as its provider asks for, or as its own budgets would have
+/// to allow; `None` where it says of neither, or that is over.
+fn wait_said(said: &str, now: Timestamp) -> Option<Duration> {
+    let asked = AskedWait::read(said).map(|until| until.since(now));
+    asked.or_else(|| Some(WaitBudgets::read(said)?.wait())).filter(|wait| !wait.is_zero())
+}
+
+/// Whether a run stopped for a wait that is not over.
+fn is_put_off(run: &RunRecord, now: Timestamp) -> bool {
+    let is_away = run.status == RunStatus::Stopped && run.stop_reason == Some(RunStop::Provider);
+    let until = run.status_detail.as_deref().filter(|_| is_away && run.end_mark().is_none()).and_then(AskedWait::read);
+    until.is_some_and(|until| now < until)
+}
+
+/// A reason as it is told and kept, whole: what is to be done often stands at its end.
+fn on_one_line(why: &str) -> String {
+    crate::text::line(why, usize::MAX)
 }
 
 /// Why no run is taken while nothing comes back.
@@ -287,6 +331,24 @@ fn why_cut_off(error: &StoreError) -> String {
 /// The runs that were given back, each with the reason.
 #[derive(Debug, Clone, Default)]
 struct Refusals(Arc<Mutex<BTreeMap<RunId, Refusal>>>);
+
+/// Since when each run cannot be driven here, whatever the reasons were in turn.
+#[derive(Debug, Clone, Default)]
+struct UnfitSince(Arc<Mutex<BTreeMap<RunId, Timestamp>>>);
+
+impl UnfitSince {
+    /// It could not once more: whether that has lasted for so long that somebody is told.
+    fn note(&self, run: &RunId, now: Timestamp) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is not tried any more was done elsewhere.
+        all.retain(|other, since| other == run || now.since(*since) < REMEMBERED);
+        now.since(*all.entry(run.clone()).or_insert(now)) >= UNFIT_TOLD
+    }
+
+    fn forget(&self, run: &RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    }
+}
 
 impl Refusals {
     fn all(&self) -> BTreeMap<RunId, Refusal> {
@@ -481,6 +543,11 @@ impl Worker {
                 && let Some(found) = self.left_behind().await
             {
                 left = found;
+                let refusals = self.refusals.all();
+                // What was parked is told already.
+                for (run, why) in left.misfits.iter().filter(|(run, _)| refusals.contains_key(*run)) {
+                    self.alert(run, &format!("run {run} is left in the queue: {why}")).await;
+                }
                 break;
             }
             let pause = self.env().clock.sleep(self.pause());
@@ -740,10 +807,18 @@ impl Worker {
         if run.status.is_terminal() {
             return Release::Done;
         }
+        // Whoever stopped it for a wait died before the queue had it.
+        if entry.strikes > 0 && is_put_off(&run, self.env().now()) {
+            return self
+                .after_outage(&run.run_id, (Some(run.status), run.status_detail), true, GotFurther(false))
+                .await;
+        }
+        let outside = Outside::of(&run.run_id, &self.told, self.env());
         let people: Arc<dyn People> = Arc::new(Nobody {
-            stop: self.stop.clone(),
             seen_by: self.onlooker.clone().map(|onlooker| (run.run_id.clone(), onlooker)),
             writes: Some(Writes { run: run.run_id.clone(), health: self.health.clone() }),
+            outside: Some(outside.clone()),
+            ..Nobody::with(&self.stop)
         });
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
@@ -768,9 +843,31 @@ impl Worker {
         if self.refusals.begin(&run.run_id) {
             self.say_of(Did::Claimed, &run.run_id, Some(run.status), &format!("run {}: taken", run.run_id));
         }
-        let driven =
-            Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free)).await;
+        let driven = Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free));
+        let driven = tokio::select! {
+            biased;
+            driven = driven => driven,
+            never = self.tell_of_long_waits(&run.run_id, &outside) => match never {},
+        };
         self.after(&run, driven).await
+    }
+
+    /// Has whoever wants alerts told when a run that is driven waits for long for its provider or a tool server, once for each wait.
+    async fn tell_of_long_waits(&self, run: &RunId, outside: &Outside) -> Infallible {
+        let mut told = None;
+        loop {
+            self.env().clock.sleep(RENEWAL).await;
+            let Some(wait) = outside.longest() else { continue };
+            if told == Some(wait.since) || self.env().now().since(wait.since) < WAIT_TOLD {
+                continue;
+            }
+            let Ok(run) = self.store.run(run).await else { continue };
+            told = Some(wait.since);
+            let why = format!("run {} is {}; it continues by itself once that answers", run.run_id, wait.in_words());
+            if let Ok(Some(alerts)) = Alerts::from_settings(self.host.settings(), self.host.home()) {
+                alerts.tell_of_wait(&Nobody::with(&self.stop), &run, &on_one_line(&why), self.env().now()).await;
+            }
+        }
     }
 
     /// What becomes of a run that this process stopped to drive.
@@ -785,6 +882,7 @@ impl Worker {
         let is_unbegun = found.as_ref().is_ok_and(RunRecord::is_unbegun);
         if !is_unbegun {
             self.lacking().is_over();
+            self.unfit_since.forget(id);
         }
         // While the database does not answer, nothing is learnt about the run.
         let answers = found.is_ok();
@@ -804,14 +902,13 @@ impl Worker {
             Ok(Ending::Waiting | Ending::Refused) => {
                 self.refusals.forget(id);
                 let how = status.unwrap_or(RunStatus::Stopped);
-                let why =
-                    detail.as_deref().map_or_else(String::new, |why| format!(": {}", crate::text::line(why, 200)));
+                let why = detail.as_deref().map_or_else(String::new, |why| format!(": {}", on_one_line(why)));
                 // What another worker would come to as well is lifted first, by the command that does.
-                let lift = found.as_ref().ok().map(NextStep::of).filter(|next| !next.is_to_be_tried_again());
+                let lift = found.as_ref().ok().map(NextStep::of_queued).filter(|next| !next.is_to_be_tried_again());
                 let sentence = match (how, lift) {
                     (RunStatus::WaitingForHuman, _) => format!("run {id} waits for you: `ua questions`"),
                     (RunStatus::Stopped, Some(next)) => {
-                        format!("run {id} is {how}{why}; {} {}", next.who(), next.does())
+                        format!("run {id} is {how}{}; {} {}", why.trim_end_matches('.'), next.who(), next.does())
                     }
                     (
                         RunStatus::Stopped
@@ -824,6 +921,10 @@ impl Worker {
                     ) => format!("run {id} is {how}{why}; `ua queue move {id}` makes a worker try it again"),
                 };
                 self.say_of(Did::Parked, id, status, &sentence);
+                // A question has an alert of its own.
+                if how != RunStatus::WaitingForHuman {
+                    self.alert(id, &sentence).await;
+                }
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }
             Ok(Ending::Interrupted) => {
@@ -844,7 +945,7 @@ impl Worker {
                 if is_news {
                     self.say_of(fate.did(), id, status, &format!("run {id}: {error}"));
                 }
-                let why = Some(crate::text::line(&error.to_string(), 300));
+                let why = Some(on_one_line(&error.to_string()));
                 match fate {
                     Fate::Over => {
                         self.refusals.forget(id);
@@ -865,10 +966,15 @@ impl Worker {
                     }
                     Fate::ForSomebody { first } => {
                         self.refusals.forget(id);
-                        if let Some(first) = first {
-                            self.say_of(Did::Noted, id, status, &first);
+                        if let Some(first) = &first {
+                            self.say_of(Did::Noted, id, status, first);
                         }
-                        Release::Parked { why }
+                        let first =
+                            first.unwrap_or_else(|| format!("`ua queue move {id}` makes a worker try it again"));
+                        // What is to be done is kept with it, for whoever looks at the queue.
+                        let why = format!("{}; {first}", on_one_line(&error.to_string()));
+                        self.alert(id, &format!("run {id} is parked: {why}")).await;
+                        Release::Parked { why: Some(why) }
                     }
                     Fate::NotHere => self.cannot_begin(id, &error.to_string()).await,
                     Fate::Driven => self.after_a_pause(MISFIT, why, got_further, true).await,
@@ -886,15 +992,18 @@ impl Worker {
         answers: bool,
         got_further: GotFurther,
     ) -> Release {
-        let said = detail.as_deref().map_or_else(String::new, |said| format!(": {}", crate::text::line(said, 200)));
+        // Nobody has to resume what is tried again by itself.
+        let said = detail.as_deref().map(ua_llm::without_resume);
+        let said = said.map_or_else(String::new, |said| format!(": {}", on_one_line(&said)));
         let is_news = self.refusals.note(run, PROVIDER_AWAY, false, answers);
-        let Some(wait) = detail.as_deref().and_then(WaitBudgets::read).map(|budgets| budgets.wait()) else {
+        let Some(wait) = detail.as_deref().and_then(|said| wait_said(said, self.env().now())) else {
             if is_news {
                 let pause = OUTAGE.as_secs();
                 let sentence = format!("run {run}: {PROVIDER_AWAY}{said}; it is tried again every {pause} s");
                 self.say_of(Did::Released, run, status, &sentence);
             }
-            return self.again(OUTAGE, detail, got_further).await;
+            let why = format!("{PROVIDER_AWAY}, and is asked again every {} s{said}", OUTAGE.as_secs());
+            return self.again(OUTAGE, Some(why), got_further).await;
         };
         let until = self.now().await.unwrap_or_else(|_| self.env().now()).plus(wait);
         let why = format!("{PROVIDER_AWAY} and asks for a wait: tried again at {until}{said}");
@@ -942,8 +1051,23 @@ impl Worker {
     /// Gives back a run that cannot be done here, after it was noted why.
     async fn unfit(&self, run: &RunId, why: &str, most_doubled: u32) -> Release {
         self.refusals.leave(run, most_doubled, self.env().now());
+        if self.unfit_since.note(run, self.env().now()) {
+            let minutes = UNFIT_TOLD.as_secs() / 60;
+            self.alert(run, &format!("no worker here could drive run {run} for {minutes} minutes: {why}")).await;
+        }
         let at = self.now().await.unwrap_or_else(|_| self.env().now());
-        Release::Unfit { at, why: crate::text::line(why, 300) }
+        Release::Unfit { at, why: on_one_line(why) }
+    }
+
+    /// Has whoever wants alerts told that a run waits for something else than an answer.
+    async fn alert(&self, run: &RunId, why: &str) {
+        let Ok(run) = self.store.run(run).await else { return };
+        let people = Nobody::with(&self.stop);
+        match Alerts::from_settings(self.host.settings(), self.host.home()) {
+            Ok(Some(alerts)) => alerts.tell_of_blocked(&people, &run, &on_one_line(why), self.env().now()).await,
+            Ok(None) => {}
+            Err(error) => self.say(Did::Noted, &format!("no alert could be sent: {error}")),
+        }
     }
 
     async fn again(&self, pause: Duration, why: Option<String>, further: GotFurther) -> Release {
@@ -970,6 +1094,55 @@ pub(super) struct Nobody {
     pub(super) seen_by: Option<(RunId, Arc<dyn Onlooker>)>,
     /// Where it is noted that the run waits for the database to take what it writes.
     pub(super) writes: Option<Writes>,
+    /// Where it is followed what the run waits for outside.
+    pub(super) outside: Option<Outside>,
+}
+
+impl Nobody {
+    /// Nobody hears of anything.
+    pub(super) fn with(stop: &StopSignal) -> Self {
+        Self { stop: stop.clone(), seen_by: None, writes: None, outside: None }
+    }
+}
+
+/// What a run that is driven waits for outside, and whether its worker said so.
+#[derive(Clone)]
+pub(super) struct Outside {
+    run: RunId,
+    told: Told,
+    env: Env,
+    waits: Arc<Mutex<BySubAgent>>,
+}
+
+/// What the run and each of its sub-agents waits for, and whether that was said.
+type BySubAgent = BTreeMap<Option<String>, (Waits, bool)>;
+
+impl Outside {
+    fn of(run: &RunId, told: &Told, env: &Env) -> Self {
+        Self { run: run.clone(), told: told.clone(), env: env.clone(), waits: Arc::default() }
+    }
+
+    /// Says when a wait has lasted for several tries, and when it is over that was said.
+    fn watch(&self, seen: &ObservedEvent<'_>) {
+        let mut all = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let (waits, is_said) = all.entry(seen.sub_agent.map(str::to_owned)).or_default();
+        waits.watch(seen.signal, self.env.now());
+        let run = &self.run;
+        let sentence = match waits.now() {
+            Some(wait) if wait.tries >= TRIES_TOLD && !*is_said => format!("run {run}: {}", wait.in_words()),
+            None if *is_said => format!("run {run}: what it was waiting for answers again"),
+            Some(_) | None => return,
+        };
+        *is_said = waits.now().is_some();
+        drop(all);
+        (self.told)(&WorkerEvent::of_run(Did::Noted, run, Some(RunStatus::Running), &sentence));
+    }
+
+    /// The longest of the waits of the run and its sub-agents.
+    fn longest(&self) -> Option<OutsideWait> {
+        let all = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().filter_map(|(waits, _)| waits.now()).min_by_key(|wait| wait.since).cloned()
+    }
 }
 
 /// The writes of a run that is driven.
@@ -1014,6 +1187,9 @@ impl People for Nobody {
     fn watch(&self, seen: &ObservedEvent<'_>) {
         if let Some(writes) = &self.writes {
             writes.watch(seen.signal);
+        }
+        if let Some(outside) = &self.outside {
+            outside.watch(seen);
         }
         if let Some((run, onlooker)) = &self.seen_by {
             onlooker.watch(run, seen);
@@ -1085,6 +1261,32 @@ mod tests {
         assert_eq!(waits(), None);
     }
 
+    /// Also where no budget has to be raised for it, and where it was a sub-agent that stopped.
+    #[test]
+    fn no_run_is_tried_again_before_its_provider_asks_for_it() {
+        let now = Env::simulated(1).now();
+        let until = now.plus(Duration::from_mins(20));
+        let asked = AskedWait { wait: Duration::from_hours(1), until };
+        for said in [
+            format!("busy (429). {asked}, and the run would wait for 2 min more. Resume it later."),
+            format!(
+                "sub-agent t: busy. {asked}, and the run waits no longer. Have it wait: `--max-wallclock-minutes +61`."
+            ),
+        ] {
+            assert_eq!(wait_said(&said, now), Some(Duration::from_mins(20)), "{said}");
+            assert_eq!(wait_said(&said, until), None, "it is over");
+        }
+        let mut run = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#).records.run;
+        (run.status, run.stop_reason) = (RunStatus::Stopped, Some(RunStop::Provider));
+        run.status_detail = Some(format!("busy. {asked}."));
+        assert!(is_put_off(&run, now) && !is_put_off(&run, until));
+        run.cancel_requested_at = Some(now);
+        assert!(!is_put_off(&run, now), "it is to end");
+        let unasked = "The next try would come after a wait of 2 min. Have it wait: `--max-wallclock-minutes +3`.";
+        assert_eq!(wait_said(unasked, now), Some(Duration::from_mins(3)));
+        assert_eq!(wait_said("the connection was refused", now), None);
+    }
+
     /// Each reason of a stop: whoever works until nothing is left leaves a run that somebody has to do something about, and says what.
     #[test]
     fn what_was_parked_for_somebody_to_correct_is_left_with_its_next_step() {
@@ -1121,6 +1323,16 @@ mod tests {
             let left = left.unwrap();
             assert!(left.starts_with("its reason; ") && left.contains(&way), "{reason}: {left}");
         }
+        story.ends(
+            RunStatus::Stopped,
+            Some(RunStop::Fingerprint),
+            "policy changed, accept it: `ua resume r --accept policy`.",
+        );
+        let left = why_parked(&entry, &story.records.run).unwrap();
+        assert!(left.ends_with(&format!("`ua queue move {id} --accept policy` has a worker continue it")), "{left}");
+        entry.why = Some(format!("{}\nthe end", "long ".repeat(100)));
+        let left = why_parked(&entry, &story.records.run).unwrap();
+        assert!(left.contains("long  the end; "), "a log has all of it: {left}");
         entry.why = None;
         for (status, is_left) in [
             (RunStatus::Queued, true),
@@ -1133,6 +1345,19 @@ mod tests {
             let run = RunRecord { status, stop_reason: None, ..story.records.run.clone() };
             assert_eq!(why_parked(&entry, &run).is_some(), is_left, "{status}");
         }
+    }
+
+    /// Whatever was missing in turn: who waits for five minutes is told of, and whoever got on meanwhile is not.
+    #[test]
+    fn a_run_that_nobody_drives_for_long_is_told() {
+        let (run, since, mut now) = (RunId::parse("r").unwrap(), UnfitSince::default(), Env::simulated(1).now());
+        for waited in [0, 2, 4, 5, 6, 50, 70] {
+            let told = since.note(&run, now.plus(Duration::from_mins(waited)));
+            assert_eq!(told, waited >= 5, "{waited}");
+        }
+        since.forget(&run);
+        now = now.plus(Duration::from_hours(3));
+        assert!(!since.note(&run, now) && !since.note(&run, now.plus(UNFIT_TOLD / 2)));
     }
 
     #[test]

@@ -103,11 +103,16 @@ pub(super) fn is_of_its_database(settings: &Settings, root: &Path, config: &Gate
         )))
 }
 
+/// What the names of variables begin with that are for whoever asks a model. A broker asks none, and a client has them for itself.
+const MODELS: [&str; 2] = ["ANTHROPIC_", "OPENAI_"];
+
 /// The variables of this process that would say something to a broker, and that none is given.
 pub(super) fn withheld(settings: &Settings, config: &GatewayConfig) -> Vec<String> {
     let ours = SETTINGS.iter().map(|setting| setting.variable).filter(|name| *name != ROOT);
     let said = ours.chain(NETWORK).filter(|name| settings.of_environment(name).is_some()).map(str::to_owned);
-    said.chain(settings.secrets_of_environment()).filter(|name| !config.env.contains_key(name)).collect()
+    let is_for_models = |name: &String| MODELS.iter().any(|prefix| name.starts_with(prefix));
+    let said = said.filter(|name| !is_for_models(name)).chain(settings.secrets_of_environment());
+    said.filter(|name| !config.env.contains_key(name)).collect()
 }
 
 #[cfg(test)]
@@ -151,6 +156,9 @@ mod tests {
         assert_eq!(withheld(&theirs, &config), ["UA_READ_ONLY_ALLOWLIST"]);
         assert_eq!(withheld(&own, &config), ["UA_POLICY"]);
         assert_eq!(withheld(&settings(&[("UA_SECRET_CRM", "x")]), &config), ["UA_SECRET_CRM"]);
+        // Nobody is told to write the key of a model down for what asks none.
+        let model = [("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "https://x.test"), ("OPENAI_MODEL", "m")];
+        assert_eq!(withheld(&settings(&model), &config), [""; 0]);
         let elsewhere = settings(&[("UA_DATABASE_URL", "postgres://a/b")]);
         let config = GatewayConfig::default();
         assert!(is_of_its_database(&theirs, root.path(), &config).is_ok());

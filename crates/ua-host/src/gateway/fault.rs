@@ -107,7 +107,7 @@ pub async fn trouble(host: &Host, root: &Path) -> Option<HostError> {
     if let Err(wrong) = Said::read(host, root) {
         return Some(wrong);
     }
-    let home = match Home::new(host.settings(), Some(root)) {
+    let home = match Home::new(host.settings(), Some(root), host.known_secrets()) {
         Ok(home) => home,
         Err(wrong) => return Some(wrong),
     };
@@ -207,7 +207,7 @@ impl Seen {
 
     /// Those that are in the database. What cannot be read is told by whoever needs it.
     async fn read(&mut self, host: &Host, root: &Path) {
-        let Ok(home) = Home::new(host.settings(), Some(root)) else { return };
+        let Ok(home) = Home::new(host.settings(), Some(root), host.known_secrets()) else { return };
         if home.is_unused() {
             return;
         }

@@ -4,6 +4,7 @@
 //! the byte; when somebody changed the file since, as clients do all the time, so is each entry that nobody changed ([`restored`]), and only the
 //! others are taken apart.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -17,6 +18,7 @@ use ua_core::sha256;
 use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
+use self::meant::{Meant, is_as_meant};
 use self::restored::Typed;
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -27,11 +29,14 @@ pub(super) use self::entry::{Program, plain_name};
 
 mod entry;
 mod json;
+mod meant;
 mod ordered;
 mod restored;
 mod spans;
 #[cfg(test)]
 mod tests_back;
+#[cfg(test)]
+mod tests_typed;
 mod toml;
 mod yaml;
 
@@ -62,6 +67,11 @@ pub(super) const RECORDS: &str = "installed";
 /// What says in front of a text that it is one in UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
+/// The mark in front of a text, and the text behind it.
+fn unmarked(text: &str) -> (&'static str, &str) {
+    text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text))
+}
+
 /// How a configuration is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -87,12 +97,31 @@ impl Format {
         change: impl Fn(Option<&str>, &str, &Entry) -> (What, Option<Becomes>),
     ) -> Result<Edited, HostError> {
         // Some editors put it in front of what they write, and clients read over it. It stays.
-        let (mark, text) = text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
+        let (mark, text) = unmarked(text);
+        let looked_at = RefCell::new(Vec::new());
+        let change = |project: Option<&str>, server: &str, entry: &Entry| {
+            let (what, becomes) = change(project, server, entry);
+            let of = (project.map(str::to_owned), server.to_owned());
+            looked_at.borrow_mut().push(Meant { of, was: entry.clone(), becomes: becomes.clone() });
+            (what, becomes)
+        };
         let edited = match self {
             Self::Json => json::edited(text, servers, change),
             Self::Toml => toml::edited(text, servers, change),
             Self::Yaml => yaml::edited(text, servers, change),
         };
+        let edited = edited.and_then(|edited| {
+            let mut meant = looked_at.into_inner();
+            for change in edited.changes.iter().filter(|change| change.what == What::NotRestored) {
+                let is_it = |meant: &&mut Meant| (&meant.of.0, &meant.of.1) == (&change.project, &change.server);
+                meant.iter_mut().filter(|meant| is_it(meant)).for_each(|meant| meant.becomes = None);
+            }
+            if edited.text == text || is_as_meant(self, path, text, &edited.text, &meant) {
+                return Ok(edited);
+            }
+            let error = HostError::usage("its layout cannot be changed automatically: what would be written is not what is meant");
+            Err(error.hint("nothing was changed; write each field of an entry on a line of its own, or put `ua gateway` in front of its command by hand"))
+        });
         let edited = edited.map(|edited| Edited { text: format!("{mark}{}", edited.text), ..edited });
         edited.map_err(|error| {
             let hint = error.hint_text().unwrap_or(
@@ -226,7 +255,18 @@ fn installed(
 /// The text of now without the gateway in front of these tool servers, or of any.
 fn uninstalled(path: &Path, kept: Option<Kept>, now: &str, servers: &[String]) -> Result<Edited, HostError> {
     let format = Format::of(path);
-    let mut edited = format.unwrapped(path, now, &Typed::default(), servers)?;
+    let as_left = kept.as_ref().filter(|kept| servers.is_empty() && kept.written == sha256(now).to_hex());
+    let mut edited = match (format.unwrapped(path, now, &Typed::default(), servers), as_left) {
+        (Ok(edited), _) => edited,
+        // An earlier version wrote what nobody can read.
+        (Err(_), Some(kept)) => {
+            let mut back = format.unwrapped(path, &kept.before, &Typed::default(), &[])?;
+            let restored = back.changes.iter_mut().filter(|change| change.what == What::NotWrapped);
+            restored.for_each(|change| change.what = What::Unwrapped);
+            return Ok(back);
+        }
+        (Err(error), None) => return Err(error),
+    };
     edited.text = match kept {
         // What it was before may go through a gateway too: through another one, or by somebody's own hand.
         Some(kept) if servers.is_empty() && kept.written == sha256(now).to_hex() => {
@@ -381,6 +421,8 @@ fn replace_as_read(path: &Path, now: &str, content: &str) -> Result<bool, HostEr
     if read(path)? != now {
         return Ok(false);
     }
+    // Nothing is written that is no configuration for whoever reads it next.
+    Format::of(path).edited(path, content, &[], |_, _, _| (What::NotWrapped, None))?;
     replace(path, content.as_bytes())?;
     Ok(true)
 }
@@ -544,6 +586,63 @@ mod tests {
         let codex = "[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-p\", 8080]\n";
         let made = Format::Toml.wrapped(here(), codex, &ua(), &[]).unwrap();
         assert_eq!((made.text.as_str(), made.changes[0].what), (codex, What::NotRead));
+    }
+
+    /// An address whose entry has its last comma in the line of its brace.
+    #[test]
+    fn a_comma_in_front_of_a_brace_is_no_indentation() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, path) = (folder.path().join("gateway"), folder.path().join("mcp.json"));
+        fs::create_dir(&root).unwrap();
+        for end in [",}", ", }", ",\n}", "}", "\n  }"] {
+            let config = format!(
+                "{{\"mcpServers\":{{\"a\":{{\n  \"url\":\"http://127.0.0.1:9/mcp\",\n  \"headers\":{{\"X\":\"abcdefgh\"}}{end}}}}}\n"
+            );
+            fs::write(&path, &config).unwrap();
+            let made = install(&root, &path, &ua(), &["a".to_owned()], false).unwrap();
+            assert_eq!(made.changes[0].what, What::Wrapped, "{end}");
+            assert_eq!(spans::broken(&made.text), None, "{}", made.text);
+            uninstall(&root, &path, &[], false).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), config);
+        }
+    }
+
+    /// What an earlier version wrote, and nobody can read, is put back as it was.
+    #[test]
+    fn a_file_that_was_broken_by_an_install_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, path) = (folder.path().join("gateway"), folder.path().join("mcp.json"));
+        fs::create_dir(&root).unwrap();
+        fs::write(&path, CONFIG).unwrap();
+        install(&root, &path, &ua(), &[], false).unwrap();
+        let mut kept = kept_of(&root, &path).unwrap();
+        let broken = "{\"mcpServers\":{\"a\":{\n,";
+        kept.written = sha256(broken).to_hex();
+        fs::write(kept_at(&root, &path), serde_json::to_string(&kept).unwrap()).unwrap();
+        fs::write(&path, "{\"mcpServers\":{").unwrap();
+        uninstall(&root, &path, &[], false).unwrap_err();
+        fs::write(&path, broken).unwrap();
+        uninstall(&root, &path, &[], false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), CONFIG);
+        // And none is written that nobody can read.
+        let refused = replace_as_read(&path, CONFIG, broken).unwrap_err();
+        assert!(refused.message().starts_with("cannot change "), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), CONFIG);
+    }
+
+    /// Arguments that are no list of texts would be lost, or become texts: such an entry stays as it is, whatever the format.
+    #[test]
+    fn arguments_that_are_no_list_of_texts_are_not_touched() {
+        for args in ["str", "\"str\"", "5", "null", "[1]", "[null]", "[a, true]", "{a: b}", ""] {
+            let text = format!("extensions:\n  db:\n    type: stdio\n    cmd: x\n    args: {args}\n");
+            let made = Format::Yaml.wrapped(here(), &text, &ua(), &[]).unwrap();
+            assert_eq!((made.text.as_str(), made.changes[0].what), (text.as_str(), What::NotRead), "{args}");
+        }
+        for args in ["[a, 'b', \"5\"]", "[]", "\n    - a\n    - \"1\""] {
+            let text = format!("extensions:\n  db:\n    type: stdio\n    cmd: x\n    args: {args}\n");
+            let made = Format::Yaml.wrapped(here(), &text, &ua(), &[]).unwrap();
+            assert_eq!(made.changes[0].what, What::Wrapped, "{args}");
+        }
     }
 
     #[test]

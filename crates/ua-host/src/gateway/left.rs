@@ -61,7 +61,7 @@ pub async fn left(host: &Host, named: Option<&Path>) -> Result<(Commands, Left),
     if !root.is_dir() {
         return Ok((commands, none));
     }
-    let home = Home::new(host.settings(), Some(&root))?;
+    let home = Home::new(host.settings(), Some(&root), host.known_secrets())?;
     if home.is_unused() {
         return Ok((commands, none));
     }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use ua_resume::shell_word;
+use ua_core::PrintedCommand;
 
+use super::alerting::alerts_fault;
 use super::fault::{Fault, last_fault, trouble, unmatched};
 use super::install::{Program, program_of};
 use super::{BRIDGE, Change, Client, Front, SOCKET, What, asked, configuration, install};
@@ -48,13 +49,9 @@ impl Moved {
 
     /// The command that has them go through it by this program.
     pub fn mended_by(&self) -> String {
-        let root = self
-            .root
-            .as_ref()
-            .map_or_else(String::new, |root| format!(" --root {}", shell_word(&root.display().to_string())));
-        let servers = self.servers.iter().map(|server| format!(" {}", shell_word(server)));
-        let file = shell_word(&self.file.display().to_string());
-        format!("`ua gateway install --file {file}{root}{}`", servers.collect::<String>())
+        let install = PrintedCommand::of("ua gateway install").option("--file", &self.file);
+        let install = self.root.iter().fold(install, |install, root| install.option("--root", root));
+        self.servers.iter().fold(install, PrintedCommand::word).in_code()
     }
 }
 
@@ -148,6 +145,8 @@ pub struct Looked {
     pub last_fault: Option<Fault>,
     /// Names in its file that stand for nobody so far, each in a sentence.
     pub unmatched: Vec<String>,
+    /// What is wrong with its alerts: nobody would be told that a question waits.
+    pub alerts: Option<HostError>,
     /// The bridge's program beside this one, and what it says that it is, where it is not of this version.
     pub bridge: Option<(PathBuf, String)>,
     /// The version of the broker that runs, if one does and says it.
@@ -156,6 +155,8 @@ pub struct Looked {
     pub silent: Option<HostError>,
     /// Why clients over HTTP do not reach that, where another program has the address.
     pub http_taken: Option<String>,
+    /// Files that say something else than when that read them, each in a sentence.
+    pub changed: Vec<String>,
     /// Files that others may use, though they are the owner's alone.
     pub open_to_others: Vec<PathBuf>,
     /// Tool servers of clients that go through it, and those that do not, each with the configuration's file.
@@ -208,11 +209,13 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     }
     looked.trouble = trouble(host, &root).await;
     looked.unmatched = unmatched(host, &root).await.unwrap_or_default();
+    looked.alerts = alerts_fault(host, &root).err();
     let socket = root.join(SOCKET);
     match asked(&socket, false).await {
         Ok(Some(status)) => {
             looked.broker = Some(status["version"].as_str().unwrap_or("an earlier version").to_owned());
             looked.http_taken = status["http_taken"].as_str().map(str::to_owned);
+            looked.changed = super::changed_since(&status);
         }
         Ok(None) => {}
         Err(error) => looked.silent = Some(error),

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use ua_store::{RunRecord, Store, StoreError};
+use ua_store::{RunRecord, Store, StoreError, Walk};
 #[cfg(feature = "postgres")]
 use ua_store_postgres::Place;
 use ua_store_sqlite::{AnotherCopy, another_copy, holds_run};
@@ -24,17 +24,17 @@ impl Home {
     /// The refusal, with both places; a database that cannot be read.
     pub(crate) async fn refuse_copies(&self, store: &dyn Store, run: &RunRecord) -> Result<(), HostError> {
         self.refuse_a_copy(run)?;
-        let mut parent = run.parent_run_id.clone();
-        while let Some(above) = parent {
-            match store.run(&above).await {
-                Ok(above) => {
-                    self.refuse_a_copy(&above)?;
-                    parent = above.parent_run_id;
-                }
+        let failed = |error| HostError::store("read the run that this one is from", &error);
+        let (mut walk, mut parent) = (Walk::from(&run.run_id), run.parent_run_id.clone());
+        while let Some(above) = walk.up(parent.as_ref()).map_err(failed)? {
+            let above = match store.run(&above).await {
+                Ok(above) => above,
                 // It was deleted.
                 Err(StoreError::NotFound { .. }) => break,
-                Err(error) => return Err(HostError::store("read the run that this one is from", &error)),
-            }
+                Err(error) => return Err(failed(error)),
+            };
+            self.refuse_a_copy(&above)?;
+            parent = above.parent_run_id;
         }
         Ok(())
     }

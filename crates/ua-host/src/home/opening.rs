@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::RunId;
+use ua_core::{PrintedCommand, RunId};
 use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
@@ -24,6 +24,7 @@ use crate::error::HostError;
 use crate::hint::{Hint, Word, text};
 use crate::roots::{Belief, NO_HOME, Unknown, first_link, make_above};
 use crate::standpoint::Standpoint;
+use crate::words::KnownSecrets;
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
 pub fn close(store: Database) {
@@ -62,11 +63,11 @@ impl Home {
             self.refuse_what_is_in_a_file()?;
             // An answer may be given by anybody who has the server's password, and leaves nothing here.
             if !is_for_work_here && self.somebody_elses().is_some() {
-                return served(server, Place::known(&self.root, &self.locks()), None);
+                return served(server, &self.known, Place::known(&self.root, &self.locks()), None);
             }
             self.refuse_somebody_elses()?;
             self.make()?;
-            return served(server, Some(self.place()?), is_for_work_here.then(|| self.locks()));
+            return served(server, &self.known, Some(self.place()?), is_for_work_here.then(|| self.locks()));
         }
         // Before anything is made, and before the folder counts as this user's own.
         self.refuse_somebody_elses()?;
@@ -94,7 +95,7 @@ impl Home {
             if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
         })?;
         self.note_database(store.db_uuid());
-        Ok(Database::File(store))
+        Ok(Database::file(store, &self.known))
     }
 
     /// The identity that the database has to have, unless a person names the root: whatever is in it is theirs then.
@@ -118,9 +119,9 @@ impl Home {
                 self.database.display()
             ))
             .hint(format!(
-                "its runs may start programs of somebody else; if you put it there, say so with `ua trust {0}` or --trust-root, or name it with --root \
-                 {0}; otherwise put yours back (`ua db restore COPY`); nothing was changed",
-                self.root.display()
+                "its runs may start programs of somebody else; if you put it there, {}; otherwise put yours back (`ua db restore COPY`); \
+                 nothing was changed",
+                self.how_to_trust()
             ))
         })
     }
@@ -288,9 +289,10 @@ impl Home {
             self.root_is_named && self.database.exists() && self.roots.judge(&self.root) == Belief::Foreign;
         let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
         if is_somebody_elses && adopted.is_ok() {
-            let root = self.root.display();
+            let revoke = PrintedCommand::of("ua trust").option("--revoke", &self.root).in_code();
             tracing::warn!(
-                "{root} is trusted from now on, because you named it; `ua trust --revoke {root}` takes that back"
+                "{} is trusted from now on, because you named it; {revoke} takes that back",
+                self.root.display()
             );
         }
         let beside = (self.state() != self.root).then(|| {
@@ -351,10 +353,15 @@ impl Home {
     fn disbelieved(&self, why: &str, first: Option<&str>) -> HostError {
         let begin = first.map_or_else(|| "its".to_owned(), |first| format!("{first}. Otherwise: its"));
         HostError::usage(format!("{} {why}", self.root.display())).hint(format!(
-            "{begin} runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root \
-             {0}; nothing was read",
-            self.root.display()
+            "{begin} runs may start programs of somebody else; if it is yours, {}; nothing was read",
+            self.how_to_trust()
         ))
+    }
+
+    /// How a person says that a root is theirs.
+    pub(super) fn how_to_trust(&self) -> String {
+        let trust = PrintedCommand::of("ua trust").word(&self.root).in_code();
+        format!("say so with {trust} or --trust-root, or name it with --root {}", ua_core::shell_word(&self.root))
     }
 
     /// What somebody is told who begins a run in a root that the next command will not know, since nothing can be noted.
@@ -390,9 +397,9 @@ impl Home {
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
             self.refuse_what_is_in_a_file()?;
-            return served(server, Place::known(&self.root, &self.locks()), None);
+            return served(server, &self.known, Place::known(&self.root, &self.locks()), None);
         }
-        self.file().map(Database::File)
+        self.file().map(|store| Database::file(store, &self.known))
     }
 
     /// The same of a file, with what only files have.
@@ -484,9 +491,9 @@ impl Home {
         }
         if let Some(left) = ua_store_sqlite::cut_off_restore(&self.database) {
             return format!(
-                "a `ua db restore` was cut off after it had taken the database out of its place: `ua db restore {}` puts that one back, which \
-                 is newer than any copy, and the same restore given again puts its copy there; nothing was changed",
-                left.kept.display()
+                "a `ua db restore` was cut off after it had taken the database out of its place: {} puts that one back, which is newer than \
+                 any copy, and the same restore given again puts its copy there; nothing was changed",
+                PrintedCommand::of("ua db restore").word(&left.kept).in_code()
             );
         }
         let server = if self.was_served() { format!("; if a server has them, {NAME_IT}") } else { String::new() };
@@ -592,8 +599,7 @@ fn way_back(now: &Path, before: &Path) -> String {
     {
         (now, before) = (above, above_before);
     }
-    let word = |path: &Path| ua_resume::shell_word(&path.display().to_string());
-    format!("mv {} {}", word(now), word(before))
+    PrintedCommand::of("mv").word(now).word(before).to_string()
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.
@@ -603,15 +609,22 @@ fn unreadable(folder: &Path) -> Option<io::Error> {
 
 /// The database on a server, as it is used from a place.
 #[cfg(feature = "postgres")]
-fn served(server: &PostgresConfig, place: Option<Place>, locks: Option<PathBuf>) -> Result<Database, HostError> {
+fn served(
+    server: &PostgresConfig,
+    known: &KnownSecrets,
+    place: Option<Place>,
+    locks: Option<PathBuf>,
+) -> Result<Database, HostError> {
     let mut config = server.clone();
     (config.place, config.alone_beside) = (place, locks);
     let store = PostgresStore::lazy(&config);
-    store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
+    store
+        .map(|store| Database::server(store, known))
+        .map_err(|error| HostError::store("reach the runtime database", &error))
 }
 
 /// That nothing can be made in a folder which is there, as a sentence, and what helps; `None` where something can.
-pub(crate) fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
+pub fn cannot_write(folder: &Path) -> Option<(String, &'static str)> {
     let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     let why = io::Error::from(rustix::fs::access(folder, wanted).err()?);
     let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
@@ -689,7 +702,7 @@ mod tests {
             let variables = [("HOME", &user), ("UA_RUNTIME_DB_PATH", &database)];
             let variables = variables.map(|(name, path)| (name.to_owned(), path.display().to_string())).into();
             let process = Process { folder: Some(folder.path().join("work")), variables, ..Process::default() };
-            let home = Home::new(&Settings::read(process), None).unwrap();
+            let home = Home::new(&Settings::read(process), None, &KnownSecrets::default()).unwrap();
             for refused in [home.could_open().unwrap_err(), home.open().unwrap_err()] {
                 assert_eq!(refused.kind(), crate::error::Kind::Storage, "{name}: {refused}");
                 let hint = refused.hint_text().unwrap();
@@ -710,9 +723,9 @@ mod tests {
             Settings::read(Process { folder: Some(folder_of.to_path_buf()), variables, ..Process::default() })
         };
         let (own, foreign) = (settings(&work, "me"), settings(&theirs, "they"));
-        let home = || Home::new(&own, None).unwrap();
+        let home = || Home::new(&own, None, &KnownSecrets::default()).unwrap();
         close(home().open().unwrap());
-        close(Home::new(&foreign, None).unwrap().open().unwrap());
+        close(Home::new(&foreign, None, &KnownSecrets::default()).unwrap().open().unwrap());
         // The folder, its mark and all notes stay as they are.
         let database = home().database().to_path_buf();
         let before = fs::read(&database).unwrap();
@@ -735,7 +748,11 @@ mod tests {
         // Each of these is a person's word.
         let trusting: [&dyn Fn(); 3] = [
             &|| Home::adopt(&own, &work.join(DEFAULT_ROOT)).unwrap(),
-            &|| close(Home::new(&own, Some(Path::new(DEFAULT_ROOT))).unwrap().open().unwrap()),
+            &|| {
+                close(
+                    Home::new(&own, Some(Path::new(DEFAULT_ROOT)), &KnownSecrets::default()).unwrap().open().unwrap(),
+                );
+            },
             &|| close(home().trusted().open().unwrap()),
         ];
         for trust in trusting {
@@ -756,7 +773,7 @@ mod tests {
         fs::create_dir(&work).unwrap();
         let variables = [("HOME".to_owned(), user.display().to_string())].into();
         let settings = Settings::read(Process { folder: Some(work), variables, ..Process::default() });
-        let home = || Home::new(&settings, None).unwrap();
+        let home = || Home::new(&settings, None, &KnownSecrets::default()).unwrap();
         close(home().open().unwrap());
         let (database, before) = (home().database().to_path_buf(), home().own_identity());
         let lock = database.with_file_name("runtime_state.db.migrate.lock");
@@ -771,12 +788,20 @@ mod tests {
         fs::remove_dir(&lock).unwrap();
         // Somebody else's, by the very next checkout.
         let theirs = SqliteConfig { identity: before, ..SqliteConfig::new(&database) };
-        close(ua_store_sqlite::SqliteStore::open(theirs).map(Database::File).unwrap());
+        close(
+            ua_store_sqlite::SqliteStore::open(theirs)
+                .map(|store| Database::file(store, &KnownSecrets::default()))
+                .unwrap(),
+        );
         assert!(home().open().unwrap_err().to_string().contains("somebody put another one in its place"));
         fs::remove_file(&database).unwrap();
         // Its own one, whose maker was killed before it could say so.
         let own = SqliteConfig { identity: noted.clone(), ..SqliteConfig::new(&database) };
-        close(ua_store_sqlite::SqliteStore::open(own).map(Database::File).unwrap());
+        close(
+            ua_store_sqlite::SqliteStore::open(own)
+                .map(|store| Database::file(store, &KnownSecrets::default()))
+                .unwrap(),
+        );
         close(home().open().unwrap());
         assert_eq!(home().own_identity(), noted);
         fs::remove_file(&database).unwrap();
@@ -807,7 +832,7 @@ mod tests {
         let process =
             || Process { folder: Some(work.clone()), variables: variables.clone().into(), ..Process::default() };
         let settings = Settings::read(process());
-        let home = |root: Option<&str>| Home::new(&settings, root.map(Path::new)).unwrap();
+        let home = |root: Option<&str>| Home::new(&settings, root.map(Path::new), &KnownSecrets::default()).unwrap();
         fs::write(work.join(DEFAULT_ROOT).join("runtime_state.db"), "theirs").unwrap();
         let refused = home(None).open().unwrap_err();
         assert!(refused.to_string().contains("was not made by your installation of ua"), "{refused}");
@@ -827,7 +852,7 @@ mod tests {
         fs::remove_file(work.join("ua.toml")).unwrap();
         let settings = Settings::read(process());
         std::os::unix::fs::symlink(&user, work.join(DEFAULT_ROOT).join("outbox")).unwrap();
-        let refused = Home::new(&settings, None).unwrap().open().unwrap_err();
+        let refused = Home::new(&settings, None, &KnownSecrets::default()).unwrap().open().unwrap_err();
         assert!(refused.to_string().contains("outbox is a link"), "{refused}");
     }
 }

@@ -15,9 +15,9 @@ impl Home {
         ))
         .hint(format!(
             "it would change what is in the database, and so which programs its runs start. If a program of yours that writes to the database has it \
-             open (`sqlite3`), close that first; if you put the file there together with the database, or an earlier version of ua was killed, say so \
-             with `ua trust {0}` or --trust-root, or name it with --root {0}; otherwise move it away; nothing was read",
-            self.root.display()
+             open (`sqlite3`), close that first; if you put the file there together with the database, or an earlier version of ua was killed, {}; \
+             otherwise move it away; nothing was read",
+            self.how_to_trust()
         )))
     }
 }
@@ -32,6 +32,7 @@ mod tests {
     use super::*;
     use crate::env::Process;
     use crate::settings::Settings;
+    use crate::words::KnownSecrets;
 
     /// Whether files have attributes where tests are.
     fn keeps_marks(folder: &Path) -> bool {
@@ -47,7 +48,7 @@ mod tests {
         fs::create_dir(&work).unwrap();
         let variables = [("HOME".to_owned(), folder.path().join("me").display().to_string())].into();
         let own = Settings::read(Process { folder: Some(work.clone()), variables, ..Process::default() });
-        let home = || Home::new(&own, None).unwrap();
+        let home = || Home::new(&own, None, &KnownSecrets::default()).unwrap();
         close(home().open().unwrap());
         let database = home().database().to_path_buf();
         if !keeps_marks(folder.path()) {
@@ -59,7 +60,11 @@ mod tests {
         let root = work.join(DEFAULT_ROOT);
         let trusting: [&dyn Fn(); 3] = [
             &|| Home::adopt(&own, &root).unwrap(),
-            &|| close(Home::new(&own, Some(Path::new(DEFAULT_ROOT))).unwrap().open().unwrap()),
+            &|| {
+                close(
+                    Home::new(&own, Some(Path::new(DEFAULT_ROOT)), &KnownSecrets::default()).unwrap().open().unwrap(),
+                );
+            },
             &|| close(home().trusted().open().unwrap()),
         ];
         for ending in ["-wal", "-journal"] {

@@ -258,6 +258,7 @@ mod tests {
 
     use super::super::tests::home;
     use super::*;
+    use crate::words::KnownSecrets;
 
     #[test]
     fn a_made_up_name_gives_way_and_one_that_a_job_gives_does_not() {
@@ -341,7 +342,8 @@ mod tests {
                 tried += 1;
                 let variables = [(setting.variable.to_owned(), value)].into();
                 let process = Process { variables, folder: Some(folder.path().to_path_buf()), program: None };
-                let home = Home::new(&Settings::read(process), Some(Path::new("runs"))).unwrap();
+                let home =
+                    Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
                 for name in ["pub", "pub/x", "Pub/x/<id>", "pub/x/deeper"] {
                     let refused = home.workspace_for(&run, Some(name), now).map(|_| setting.key).unwrap_err();
                     assert!(refused.to_string().contains(setting.key), "{name}: {refused}");
@@ -361,7 +363,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let variables = [("UA_COMMAND_READ".to_owned(), folder.path().display().to_string())].into();
         let process = Process { variables, folder: Some(folder.path().to_path_buf()), program: None };
-        let home = Home::new(&Settings::read(process), Some(Path::new("runs"))).unwrap();
+        let home = Home::new(&Settings::read(process), Some(Path::new("runs")), &KnownSecrets::default()).unwrap();
         let run = RunId::parse("comments").unwrap();
         assert!(home.workspace_for(&run, Some("mine"), Timestamp::from_millis(0)).is_ok());
     }

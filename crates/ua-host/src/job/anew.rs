@@ -1,9 +1,9 @@
 //! The command that starts another run of a job: what was typed, with the word that says so. Whoever types what is printed has the tool servers,
 //! the policies and the model of the command that was refused.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
 
-use ua_resume::shell_word;
+use ua_core::PrintedCommand;
 
 use super::{Iterations, JobRequest};
 use crate::launch::LaunchOptions;
@@ -11,50 +11,38 @@ use crate::launch::LaunchOptions;
 impl JobRequest {
     /// The command that asks for another run of this job, whatever runs of it there are, with all that this one was asked with.
     pub(super) fn anew(&self) -> String {
-        let mut command = format!(
-            "ua {} {} --new{}",
-            if self.for_queue { "submit" } else { "job" },
-            shell_word(&self.file.display().to_string()),
-            self.launch.flags()
-        );
-        match &self.iterations {
-            None => {}
-            Some(Iterations { max: None, completion_promise: None }) => command.push_str(" --harness"),
-            Some(Iterations { max, completion_promise }) => {
-                command.extend(max.map(|max| format!(" --max-iterations {max}")));
-                let promise = completion_promise.as_deref().map(shell_word);
-                command.extend(promise.map(|promise| format!(" --completion-promise {promise}")));
-            }
+        let command = PrintedCommand::of(if self.for_queue { "ua submit" } else { "ua job" });
+        let command = self.launch.asked_with(command.word(&self.file).with("--new"));
+        let Some(Iterations { max, completion_promise }) = &self.iterations else { return command.to_string() };
+        if max.is_none() && completion_promise.is_none() {
+            return command.with("--harness").to_string();
         }
-        command
+        let command = max.iter().fold(command, |command, max| command.option("--max-iterations", max.to_string()));
+        let promises = completion_promise.iter();
+        promises.fold(command, |command, promise| command.option("--completion-promise", promise)).to_string()
     }
 }
 
 impl LaunchOptions {
-    /// The same as flags of a command, each with a blank in front of it.
-    fn flags(&self) -> String {
+    /// A command with the same as options.
+    fn asked_with(&self, command: PrintedCommand) -> PrintedCommand {
         let Self { provider, model, mcp_config, policy, pricing, cassette, record, allow_private_addresses } = self;
-        let path = |flag, path: &PathBuf| (flag, path.display().to_string());
-        let words = provider.iter().map(|name| ("--provider", name.clone()));
-        let words = words.chain(model.iter().map(|name| ("--model", name.clone())));
-        let words = words.chain(mcp_config.iter().map(|file| path("--mcp-config", file)));
-        let words = words.chain(policy.iter().map(|file| path("--policy", file)));
-        let words = words.chain(pricing.iter().map(|file| path("--pricing", file)));
-        let words = words.chain(cassette.iter().map(|file| path("--cassette", file)));
-        let words = words.chain(record.iter().map(|file| path("--record", file)));
-        let mut flags = String::new();
-        for (flag, word) in words {
-            flags.extend([" ", flag, " ", &ua_resume::shell_word(&word)]);
-        }
-        if *allow_private_addresses {
-            flags.push_str(" --allow-private-addresses");
-        }
-        flags
+        let words = provider.iter().map(|name| ("--provider", OsStr::new(name)));
+        let words = words.chain(model.iter().map(|name| ("--model", OsStr::new(name))));
+        let words = words.chain(mcp_config.iter().map(|file| ("--mcp-config", file.as_os_str())));
+        let words = words.chain(policy.iter().map(|file| ("--policy", file.as_os_str())));
+        let words = words.chain(pricing.iter().map(|file| ("--pricing", file.as_os_str())));
+        let words = words.chain(cassette.iter().map(|file| ("--cassette", file.as_os_str())));
+        let words = words.chain(record.iter().map(|file| ("--record", file.as_os_str())));
+        let command = words.fold(command, |command, (option, word): (_, &OsStr)| command.option(option, word));
+        if *allow_private_addresses { command.with("--allow-private-addresses") } else { command }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     /// Each option by itself and all together: none is lost, and a shell reads each as it was.

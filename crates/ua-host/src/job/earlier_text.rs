@@ -1,11 +1,12 @@
 //! A run of what a job said before it was edited.
 //!
 //! An edited job is another job, so nothing keeps it from being started beside a run of its earlier text. Where that run has a call that may
-//! or may not have happened, the new one may well do the same thing again: that is said before it begins.
+//! or may not have happened, the new one may well do the same thing again: that is said before it begins. Where it has only turns, it is said how
+//! those are kept.
 
 use std::path::Path;
 
-use ua_core::{CallStatus, RunSpec, RunStatus};
+use ua_core::{CallStatus, PrintedCommand, RunSpec, RunStatus};
 use ua_resume::NextStep;
 use ua_runner::RunLock;
 use ua_store::{CallRecord, LedgerStore as _, QuestionRecord, RunQuery, RunRecord, Store as _};
@@ -20,8 +21,8 @@ use crate::people::People;
 use crate::questions;
 use crate::text::line;
 
-/// Says of the newest unfinished run of an earlier text of this job which of its calls is unsettled, and how that is settled. Nothing where
-/// there is none.
+/// Says of the newest unfinished run of an earlier text of this job which of its calls is unsettled, and how that is settled; where none is, how
+/// what the newest one got would be kept. Nothing where there is none.
 pub(super) async fn tell(
     host: &Host,
     people: &dyn People,
@@ -37,6 +38,7 @@ pub(super) async fn tell(
         limit: LOOKED_AT,
         ..RunQuery::default()
     };
+    let mut unfinished = None;
     for head in store.find_runs(&query).await.map_err(|e| fail(&e))? {
         let path = head.job_path.as_deref().map_or(Path::new(""), Path::new);
         if head.parent_run_id.is_some() || path.file_name() != file.file_name() {
@@ -56,8 +58,28 @@ pub(super) async fn tell(
             people.tell(&warning(&run, call, &open));
             return Ok(());
         }
+        if run.turn_index > 0 {
+            unfinished.get_or_insert(run);
+        }
+    }
+    if let Some(run) = unfinished {
+        people.tell(&note(&run, file));
     }
     Ok(())
+}
+
+/// That what an earlier text of the job got is not used, and how it would be.
+fn note(run: &RunRecord, file: &Path) -> String {
+    let (id, turns) = (&run.run_id, ua_core::counted(run.turn_index, "turn"));
+    let how = if file == Path::new(NO_FILE) {
+        String::new()
+    } else {
+        let fork = PrintedCommand::of("ua fork").word(id.as_str()).option("--job-overrides", file).in_code();
+        format!("; {fork} would continue from its last turn with the new text")
+    };
+    format!(
+        "note: run {id} of an earlier text of this job is not finished ({turns}), and this run begins from the start{how}"
+    )
 }
 
 /// Sent, with an effect, and nobody knows what came of it.

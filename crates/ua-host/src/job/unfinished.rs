@@ -5,7 +5,7 @@
 //! person asked of it, and one that ended is while nobody knows what came of a call of it. They are looked for in the whole database, which may be
 //! that of many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
 
-use ua_core::{CallId, CallStatus, RunId, RunSpec, RunStatus, RunStop};
+use ua_core::{CallId, CallStatus, PrintedCommand, RunId, RunSpec, RunStatus, RunStop};
 use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
@@ -502,7 +502,8 @@ fn unfinished_run(
     } else if !next.is_resume() && !launch.asks_like(&run.launch) {
         // The model that is asked for now is the one to continue with.
         let (provider, model) = launch.model();
-        (format!("`ua fork {id} --provider {provider} --model {model}`"), does)
+        let fork = PrintedCommand::of("ua fork").word(id.as_str());
+        (fork.option("--provider", provider).option("--model", model).in_code(), does)
     } else {
         (next.who(), does)
     };

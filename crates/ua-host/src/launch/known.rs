@@ -73,7 +73,9 @@ impl Launch {
         let mut launch = Self::from_stored(&run.launch)?;
         launch.run = Some(run.run_id.clone());
         let changes = store.overrides(&run.run_id).await;
-        launch.take_accepted(&changes.map_err(|e| HostError::store("read what was accepted", &e))?);
+        let changes = changes.map_err(|e| HostError::store("read what was accepted", &e))?;
+        launch.take_accepted(&changes);
+        launch.take_accepted_policy(&changes);
         Ok(launch)
     }
 
@@ -181,7 +183,7 @@ impl Launch {
     }
 
     /// Where relative paths of servers are meant.
-    fn start_folder(&self) -> &Path {
+    pub(super) fn start_folder(&self) -> &Path {
         self.folder.as_deref().unwrap_or(Path::new("."))
     }
 }

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
-use ua_core::{RunId, Sha256};
-use ua_resume::shell_word;
+use ua_core::{PrintedCommand, RunId, Sha256, shell_word};
 
 use super::Launch;
 use crate::error::HostError;
@@ -54,25 +53,25 @@ impl Launch {
             let counts = is_named || (is_of_job(file) && !is_trusted(settings, file));
             counts && digest_of(file) != **digest
         });
-        let changed: Vec<(String, bool)> =
-            changed.map(|(file, _)| (file.display().to_string(), self.policies.contains(file))).collect();
-        if changed.is_empty() {
+        let changed: Vec<(&Path, bool)> =
+            changed.map(|(file, _)| (file.as_path(), self.policies.contains(file))).collect();
+        if changed.is_empty() || self.accepts_policy(settings) {
             return Ok(());
         }
-        let words = |file: &str| plain(&shell_word(file));
         let next = match what {
             Begun::Fork => {
                 let named = changed.iter().filter(|(_, is_named)| *is_named);
-                let again: Vec<String> = named.map(|(file, _)| format!("--policy {}", words(file))).collect();
+                let again: Vec<String> = named.map(|(file, _)| format!("--policy {}", shell_word(file))).collect();
                 let of_job = changed.iter().filter(|(_, is_named)| !is_named);
-                let trust: Vec<String> = of_job.map(|(file, _)| format!("`ua trust {}`", words(file))).collect();
+                let trust = |file: &Path| PrintedCommand::of("ua trust").word(file).in_code();
+                let trust: Vec<String> = of_job.map(|(file, _)| trust(file)).collect();
                 let again = (!again.is_empty()).then(|| format!("name them again (`{}`)", again.join(" ")));
                 let trust = (!trust.is_empty()).then(|| format!("trust what came with the job ({})", trust.join(", ")));
                 again.into_iter().chain(trust).collect::<Vec<String>>().join(", and ")
             }
             Begun::Run(run) => format!("accept them (`ua resume {run} --accept policy`), or submit the run again"),
         };
-        let shown: Vec<String> = changed.iter().map(|(file, _)| plain(file)).collect();
+        let shown: Vec<String> = changed.iter().map(|(file, _)| plain(&file.display().to_string())).collect();
         let words =
             format!("these policy files changed since they were named or trusted for the run: {}", shown.join(", "));
         Err(HostError::waiting(words).hint(format!("look at what changed, then {next}")).not_begun())
@@ -163,6 +162,7 @@ mod tests {
                 digest: trust::policy::PolicyReview::of(&settings, &trusted).unwrap().digest,
                 parts: BTreeMap::new(),
                 at: ua_core::Timestamp::from_millis(0),
+                by: None,
                 annotations: false,
                 is_policy: true,
             });

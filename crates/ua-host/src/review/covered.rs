@@ -195,6 +195,7 @@ pub(super) fn covered(
         if covered.invocation(invocation) {
             explained.insert((&invocation.command, &invocation.args));
         }
+        covered.loaded_by_name(invocation, home);
         let of_words = assignments(&invocation.args);
         covered.variables(of_words.iter().map(|(name, value)| (name.as_str(), value.as_str())), &invocation.base);
         covered.variables(given.iter().copied(), &invocation.base);
@@ -249,6 +250,10 @@ impl Covered {
             covered.files.extend(
                 [".Rprofile", ".Renviron"].map(|name| base.join(name)).into_iter().filter(|path| path.is_file()),
             );
+        }
+        // Its modules are looked for in the folder that it works in before any other.
+        if matches!(plain, "lua" | "luajit") {
+            covered.folder(base, 0, Counts::Code);
         }
         let mut has_script = false;
         let is_of_the_checkout = command.contains('/') && named::inside(base, command).is_some();
@@ -359,7 +364,7 @@ fn module_option(arg: &str) -> Option<&str> {
 }
 
 /// Whether an option of Python has it look for modules elsewhere than in the folder that it works in.
-fn is_isolating(arg: &str) -> bool {
+pub(super) fn is_isolating(arg: &str) -> bool {
     let letters = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
     let letters = letters.split(['c', 'm', 'W', 'X']).next().unwrap_or_default();
     letters.contains(['I', 'P'])

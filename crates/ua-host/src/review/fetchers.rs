@@ -9,6 +9,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::covered::Covered;
 use super::kinds::open;
 use super::launchers::{name_of, words_of};
@@ -18,8 +20,10 @@ use super::launchers::{name_of, words_of};
 pub(super) struct Fetcher {
     name: String,
     language: Language,
-    /// Names of packages, without their versions.
+    /// Names of packages, without their versions: whatever may be one.
     packages: Vec<String>,
+    /// Those of them that it is told to run, and not what stands behind.
+    runs: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,8 @@ const SETTINGS_OF_NODE: [&str; 9] = [
     "pnpm-workspace.yaml",
 ];
 const SETTINGS_OF_PYTHON: [&str; 5] = [".python-version", ".python-versions", "pyproject.toml", "uv.lock", "uv.toml"];
+/// Programs of the folder that `pipx run` runs before it fetches one.
+const PACKAGES_OF_PIPX: &str = "__pypackages__";
 
 /// As much of a `package.json` is looked through for the name of a package.
 const LOOKED_THROUGH: u64 = 1024 * 1024;
@@ -62,9 +68,27 @@ pub(super) fn fetchers(command: &str, args: &[String]) -> Vec<Fetcher> {
         };
         let mut packages: Vec<String> = behind.iter().filter_map(|word| package_of(word)).collect();
         packages.dedup();
-        Some(Fetcher { name: name.to_owned(), language, packages })
+        Some(Fetcher { name: name.to_owned(), language, packages, runs: run_by(behind) })
     });
     found.collect()
+}
+
+/// The packages that a launcher is told to run by the words behind its name: those of its options, and the first word that is none of its own.
+fn run_by(words: &[String]) -> Vec<String> {
+    const OWN: [&str; 8] = ["create", "dlx", "exec", "init", "run", "tool", "x", "--"];
+    const NAME_ONE: [&str; 6] = ["--from", "--package", "--spec", "--with", "-p", "-w"];
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let is_named = at > 0 && NAME_ONE.contains(&words[at - 1].as_str());
+        if !is_named && OWN.contains(&word.as_str()) {
+            continue;
+        }
+        found.extend(package_of(word));
+        if !is_named && !word.starts_with('-') {
+            break;
+        }
+    }
+    found
 }
 
 /// The name of the package that a word may be, without its version: `@scope/pkg@1.2.3`, `--package=pkg`, `npm:pkg@1`.
@@ -87,11 +111,56 @@ fn package_of(word: &str) -> Option<String> {
 }
 
 /// The folder that a program works in and those above it, up to the user's home and without it.
-fn on_the_way_up(base: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn on_the_way_up(base: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let base = base.canonicalize().unwrap_or_else(|_| base.to_path_buf());
     let home = home.and_then(|home| home.canonicalize().ok());
     let is_the_users = |folder: &&Path| home.as_ref().is_some_and(|home| home.starts_with(folder));
     base.ancestors().take_while(|folder| !is_the_users(folder)).map(Path::to_path_buf).collect()
+}
+
+/// What says, in a folder, where the packages of Python's launchers are fetched from or which Python runs them. `uvx` heeds no project.
+pub(super) fn says_where_python_is_from(folder: &Path) -> Option<PathBuf> {
+    let settings = Some(folder.join("uv.toml")).filter(|file| file.is_file());
+    let project = || Some(folder.join("pyproject.toml")).filter(|file| names(file, "tool.uv"));
+    // A version, or the path of a program.
+    let is_path = |file: &PathBuf| file.is_file() && (names(file, "/") || names(file, "\\"));
+    let version = || [".python-version", ".python-versions"].map(|name| folder.join(name)).into_iter().find(is_path);
+    settings.or_else(project).or_else(version)
+}
+
+impl Fetcher {
+    /// What decides, in `base` or above it, that another code than that of the user's registry is run under the name of a package.
+    pub(super) fn decided_by(&self, base: &Path, home: Option<&Path>) -> Option<PathBuf> {
+        let way = on_the_way_up(base, home);
+        let is_there = |path: &PathBuf| fs::symlink_metadata(path).is_ok();
+        match self.language {
+            // It runs a file of that name, and fetches nothing.
+            Language::Python if self.name == "pipx" => {
+                let folder = way.first()?;
+                let named = self.runs.iter().map(String::as_str).chain([PACKAGES_OF_PIPX]);
+                named.map(|name| folder.join(name)).find(is_there)
+            }
+            Language::Python => way.iter().find_map(|folder| says_where_python_is_from(folder)),
+            Language::Node => way.iter().find_map(|folder| {
+                let project = folder.join("package.json");
+                let settings = SETTINGS_OF_NODE.iter().map(|name| folder.join(name)).filter(|file| *file != project);
+                let installed = self.runs.iter().flat_map(|package| places_in(folder, package));
+                let is_project = || self.runs.iter().any(|package| names(&project, package));
+                settings.chain(installed).find(is_there).or_else(|| is_project().then_some(project.clone()))
+            }),
+        }
+    }
+}
+
+/// A package without its scope.
+fn bare_name(package: &str) -> &str {
+    package.rsplit('/').next().unwrap_or(package)
+}
+
+/// Where a package of Node is installed in a folder: its code, and its program.
+fn places_in(folder: &Path, package: &str) -> [PathBuf; 2] {
+    let modules = folder.join("node_modules");
+    [modules.join(package), modules.join(".bin").join(bare_name(package))]
 }
 
 impl Covered {
@@ -101,6 +170,9 @@ impl Covered {
             Language::Node => &SETTINGS_OF_NODE[..],
             Language::Python => &SETTINGS_OF_PYTHON,
         };
+        if fetcher.name == "pipx" {
+            self.whole(&base.join(PACKAGES_OF_PIPX));
+        }
         for folder in on_the_way_up(base, home) {
             for file in settings.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {
                 self.warn(format!("`{}` heeds {}, which may say where it fetches from", fetcher.name, file.display()));
@@ -117,8 +189,7 @@ impl Covered {
         let modules = folder.join("node_modules");
         let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok();
         for package in &fetcher.packages {
-            let bare = package.rsplit('/').next().unwrap_or(package);
-            let (code, program) = (modules.join(package), modules.join(".bin").join(bare));
+            let [code, program] = places_in(folder, package);
             if is_there(code.clone()) || is_there(program.clone()) {
                 self.warn(format!(
                     "`{}` runs the `{package}` that is installed in {}, and not the registry's",
@@ -129,12 +200,45 @@ impl Covered {
                 self.whole(&code);
                 self.fetched_before(modules.clone());
             }
-            // The package itself, or one of its workspaces.
-            if names(&folder.join("package.json"), bare) {
-                self.whole(folder);
+            self.of_the_project(folder, package);
+        }
+    }
+}
+
+impl Covered {
+    /// What of a folder with a `package.json` may be the package itself: all of it, where the project is that package, has a program of that name or
+    /// may have it among its workspaces. A project that merely depends on the package has it in its `node_modules`, and nothing else that lies there
+    /// is run: a person who adds a file to it is asked nothing.
+    fn of_the_project(&mut self, folder: &Path, package: &str) {
+        let file = folder.join("package.json");
+        let bare = bare_name(package);
+        if !names(&file, bare) {
+            return;
+        }
+        let Some(project) = project_of(&file) else { return self.whole(folder) };
+        let is_itself = project["name"].as_str().is_some_and(|name| bare_name(name) == bare);
+        let has_program = project["bin"].get(bare).is_some() || project["directories"].get("bin").is_some();
+        let has_workspaces =
+            project.get("workspaces").is_some() || fs::symlink_metadata(folder.join("pnpm-workspace.yaml")).is_ok();
+        if is_itself || has_program || has_workspaces {
+            return self.whole(folder);
+        }
+        for kind in ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] {
+            let from = project[kind].get(package).and_then(Value::as_str).unwrap_or_default();
+            // It need not be installed yet.
+            let place = ["file:", "link:", "portal:"].iter().find_map(|scheme| from.strip_prefix(scheme));
+            if let Some(place) = place {
+                self.whole(&folder.join(place));
             }
         }
     }
+}
+
+/// What a `package.json` says; `None` where it is none that could be read.
+fn project_of(file: &Path) -> Option<Value> {
+    let mut text = Vec::new();
+    open(file).ok()?.take(LOOKED_THROUGH).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok().filter(Value::is_object)
 }
 
 /// Whether a file has a word in it. One that is there and cannot be read may have it.
@@ -202,6 +306,22 @@ mod tests {
         }
         for line in ["python3 -m server", "uv run server.py", "npm run start", "node server.js", "deno run s.ts"] {
             assert_eq!(of(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_launcher_is_told_to_run_is_told_from_what_it_is_given() {
+        for (line, runs) in [
+            ("npx -y pkg@1.0.0 stdio other", &["pkg"][..]),
+            ("npx --package=@a/b@1 -y b serve", &["@a/b", "b"]),
+            ("npm exec -p pkg -- pkg run", &["pkg", "pkg"]),
+            ("bun x pkg", &["pkg"]),
+            ("pipx run --spec a==1 a-serve more", &["a", "a-serve"]),
+            ("uv tool run pkg run", &["pkg"]),
+        ] {
+            let mut words = line.split(' ').map(str::to_owned);
+            let (command, args) = (words.next().unwrap(), words.collect::<Vec<_>>());
+            assert_eq!(fetchers(&command, &args)[0].runs, runs, "{line}");
         }
     }
 

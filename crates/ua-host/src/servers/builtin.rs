@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ua_core::ToolNamespace;
+use ua_classify::Classifier;
+use ua_core::{RunSpec, ToolNamespace, ToolSpec};
+use ua_dispatch::{Catalog, Rules};
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
 use crate::error::HostError;
@@ -64,6 +66,30 @@ pub fn builtin_server(
     Ok(ServerSpec { protocol, decides, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
 }
 
+/// By tool, the settings that make it what it is and which of them there are here: a person who resumes a run in another shell than it was begun in
+/// may lack one.
+pub fn made_of(settings: &Settings) -> BTreeMap<String, String> {
+    #[cfg(feature = "toolserver")]
+    let shaped = ua_toolserver::tool_names().iter().map(|tool| (*tool, ua_toolserver::shaped_by(tool)));
+    #[cfg(not(feature = "toolserver"))]
+    let shaped = std::iter::empty::<(&str, &[&str])>();
+    let is_set = |name: &str| settings.var(name).is_some_and(|value| !value.is_empty());
+    let in_words = |names: &[&str]| {
+        let (set, missing): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(|name| is_set(name));
+        let here = match (set.as_slice(), missing.as_slice()) {
+            (_, []) => "set here".to_owned(),
+            ([], [_]) => "not set here".to_owned(),
+            ([], _) => "none of them set here".to_owned(),
+            (set, missing) => format!("set here: {}; not set here: {}", set.join(", "), missing.join(", ")),
+        };
+        format!("{}, {here}", names.join(", "))
+    };
+    shaped
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(tool, names)| (format!("mcp__{BUILTIN}__{tool}"), in_words(names)))
+        .collect()
+}
+
 /// Where its tools work, by the variable that says so, as far as none of these `variables` does.
 fn folders_of_ours(root: &Path, variables: &BTreeMap<String, String>) -> Vec<(&'static str, PathBuf)> {
     let ours = [
@@ -75,6 +101,68 @@ fn folders_of_ours(root: &Path, variables: &BTreeMap<String, String>) -> Vec<(&'
     let is_named =
         |name: &str| variables.contains_key(name) || name == "UA_OUTBOX" && variables.contains_key("UA_MAIL");
     ours.into_iter().filter(|(name, _)| !is_named(name)).map(|(name, place)| (name, root.join(place))).collect()
+}
+
+/// The folder into which the built-in `send_email` writes mails, where no mail server is set.
+fn mail_folder(settings: &Settings, root: &Path) -> Option<PathBuf> {
+    match settings.var("UA_MAIL").filter(|way| !way.is_empty()) {
+        Some(way) => way.strip_prefix("maildir:").map(PathBuf::from),
+        None => Some(
+            settings
+                .var("UA_OUTBOX")
+                .filter(|folder| !folder.is_empty())
+                .map_or_else(|| root.join("outbox"), PathBuf::from),
+        ),
+    }
+}
+
+/// That mails of the built-in tool go into a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailFolder {
+    /// The same as a sentence.
+    pub sentence: String,
+    /// Other tools send mail as well, and the model chooses.
+    pub has_others: bool,
+}
+
+/// What is said of the built-in `send_email`, where a job is offered it and it sends nothing itself: into which folder it writes, and which others of
+/// its tools send mail.
+pub fn mail_in_a_folder(
+    settings: &Settings,
+    root: &Path,
+    spec: &RunSpec,
+    tools: Vec<ToolSpec>,
+    classifier: &Classifier,
+) -> Option<MailFolder> {
+    let folder = mail_folder(settings, root)?;
+    let ours = format!("mcp__{BUILTIN}__send_email");
+    // A start waits for what is decided about each tool here, and no other tool of ours sends mail.
+    let of_others = |tool: &ToolSpec| tool.name.server != BUILTIN;
+    let tools: Vec<ToolSpec> = tools.into_iter().filter(|tool| of_others(tool) || tool.name.raw == ours).collect();
+    // A job whose rules or tools cannot be used is refused for that.
+    let catalog = Catalog::new(tools, classifier, &Rules::of(spec).ok()?).ok()?;
+    let (mut others, _) = catalog.makers_of("email.send");
+    let offered = others.len();
+    others.retain(|name| *name != ours);
+    if others.len() == offered {
+        return None;
+    }
+    let beside = if others.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; beside it the model may choose {}: where mails are to go out by that one, switch the built-in tool off in the job \
+             (`\"tools\": {{\"deny\": [\"{}\"]}}`)",
+            others.join(", "),
+            ours
+        )
+    };
+    let sentence = format!(
+        "{} writes each mail into the folder {}, and nothing sends it from there: no mail server is set (`UA_MAIL`){beside}",
+        ours,
+        folder.display()
+    );
+    Some(MailFolder { sentence, has_others: !others.is_empty() })
 }
 
 /// Refuses settings that our own tool server cannot work with, by the names that the user gave them: otherwise a run would be stored, and

@@ -100,6 +100,11 @@ impl Listed {
         self.end().await;
     }
 
+    /// What else could not be listed, beside what the error says.
+    pub(crate) fn also_failed(&self) -> Vec<TransportError> {
+        self.transport.also_failed()
+    }
+
     /// Ends what runs.
     pub(crate) async fn end(self) {
         self.transport.shutdown().await;

@@ -4,6 +4,7 @@
 //! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
+use std::pin::Pin;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::Database;
 use async_trait::async_trait;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
-use ua_core::{Component, Env, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
+use ua_core::{Env, Redactor, RunSpec, Timestamp, ToolSpec, Trace};
 use ua_dispatch::{PersonWaits, StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, Judge, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher,
@@ -75,9 +76,13 @@ pub(super) struct Taken {
     pub(super) page: Option<JoinHandle<()>>,
 }
 
+/// What tells people of a run that was taken, before they hear anything else of it: on a resume its past is read for that.
+pub(super) type Told = Pin<Box<dyn Future<Output = Result<(), HostError>> + Send>>;
+
 impl Driver {
-    /// Starts the tool servers of a run that was taken, drives it to a conclusion of this process, and ends them.
-    pub(super) async fn work(&self, mut taken: Taken, stop: &StopSignal) -> Result<Worked, HostError> {
+    /// Starts the tool servers of a run that was taken, drives it to a conclusion of this process, and ends them. People are told of it while the
+    /// servers start.
+    pub(super) async fn work(&self, mut taken: Taken, told: Told, stop: &StopSignal) -> Result<Worked, HostError> {
         let page = taken.page.take();
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
         let logs = taken.workspace.clone();
@@ -91,29 +96,39 @@ impl Driver {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
-        // One look at the servers for all that needs them.
-        let made = servers::servers_of(host, run, &self.launch).and_then(|needed| {
+        // One look at the servers for all that needs them. An aborted run needs none, whatever became of those that it had.
+        let is_to_end = run.end_mark().is_some();
+        let is_aborted = run.end_mark() == Some(EndMark::Abort);
+        let needed = if is_aborted { Ok(Vec::new()) } else { servers::servers_of(host, run, &self.launch) };
+        let made = needed.and_then(|needed| {
             let names = servers::names(&needed);
             Ok((servers::tool_servers(host, run, needed, watcher.clone(), is_taken_again)?, names))
         });
         let (servers, names) = match made {
             Ok(made) => made,
-            Err(error) => return Err(put_down(self.port.as_ref(), &taken.lease, env, error).await),
+            Err(error) => {
+                told.await?;
+                return Err(put_down(self.port.as_ref(), &taken.lease, env, error).await);
+            }
         };
         let redactor = host.seams().redactor(host.redactor().clone());
         if is_top {
             self.servers.to(&servers, &watcher).await;
         }
-        // What follows is done while the servers start. A run that is to end may end without them.
-        if run.end_mark().is_none() {
+        // What follows is done while the servers start.
+        if !is_to_end {
             servers.begin_listing();
         }
-        if let Err(error) = self.log_start(&taken).await {
+        let begun = match told.await {
+            Ok(()) => self.log_start(&taken).await,
+            unread => unread,
+        };
+        if let Err(error) = begun {
             servers.shutdown().await;
             return Err(error);
         }
         let slow = self.tell_if_slow(names);
-        let to_end = (is_top && run.end_mark().is_none()).then(|| self.tell_if_to_end(run));
+        let to_end = (is_top && !is_to_end).then(|| self.tell_if_to_end(run));
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
         let worker = self.worker(taken, transport, redactor.clone(), watcher, stop).await;
@@ -191,8 +206,8 @@ impl Driver {
         inner: Watcher,
     ) -> Watcher {
         // Of one that begins the judge says it, and refuses.
-        let (is_begun, told) = (run.current_step_id.is_some(), Once::new());
-        let (driver, run) = (self.clone(), run.run_id.clone());
+        let (is_begun, told, mail_told) = (run.current_step_id.is_some(), Once::new(), Once::new());
+        let (driver, run, spec) = (self.clone(), run.run_id.clone(), run.spec.clone());
         Arc::new(move |signal| {
             // What is waited for is told by that, too.
             if let RunEvent::ToolServerAway { .. } = &signal {
@@ -204,6 +219,11 @@ impl Driver {
                 let host = &driver.host;
                 if let Ok(classifier) = driver.launch.classifier(host.settings()) {
                     unknown_tools::note(host.home().root(), &run, tools, &classifier, host.env().now());
+                    let root = host.home().root();
+                    let found = servers::mail_in_a_folder(host.settings(), root, &spec, tools.clone(), &classifier);
+                    if let Some(folder) = found.filter(|found| found.has_others) {
+                        mail_told.call_once(|| driver.people.tell(&format!("note: {}", folder.sentence)));
+                    }
                     let tools: Vec<&ToolSpec> = tools.iter().collect();
                     if let Some(misnamed) = selectors::misnamed(&classifier, &tools).filter(|_| is_begun) {
                         told.call_once(|| {
@@ -228,7 +248,7 @@ impl Driver {
         let Taken { run, lease, past, workspace, acquired_at, page: _ } = taken;
         let (host, launch) = (&self.host, &self.launch);
         // One that has begun has the rules themselves in its fingerprint. What a person accepted for the run above is not known to a sub-agent's.
-        if run.current_step_id.is_none() && run.task_call_id.is_none() && !launch.accept.contains(&Component::Policy) {
+        if run.current_step_id.is_none() && run.task_call_id.is_none() {
             launch.check_policies(host.settings(), Begun::Run(&run.run_id))?;
         }
         let overrides =
@@ -237,9 +257,10 @@ impl Driver {
         let llm = launch.provider_of(host, &run, &shared, &redactor)?;
         let prices = pricing::table(host.settings(), launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
         let pins = PinSettings {
-            accept: launch.accept.clone(),
+            accept: if run.current_step_id.is_some() { launch.accepts(host.settings()) } else { launch.accept.clone() },
             also: launch.accepted_servers(),
             accepted_by: host.settings().user(),
+            made_of: servers::made_of(&host.settings().clone().begun_in(launch.folder())),
             ..PinSettings::of(&run.spec, &prices)
         };
         let settings = launch.run_settings(&run.spec, prices, pins);
@@ -305,7 +326,9 @@ impl Driver {
             .acquire_task_run(above, &child.run_id, &owner, acquired_at)
             .await
             .map_err(|e| HostError::store("take the sub-agent's run", &e))?;
-        let worked = self.work(Taken { run, lease, past, workspace, acquired_at, page: None }, stop).await;
+        let taken = Taken { run, lease, past, workspace, acquired_at, page: None };
+        // Of a sub-agent's run people are told by what it does.
+        let worked = self.work(taken, Box::pin(async { Ok(()) }), stop).await;
         if worked.is_err() {
             lock.note_error();
         }

@@ -334,7 +334,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Text,
         None,
         RUNS_PROGRAMS,
-        "Program that is run when a run starts to wait for a person",
+        "Program that is run when a run, or the gateway, starts to wait for a person",
     ),
     setting(
         "alert.webhook",
@@ -342,7 +342,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Secret,
         None,
         SENDS,
-        "Address that is notified when a run starts to wait for a person; it may hold a token",
+        "Address that is notified when a run, or the gateway, starts to wait for a person; it may hold a token",
     ),
     setting(
         "alert.on",
@@ -359,6 +359,14 @@ pub const SETTINGS: &[Setting] = &[
         None,
         SENDS,
         "Where traces and metrics go by OTLP",
+    ),
+    setting(
+        "tools.start_timeout_seconds",
+        "UA_SERVER_START_TIMEOUT",
+        ValueKind::Seconds,
+        Some("30"),
+        None,
+        "How long a tool server may take to answer its first request, 1 to 86400",
     ),
     setting(
         "tools.elicitation_wait",
@@ -525,7 +533,7 @@ pub const SETTINGS: &[Setting] = &[
 /// What a setting takes in the place of a value that is of its kind and still none of its own; `None` for one that it takes.
 pub(super) fn takes_instead(variable: &str, value: &str) -> Option<String> {
     let is_taken = match variable {
-        "UA_MODEL_TIMEOUT" | "UA_MODEL_REPLY_TIMEOUT" => {
+        "UA_MODEL_TIMEOUT" | "UA_MODEL_REPLY_TIMEOUT" | "UA_SERVER_START_TIMEOUT" => {
             value.parse().is_ok_and(|seconds: u64| (1..=86_400).contains(&seconds))
         }
         "UA_PROVIDER" => NAMES.contains(&value),

@@ -66,6 +66,7 @@ pub fn remember(host: &Host, file: &Path, review: &PolicyReview) -> Result<(), H
         digest: review.digest.clone(),
         parts: std::collections::BTreeMap::new(),
         at: host.env().now(),
+        by: Some(host.settings().user()),
         annotations: false,
         is_policy: true,
     });

@@ -28,6 +28,9 @@ pub struct Entry {
     pub parts: BTreeMap<String, String>,
     /// When.
     pub at: Timestamp,
+    /// Who let it in; an earlier version did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Whether what it says of its tools may confirm what their names suggest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub annotations: bool,
@@ -182,6 +185,7 @@ mod tests {
             digest: digest.into(),
             parts: BTreeMap::new(),
             at: Timestamp::from_millis(0),
+            by: None,
             annotations: false,
             is_policy: false,
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use ua_core::Timestamp;
+use ua_core::{PrintedCommand, Timestamp};
 use ua_store::{RunQuery, Store as _};
 use ua_store_sqlite::SqliteStore;
 
@@ -129,11 +129,12 @@ fn without_runs(folder: &Path, names: &[String]) -> HostError {
     let has = |name: &str| names.iter().any(|other| other == name);
     let hint = if has(PROJECT_FILE) {
         format!(
-            "the tool servers that its {PROJECT_FILE} names are trusted with `ua trust {}`",
-            folder.join(PROJECT_FILE).display()
+            "the tool servers that its {PROJECT_FILE} names are trusted with {}",
+            PrintedCommand::of("ua trust").word(folder.join(PROJECT_FILE)).in_code()
         )
     } else if has(DEFAULT_ROOT) {
-        format!("runs are in {}: `ua trust {}`", DEFAULT_ROOT, folder.join(DEFAULT_ROOT).display())
+        let trust = PrintedCommand::of("ua trust").word(folder.join(DEFAULT_ROOT)).in_code();
+        format!("runs are in {DEFAULT_ROOT}: {trust}")
     } else {
         format!(
             "name a folder of runs (it has a {DATABASE}), a policy file (.toml) or a file with an `mcpServers` object"

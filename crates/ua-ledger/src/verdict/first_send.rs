@@ -5,9 +5,10 @@ use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, lets_go, word};
 use crate::admission::SincePlanned;
+use crate::lost::LostCall;
 use crate::outside::Still;
-use crate::people::{CallsOf, DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
-use crate::question::{Reason, Why, earlier_of, look_after, shows, stands, whose};
+use crate::people::{CallsOf, MAX_ASKED, RecipientRule, decide_yourself, declined};
+use crate::question::{Reason, Why, earlier_of, look_after, shows, stands, tells_of, whose};
 use crate::related::Other;
 use crate::rules::Rules;
 
@@ -46,6 +47,10 @@ impl<'v> Case<'v> {
                 closes.push(asked);
                 heard = self.word_about_it();
                 before = self.last_word_about_another();
+            }
+            // Since it was asked an older copy of the database was put back: whoever answers it knows nothing of what the copy lacks.
+            Word::Open(asked) if self.asked_next().is_some_and(|lost| !tells_of(asked, &lost, self.call)) => {
+                closes.push(asked);
             }
             // What it is about may have been settled meanwhile; then nobody has to answer it any more.
             Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
@@ -112,6 +117,7 @@ impl<'v> Case<'v> {
             if !matches!(self.rules.people.recipients, RecipientRule::Ask { .. }) {
                 closes.extend(approved_by);
                 let (resolution, code) = (Resolution::Refused, "ambiguous_recipient");
+                let problem = problem.in_words(self.rules.calls_of);
                 let message = format!("Not sent: {problem} Correct the recipient and ask again.");
                 return Decision { verdict: Verdict::Cancel { resolution, code, message }, closes };
             }
@@ -190,7 +196,7 @@ impl<'v> Case<'v> {
     /// The refusal of a call that was planned under laxer policies than those that hold now.
     fn under_other_policies(&self) -> Verdict<'v> {
         let since = match self.rules.calls_of {
-            CallsOf::Job => "were accepted for this run since this call",
+            CallsOf::Job | CallsOf::Step => "were accepted for this run since this call",
             CallsOf::Session => "hold since this call",
         };
         let message = format!(
@@ -213,9 +219,10 @@ impl<'v> Case<'v> {
     fn refused_beside(&self, other: &CallRecord) -> Verdict<'v> {
         let of = whose(self.rules.calls_of, self.call, other);
         let message = match self.rules.calls_of {
-            CallsOf::Job => format!(
-                "Refused: call {} of this job ({}) may already have had this effect. Do not repeat it; go on.",
+            CallsOf::Job | CallsOf::Step => format!(
+                "Refused: call {} of this {} ({}) may already have had this effect. Do not repeat it; go on.",
                 other.call_id,
+                self.rules.calls_of.noun(),
                 stands(self.rules.calls_of, other)
             ),
             CallsOf::Session => format!(
@@ -269,7 +276,13 @@ impl<'v> Case<'v> {
         let changed = changed.unwrap_or_default();
         let beside = if let Reason::NearDuplicate(others) = &first { self.longest_of(others) } else { None };
         let late = if matches!(first, Reason::NearDuplicate(_)) { &self.view.late_of_others[..] } else { &[] };
-        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed, earlier, beside, late })
+        let (facts, more, lost) = (self.facts, reasons.collect(), self.asked_next());
+        Some(Why::Send { facts, first, more, changed, earlier, beside, late, lost })
+    }
+
+    /// What is asked about as soon as the call may go out: whoever is asked before reads of it.
+    pub(super) fn asked_next(&self) -> Option<Box<LostCall>> {
+        self.view.lost.as_ref().and_then(LostCall::about_to_be_asked).map(Box::new)
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
@@ -286,13 +299,17 @@ impl<'v> Case<'v> {
     /// Whether one of `others` is in the same words, and nobody can tell by what is sent whether it is the same effect. What a policy allows in
     /// other words is made once in the same ones.
     fn may_be_the_same_unseen(&self, others: &[Other<'v>]) -> bool {
-        let in_the_same_words = |other: &Other<'_>| {
-            other.call.args_hash == self.call.args_hash && other.call.name.raw == self.call.name.raw
-        };
+        let in_the_same_words = |other: &Other<'_>| self.is_in_the_same_words(other.call);
         // Nor does the key tell it where one that was lost had it: the call in that one's place has a key of its own.
         let is_told_by_no_key = self.view.lost_keys.is_some() && !self.call.policy.kind_is_guessed;
         let cannot_tell = !self.facts.files.are_all_known() || is_told_by_no_key;
         self.call.policy.is_by_content() && cannot_tell && others.iter().any(in_the_same_words)
+    }
+
+    /// Whether another call is the same, under whichever name of its server.
+    pub(super) fn is_in_the_same_words(&self, other: &CallRecord) -> bool {
+        let is_renamed = || self.view.renamed.iter().any(|renamed| renamed.newest.call_id == other.call_id);
+        other.args_hash == self.call.args_hash && (other.name.raw == self.call.name.raw || is_renamed())
     }
 
     /// Whether its twin has its words, which say what the effect is, and nobody knows yet what came of that one: what a policy allows is made once in
@@ -353,14 +370,15 @@ impl<'v> Case<'v> {
             Word::No(_) | Word::Happened(_) => Verdict::Cancel {
                 resolution: Resolution::Skipped,
                 code: "declined",
-                message: DECIDE_YOURSELF.to_owned(),
+                message: decide_yourself(self.rules.calls_of.audience()),
             },
             Word::None if self.view.asked_before >= MAX_ASKED => Verdict::Cancel {
                 resolution: Resolution::Refused,
                 code: "asked_enough",
                 message: format!(
-                    "This run has asked {} questions, which is as many as it may. {DECIDE_YOURSELF}",
-                    self.view.asked_before
+                    "This run has asked {} questions, which is as many as it may. {}",
+                    self.view.asked_before,
+                    decide_yourself(self.rules.calls_of.audience())
                 ),
             },
             Word::None => Verdict::Ask(Why::AskUser),

@@ -1,7 +1,7 @@
 //! A call that was sent, and nobody knows what came of it.
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
-use ua_store::rules::{said_beside, was_answered_beside};
+use ua_store::rules::{made_by, said_beside, was_answered_beside};
 use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
 
 use super::against::{Against, was_told};
@@ -10,7 +10,7 @@ use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
-use crate::lost::as_made_by;
+use crate::lost::LostCall;
 use crate::outside::Still;
 use crate::people::CallsOf;
 use crate::question::{Why, look_after, shows, whose};
@@ -281,31 +281,30 @@ impl<'v> Case<'v> {
         let (call, attempts) = (self.call, &self.view.attempts);
         let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
         // What a later attempt came to is part of what is known.
-        let words = call.error_in_words();
+        let words = call.error_in_words().filter(|_| attempts.last().is_none_or(|last| made_by(last).is_none()));
         let refused = words.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         // It takes the place of no reason: whoever answers has to know why this is asked now.
         let said = refused.or_else(|| words.as_deref().filter(|_| was_turned_away(call)));
-        let mut because = match said {
-            Some(said) if said != because => format!("{said}; {because}"),
-            Some(_) | None => because.to_owned(),
-        };
+        let attempt = doubtful.or(attempts.last());
+        // What the question begins with is said once.
+        let is_told = |said: &str| attempt.and_then(LostCall::of).is_some_and(|lost| lost.in_words() == said);
+        let reasons = said.filter(|said| *said != because).into_iter().chain(Some(because));
+        let mut reasons: Vec<String> = reasons.filter(|reason| !is_told(reason)).map(str::to_owned).collect();
         if self.has_answer_in_vain() {
-            because.push_str("; what a person answered to its question was not handed over any more");
+            reasons.push("what a person answered to its question was not handed over any more".to_owned());
         }
         let others = self.related().overtaken_by();
         let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
-        let attempt = doubtful.or(attempts.last());
         // Whoever decides knows what is known beside the database, of the attempt in doubt or of what came of it.
         let said = || attempt.and_then(said_beside).or_else(|| attempts.iter().rev().find_map(said_beside));
-        let beside = attempt.and_then(as_made_by).or_else(|| Some(format!("effects.log says that {}", said()?)));
-        if let Some(beside) = beside.filter(|_| !because.contains("effects.log")) {
-            because = format!("{because}; {beside}");
-        }
+        let lost = attempts.iter().rev().find_map(LostCall::of).map(|lost| lost.in_words());
+        let beside = lost.or_else(|| Some(format!("effects.log says that {}", said()?)));
+        let is_said = |reasons: &[String]| reasons.iter().any(|reason| reason.contains("effects.log"));
+        reasons.extend(beside.filter(|beside| !is_told(beside) && !is_said(&reasons)));
         if call.policy.key_channel.is_some() && attempt.is_some_and(was_answered_beside) {
-            because.push_str(
-                "; whoever answered it knows its key and does nothing under it again: if it was undone since, correct its record to `not_happened` \
-                 instead of answering `retry`, and the model's next call for it is sent under another key",
-            );
+            let is_used_up = "whoever answered it knows its key and does nothing under it again: if it was undone since, correct its record to \
+                              `not_happened` instead of answering `retry`, and the model's next call for it is sent under another key";
+            reasons.push(is_used_up.to_owned());
         }
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         let beside = self.longest_of(&others);
@@ -314,9 +313,10 @@ impl<'v> Case<'v> {
         for besides in [Against::ToolGone, Against::NeedsApproval] {
             if let Some(words) = self.says(besides).filter(|_| !against.contains(&besides)) {
                 against.push(besides);
-                because = format!("{because}; {words}");
+                reasons.push(words);
             }
         }
+        let because = reasons.join("; ");
         let facts = self.facts;
         Verdict::Ask(Why::Unknown { attempt, sends, against, because, facts, others, look_after, beside, late })
     }
@@ -336,7 +336,7 @@ impl<'v> Case<'v> {
     /// That another call may have had the effect of this one.
     fn because_of(&self, other: &CallRecord) -> String {
         let whose = match self.rules.calls_of {
-            CallsOf::Job => format!(" of run {}", other.run_id),
+            CallsOf::Job | CallsOf::Step => format!(" of run {}", other.run_id),
             CallsOf::Session => whose(CallsOf::Session, self.call, other),
         };
         format!("call {}{whose} may have had the effect since", other.call_id)

@@ -59,7 +59,7 @@ impl<'v> Case<'v> {
             return Decision { verdict: Verdict::Settled, closes };
         }
         if approved_by.is_none() && said_done.is_none() && closes.is_empty() && asks_for_credentials {
-            return Verdict::Ask(Why::AuthFailure { facts: self.facts }).into();
+            return Verdict::Ask(Why::AuthFailure { facts: self.facts, lost: self.asked_next() }).into();
         }
         // What was done somewhere else is not this effect: a person says whether it is wanted here, under a key of its own.
         let is_elsewhere = self.view.twin.as_ref().is_some_and(|twin| twin.is_elsewhere);

@@ -27,7 +27,7 @@ use crate::people::{CallsOf, PeopleRules};
 use crate::question::{Reason, Why, question};
 use crate::rules::Rules;
 use crate::sends::Sends;
-use crate::sent_files::SentFiles;
+use crate::sent_files::{FileContent, SentFile, SentFiles};
 use crate::view::{Twin, View};
 
 /// Where the call stands, with what its last attempt left.
@@ -76,9 +76,35 @@ enum Beside {
     Doubt,
     Kin,
     KinSince,
+    /// The same as kin, under another name of its server.
+    Renamed,
+    /// The same in doubt.
+    RenamedInDoubt,
+    RenamedSince,
 }
 
-const BESIDE: [Beside; 10] = [
+impl Beside {
+    /// What it would be if its server had the name of the call's.
+    fn under_one_name(self) -> Self {
+        match self {
+            Self::Renamed => Self::Kin,
+            Self::RenamedInDoubt => Self::Doubt,
+            Self::RenamedSince => Self::KinSince,
+            Self::Nothing
+            | Self::TwinDone
+            | Self::TwinGuessed
+            | Self::TwinElsewhere
+            | Self::TwinUnderWay
+            | Self::TwinInDoubt
+            | Self::Rival
+            | Self::Doubt
+            | Self::Kin
+            | Self::KinSince => self,
+        }
+    }
+}
+
+const BESIDE: [Beside; 13] = [
     Beside::Nothing,
     Beside::TwinDone,
     Beside::TwinGuessed,
@@ -89,6 +115,9 @@ const BESIDE: [Beside; 10] = [
     Beside::Doubt,
     Beside::Kin,
     Beside::KinSince,
+    Beside::Renamed,
+    Beside::RenamedInDoubt,
+    Beside::RenamedSince,
 ];
 
 /// What a person said.
@@ -230,7 +259,8 @@ impl Case {
 
     /// A call that succeeded stands in the way.
     fn has_earlier(&self) -> bool {
-        matches!(self.beside, Beside::TwinDone | Beside::TwinGuessed | Beside::TwinElsewhere | Beside::Kin)
+        let twins = [Beside::TwinDone, Beside::TwinGuessed, Beside::TwinElsewhere];
+        twins.contains(&self.beside) || self.beside.under_one_name() == Beside::Kin
     }
 
     fn is_skip(&self) -> bool {
@@ -269,7 +299,7 @@ impl Case {
 
     /// The other call has moved on since a person was asked about it.
     fn is_news(&self) -> bool {
-        self.beside == Beside::KinSince
+        self.beside.under_one_name() == Beside::KinSince
     }
 
     /// Another call stands in the way of a first send.
@@ -277,7 +307,7 @@ impl Case {
         match self.beside {
             Beside::Nothing => false,
             // What replaces its own output may be repeated whatever became of the last time.
-            Beside::Doubt => self.policy != OnUnknown::Redo,
+            Beside::Doubt | Beside::RenamedInDoubt => self.policy != OnUnknown::Redo,
             Beside::TwinDone
             | Beside::TwinGuessed
             | Beside::TwinElsewhere
@@ -285,7 +315,9 @@ impl Case {
             | Beside::TwinInDoubt
             | Beside::Rival
             | Beside::Kin
-            | Beside::KinSince => true,
+            | Beside::KinSince
+            | Beside::Renamed
+            | Beside::RenamedSince => true,
         }
     }
 }
@@ -368,7 +400,7 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown && ordered(c) && c.outside == Outside::Found && !is_elsewhere(c)
     }),
     row("ask: unknown", "another run may have had the effect since it was ordered", |c| {
-        c.stand == S::Unknown && ordered(c) && c.beside == Beside::KinSince
+        c.stand == S::Unknown && ordered(c) && c.is_news()
     }),
     row("ask: unknown", "a word is about what was shown with it", |c| {
         c.stand == S::Unknown && ordered(c) && c.said == PersonAnswer::ToSomethingElse
@@ -435,9 +467,7 @@ const ROWS: &[Row] = &[
     row("ask: unknown", "it was sent as often as the job allows", |c| {
         c.stand == S::Unknown && c.obstacle == Obstacle::TriedOften
     }),
-    row("ask: unknown", "another run may have had the effect since", |c| {
-        c.stand == S::Unknown && c.beside == Beside::KinSince
-    }),
+    row("ask: unknown", "another run may have had the effect since", |c| c.stand == S::Unknown && c.is_news()),
     row("ask: unknown", "under its key another request would go out", |c| {
         c.stand == S::Unknown && c.policy == OnUnknown::RedoKeyed && c.obstacle == Obstacle::FileChanged
     }),
@@ -456,7 +486,7 @@ const ROWS: &[Row] = &[
     }),
     row("put right", "a person says that another call had its effect, which stands as it was shown", |c| {
         let is_failed = failed(c) || c.stand == S::FailedAsOftenAsAllowed;
-        is_failed && c.is_word_of_the_earlier() && c.beside == Beside::Kin
+        is_failed && c.is_word_of_the_earlier() && c.beside.under_one_name() == Beside::Kin
     }),
     row("settled", "it was tried as often as is allowed", |c| c.stand == S::FailedAsOftenAsAllowed),
     row("hold", "somebody was asked", |c| failed(c) && c.said == PersonAnswer::Nothing),
@@ -563,8 +593,7 @@ fn is_asked(case: &Case) -> bool {
 }
 
 fn blocks_after_absent(case: &Case) -> bool {
-    matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::PromisesLess)
-        || case.beside == Beside::KinSince
+    matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::PromisesLess) || case.is_news()
 }
 
 /// Every case that differs from the others in something that may matter.
@@ -683,6 +712,14 @@ impl Case {
         other
     }
 
+    /// The same call of another tree, under another name of its server, and with a key of its own.
+    fn renamed(&self, status: CallStatus, doubt: Option<u32>, second: i64) -> Related {
+        let mut other = self.other(status, doubt, second);
+        other.name = ToolName::qualified(other.name.namespace, "the_other_name", &other.name.tool);
+        other.idempotency_key = Some(samples::key("k2"));
+        Related::one(other)
+    }
+
     fn attempts(&self) -> Vec<AttemptRecord> {
         let count = match self.obstacle {
             Obstacle::TriedOften => MAX_RETRIES + 1,
@@ -794,6 +831,9 @@ impl Case {
                 relations.kin.same = vec![Related::one(self.other(CallStatus::Succeeded, None, 5))];
                 relations.since = relations.kin.same.clone();
             }
+            Beside::Renamed => relations.renamed = vec![self.renamed(CallStatus::Succeeded, None, 0)],
+            Beside::RenamedInDoubt => relations.renamed = vec![self.renamed(CallStatus::Unknown, Some(1), 1)],
+            Beside::RenamedSince => relations.renamed = vec![self.renamed(CallStatus::Succeeded, None, 20)],
         }
         let unread = (self.stand == S::RunningUnread).then(|| ReceiptRecord {
             call_id: call.call_id.clone(),
@@ -809,8 +849,8 @@ impl Case {
             unread,
             questions: self.question(&call, facts, rules).into_iter().collect(),
             late: Vec::new(),
+            renamed: relations.renamed.clone(),
             relations,
-            renamed: Vec::new(),
             forgotten: None,
             settled: None,
             corrected_at: None,
@@ -1077,6 +1117,79 @@ fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
     }
 }
 
+/// What a server is called is given in a configuration: over the whole table the same call under another name is decided about as under the call's
+/// own, and where it is known that there are two servers, as if it were not there.
+#[test]
+fn a_name_of_a_server_makes_no_other_call_of_it() {
+    let mut found = BTreeMap::new();
+    for case in cases().into_iter().filter(|case| case.beside != case.beside.under_one_name()) {
+        let verdict = case.verdict();
+        assert_eq!(verdict, Case { beside: case.beside.under_one_name(), ..case }.verdict(), "{case:?}");
+        let as_two = case.decided_of(|view, _| view.renamed.clear(), name);
+        assert_eq!(as_two, Case { beside: Beside::Nothing, ..case }.verdict(), "{case:?}");
+        *found.entry(format!("{:?} {}", case.beside, verdict == as_two)).or_insert(0) += 1;
+    }
+    assert!(found.len() == 6 && found.values().all(|cases| *cases > 100), "{found:?}");
+}
+
+/// Beside the same call under another name of its server nothing goes out for the first time, or once more, but on the word of a person who knew
+/// of it, or where its policy lets what is the same pass.
+#[test]
+fn nothing_goes_out_silently_beside_the_same_call_of_a_renamed_server() {
+    let mut sent = 0;
+    for case in cases().into_iter().filter(|case| case.beside != case.beside.under_one_name()) {
+        let is_first = matches!(case.stand, S::Prepared | S::FailedOnce | S::RefusedCredentials);
+        if !is_first || !case.verdict().starts_with("start") {
+            continue;
+        }
+        let may_repeat = case.beside == Beside::RenamedInDoubt && case.policy == OnUnknown::Redo;
+        let lets_pass = case.conflict == OnScopeConflict::Allow;
+        assert!(may_repeat || lets_pass || case.ordered_repeat(), "{case:?}");
+        sent += 1;
+    }
+    assert!(sent > 100, "{sent}");
+}
+
+/// What a policy allows in other words is made once in the same ones, whatever its server is called, where nobody can tell by what is sent whether it
+/// is the same effect: for the first time, and when an answer is handed over to it.
+#[test]
+fn what_is_allowed_is_made_once_in_the_same_words_under_each_name_of_its_server() {
+    let plain = cases().into_iter().find(|case| {
+        (case.stand, case.said, case.conflict) == (S::Prepared, PersonAnswer::NotAsked, OnScopeConflict::Allow)
+            && (case.policy, case.beside, case.needs_approval) == (OnUnknown::Hold, Beside::Nothing, false)
+    });
+    let plain = plain.unwrap();
+    for beside in [Beside::Nothing, Beside::Renamed, Beside::RenamedInDoubt, Beside::RenamedSince] {
+        for (is_renamed, cannot_tell) in [(false, false), (false, true), (true, false), (true, true)] {
+            let case = Case { beside, ..plain };
+            let known = |view: &mut View, facts: &mut Facts| {
+                view.call.policy.makes_anew = true;
+                if cannot_tell {
+                    let content = FileContent::Unknown { why: "it is on another machine".to_owned() };
+                    let file = SentFile { at: "file://elsewhere/report.pdf".to_owned(), content };
+                    facts.files = SentFiles::new([("attachments[0]".to_owned(), file)]);
+                }
+                if !is_renamed {
+                    view.renamed.clear();
+                }
+            };
+            let is_asked = cannot_tell && is_renamed && beside != Beside::Nothing;
+            let wanted = if is_asked { "ask: near duplicate" } else { "start" };
+            assert_eq!(case.decided_of(known, name), wanted, "{beside:?} {is_renamed} {cannot_tell}");
+            let config = LedgerConfig { no_duplicate_external_actions: true, ..LedgerConfig::default() };
+            let (people, lineage) = (PeopleRules::default(), lineage());
+            let rules = rules(&config, &people, &lineage);
+            let waiting = Case { stand: S::RunningWithHandle, ..case };
+            let mut facts = waiting.facts();
+            let mut view = waiting.view(&facts, &rules);
+            known(&mut view, &mut facts);
+            let is_sent = matches!(super::handing_over(&view, &facts, &rules).0, super::HandingOver::Send);
+            let stands = is_renamed && beside == Beside::RenamedSince;
+            assert_eq!(is_sent, !stands, "{beside:?} {is_renamed} {cannot_tell}: an answer");
+        }
+    }
+}
+
 /// A key, a look and a person's word count where they were meant to, and for the attempts that are open: what an earlier version sent, what
 /// never left and what somebody said did not happen says nothing about the place.
 #[test]
@@ -1161,7 +1274,7 @@ fn is_so(against: Against, case: &Case, tool: Option<bool>, asks_now: bool) -> b
         Against::TriedOften => case.obstacle == Obstacle::TriedOften,
         Against::Elsewhere => case.obstacle == Obstacle::Elsewhere,
         Against::FilesChanged => case.obstacle == Obstacle::FileChanged,
-        Against::Overtaken => case.beside == Beside::KinSince,
+        Against::Overtaken => case.is_news(),
         Against::KeyForgotten => case.obstacle == Obstacle::KeyExpired,
         Against::RefusedAsItIs | Against::Alike => false,
         Against::Standing => true,
@@ -1176,7 +1289,7 @@ fn a_question_whose_reason_does_not_hold_any_more_is_taken_back() {
     let (another, none) = (BTreeMap::from([(planned.name.raw, sha256("another"))]), BTreeMap::new());
     let (mut stayed, mut taken_back, mut sent) = (0, 0, 0);
     // Other calls beside it matter here as far as one may have had the effect since.
-    let matters = |case: &Case| matches!(case.beside, Beside::Nothing | Beside::Rival | Beside::KinSince);
+    let matters = |case: &Case| matches!(case.beside, Beside::Nothing | Beside::Rival) || case.is_news();
     let of_it = |case: &Case| case.stand == S::Unknown && case.about == About::Itself && matters(case);
     for case in cases().into_iter().filter(of_it) {
         for against in Against::ALL {
@@ -1528,7 +1641,7 @@ fn no_question_names_an_answer() {
     let words = ["happened", "retry", "approve", "skip", "abort", "accept", "decline", "cancel", "execute", "continue"];
     let mut texts = BTreeSet::new();
     let mut ask = |call: &CallRecord, why: &Why<'_>| {
-        for whose in [CallsOf::Job, CallsOf::Session] {
+        for whose in [CallsOf::Job, CallsOf::Step, CallsOf::Session] {
             texts.insert(String::from(question(&env, (call, whose), why, |_| json!({})).text));
         }
     };
@@ -1547,7 +1660,7 @@ fn no_question_names_an_answer() {
         ask(&call, &Why::Elicitation { name: "ask", params, round: 1, is_live, others: Vec::new() });
     }
     ask(&call, &Why::WentOn { sends: Sends::of(&attempts) });
-    ask(&call, &Why::AuthFailure { facts: &facts });
+    ask(&call, &Why::AuthFailure { facts: &facts, lost: None });
     ask(&call, &Why::AskUser);
     assert!(texts.len() > 10, "{texts:?}");
     for text in texts {
@@ -1634,7 +1747,7 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         let asks = |verdict: &str| matches!(verdict, "ask: unknown" | "go on without, ask");
         if case.obstacle == Obstacle::PromisesLess {
             // By what is known now it was none, so it is asked about as what may have had an effect is.
-            assert!(found == as_effect || case.beside == Beside::KinSince, "{case:?}: {found}");
+            assert!(found == as_effect || case.is_news(), "{case:?}: {found}");
             continue;
         }
         if case.obstacle == Obstacle::Elsewhere {
@@ -1644,7 +1757,7 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         }
         if (as_effect.as_str(), found.as_str()) == ("fence", "resolve: not happened") {
             assert_eq!(case.outside, Outside::MayBegin, "{case:?}"); // no read waits for a server that nobody can end
-        } else if case.beside == Beside::KinSince {
+        } else if case.is_news() {
             // Nobody can have had the effect of a read since, so it may be made again.
             assert!(!asks(&found) || case.policy == OnUnknown::Hold, "{case:?}: {found}");
         } else if !asks(&as_effect) || case.policy == OnUnknown::Hold {
@@ -1695,7 +1808,7 @@ fn nobody_is_heard_who_looked_before_the_other_call_was_over() {
             && case.conflict == OnScopeConflict::Ask
             && case.obstacle == Obstacle::None
             && !case.needs_approval
-            && matches!(case.beside, Beside::Rival | Beside::Doubt)
+            && matches!(case.beside, Beside::Rival | Beside::Doubt | Beside::RenamedInDoubt)
     };
     let answered = samples::at(41);
     let (mut refused, mut heard) = (0, 0);
@@ -1704,10 +1817,10 @@ fn nobody_is_heard_who_looked_before_the_other_call_was_over() {
             for shown in [None, Some(samples::at(40)), Some(samples::at(50))] {
                 let facts = case.facts();
                 let mut view = case.view(&facts, &rules);
-                let Relations { rivals, doubts, .. } = &mut view.relations;
-                for other in rivals.iter_mut().chain(doubts) {
+                let View { relations: Relations { rivals, doubts, .. }, renamed, still: known, .. } = &mut view;
+                for other in rivals.iter_mut().chain(doubts).chain(renamed) {
                     other.newest.updated_at = samples::at(20);
-                    view.still.insert(other.newest.call_id.clone(), still);
+                    known.insert(other.newest.call_id.clone(), still);
                 }
                 let others =
                     json!([{"call": "call_2", "status": "unknown", "in_doubt": true, "attempt": 1, "count": 1}]);
@@ -1765,10 +1878,11 @@ fn an_answer_goes_to_a_tool_as_a_call_goes_out() {
         for has_moved in [false, true] {
             let facts = case.facts();
             let mut view = case.view(&facts, &rules);
-            let Relations { rivals, doubts, kin, .. } = &mut view.relations;
-            for other in rivals.iter_mut().chain(doubts).chain(&mut kin.same).filter(|_| has_moved) {
+            let View { relations: Relations { rivals, doubts, kin, .. }, renamed, .. } = &mut view;
+            for other in rivals.iter_mut().chain(doubts).chain(&mut kin.same).chain(renamed).filter(|_| has_moved) {
                 other.newest.updated_at = samples::at(20);
             }
+            let has_moved = has_moved || case.beside == Beside::RenamedSince;
             // It is shown to whoever is asked, as it stands now.
             let others: Vec<_> = view
                 .relations
@@ -1790,7 +1904,8 @@ fn an_answer_goes_to_a_tool_as_a_call_goes_out() {
                 super::HandingOver::Refuse => "refuse",
                 super::HandingOver::Abort => "abort",
             };
-            let is_beside = matches!(case.beside, Beside::Rival | Beside::Doubt | Beside::Kin | Beside::KinSince);
+            let one_name = case.beside.under_one_name();
+            let is_beside = matches!(one_name, Beside::Rival | Beside::Doubt | Beside::Kin | Beside::KinSince);
             let stands = has_moved && is_beside && case.conflict != OnScopeConflict::Allow;
             let wanted = match case.said {
                 PersonAnswer::Chose(Choice::Abort) => "abort",

@@ -87,7 +87,7 @@ impl<'v> Case<'v> {
                 let first = Reason::NearDuplicate(others);
                 let (facts, more, changed) = (self.facts, Vec::new(), Vec::new());
                 let late = &self.view.late_of_others;
-                let why = Why::Send { facts, first, more, changed, earlier: None, beside, late };
+                let why = Why::Send { facts, first, more, changed, earlier: None, beside, late, lost: None };
                 (HandingOver::Ask(why), asked.into_iter().collect())
             }
         }
@@ -95,9 +95,8 @@ impl<'v> Case<'v> {
 
     /// What a policy allows in other words is made once in the same ones, where those say what the effect is.
     fn stands_in_the_way(&self, other: &Other<'_>) -> bool {
-        let (call, other) = (self.call, other.call);
-        let says_what = call.policy.is_by_content() && !call.policy.kind_is_guessed;
-        !lets_pass(call) || (says_what && other.args_hash == call.args_hash && other.name.raw == call.name.raw)
+        let says_what = self.call.policy.is_by_content() && !self.call.policy.kind_is_guessed;
+        !lets_pass(self.call) || (says_what && self.is_in_the_same_words(other.call))
     }
 
     /// Nobody was asked about a call that is followed elsewhere.

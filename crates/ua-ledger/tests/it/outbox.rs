@@ -205,8 +205,9 @@ async fn an_answer_is_kept_beside_the_database_while_its_write_takes_long() {
     #[derive(Debug)]
     struct Kept(mpsc::UnboundedSender<u32>);
 
+    #[async_trait]
     impl LateReplies for Kept {
-        fn keep(&self, late: &LateReply) -> Result<(), String> {
+        async fn keep(&self, late: &LateReply) -> Result<(), String> {
             self.0.send(late.attempt).unwrap();
             Ok(())
         }

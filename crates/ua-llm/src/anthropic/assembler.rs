@@ -208,7 +208,11 @@ impl Assemble for Assembler {
         Some(events.iter().map(Value::to_string).collect())
     }
 
-    fn heard(&self) -> Option<Usage> {
+    fn has_begun(&self) -> bool {
+        self.started.is_some()
+    }
+
+    fn counted(&self) -> Option<Usage> {
         heard_so_far(self.usage.total(), (self.text_bytes + self.other_bytes) as u64)
     }
 

@@ -11,6 +11,7 @@
 //! | OpenRouter | comments while it waits, errors as a chunk with a code, reasoning as `reasoning_details` |
 //! | Gemini's adapter | parallel calls all have the index 0, some without ids; a call has a signature, and without it the next request is refused |
 //! | xAI | reasoning is in the total but not in the completion's tokens |
+//! | some doors to `MiniMax` and Gemini | the name of a call is repeated with every piece, or comes in pieces itself |
 
 use std::collections::HashMap;
 
@@ -58,6 +59,8 @@ pub(crate) struct Assembler {
     /// How it ended, as far as anybody has said.
     ended: String,
     usage: Option<Usage>,
+    /// Whether any piece of a reply has arrived.
+    has_begun: bool,
 }
 
 /// What a model thought, in the fields in which it came.
@@ -211,6 +214,7 @@ impl Assembler {
             finish_reason: None,
             ended: String::new(),
             usage: None,
+            has_begun: false,
         }
     }
 
@@ -254,6 +258,7 @@ impl Assembler {
                 self.finish_reason = Some(reason);
             }
         }
+        self.has_begun = true;
         let named = chunk.id.filter(|id| self.id.is_none() && !id.is_empty());
         if named.is_some() {
             self.id.clone_from(&named);
@@ -387,9 +392,7 @@ impl PartialCall {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
             }
         }
-        if self.name.is_empty() {
-            self.name = name.unwrap_or_default();
-        }
+        self.take_name(name.unwrap_or_default());
         match arguments {
             // Behind what is whole another object would make it none: it stands in its place.
             Some(Value::String(whole)) if self.is_said_again_in(&whole) => self.arguments.replace(&whole),
@@ -398,6 +401,17 @@ impl PartialCall {
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
         }
         self.arguments.len().saturating_sub(before)
+    }
+
+    /// Takes in what a piece names. Most servers name a call once, some repeat its name with every piece (`MiniMax` behind NVIDIA's door), and
+    /// some send it in pieces in front of the arguments (`edit_ex`, `isting_file`, Gemini behind other doors).
+    fn take_name(&mut self, piece: String) {
+        if self.name.is_empty() || piece.starts_with(&self.name) {
+            // The first of it, the same again, or the same with more.
+            self.name = piece;
+        } else if self.arguments.len() == 0 {
+            self.name.push_str(&piece);
+        }
     }
 
     /// Whether this, which names a function, is the next call: whatever it said would not fit behind what was asked for in whole. Some servers repeat
@@ -470,7 +484,11 @@ impl Assemble for Assembler {
         self.finish_reason.is_some().then(|| Ok(self.finish()))
     }
 
-    fn heard(&self) -> Option<Usage> {
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn counted(&self) -> Option<Usage> {
         let thoughts = self.reasoning.content.len() + self.reasoning.text.len();
         heard_so_far(self.usage, (self.text_bytes() + thoughts + self.argument_bytes) as u64)
     }

@@ -106,6 +106,42 @@ fn parallel_calls_that_share_an_index_are_told_apart_by_their_ids() {
     assert_eq!(asks(&turn), [("a", "t", &json!({})), ("b", "t", &json!({}))]);
 }
 
+/// A name comes once, is repeated with every piece, or comes in pieces in front of the arguments; it is the same call each time.
+#[test]
+fn a_name_that_is_repeated_or_comes_in_pieces_is_one_name() {
+    let named = |names: &[&str], id: &Value| {
+        let mut chunks: Vec<Value> = names
+            .iter()
+            .map(|name| calls(&json!([{"index": 0, "id": id, "function": {"name": name, "arguments": ""}}])))
+            .collect();
+        chunks
+            .push(calls(&json!([{"index": 0, "function": {"name": names[names.len() - 1], "arguments": "{\"x\":"}}])));
+        // Behind the beginning of the arguments nothing is added to a name.
+        chunks.push(calls(&json!([{"index": 0, "function": {"name": "other", "arguments": "1}"}}])));
+        let turn = read(&[chunks, vec![finish("tool_calls")]].concat()).unwrap();
+        turn.tool_uses().map(|tool| (tool.name.clone(), tool.input.clone())).collect::<Vec<_>>()
+    };
+    let weather = "mcp__desk__get_weather";
+    for id in [json!("a"), json!(""), Value::Null] {
+        for names in [
+            &[weather][..],
+            &[weather, weather, weather],
+            &["mcp__desk__", "get_weather", weather],
+            &["mcp__", "desk__", "get_", "weather", weather],
+            &["mcp__desk__", weather],
+            &[weather, ""],
+        ] {
+            assert_eq!(named(names, &id), [(weather.to_owned(), json!({"x": 1}))], "{names:?} {id}");
+        }
+    }
+    let pieces = [
+        calls(&json!([{"index": 0, "id": "a", "function": {"name": "mcp__desk__", "arguments": ""}}])),
+        calls(&json!([{"index": 0, "function": {"name": "get_weather", "arguments": "{}"}}])),
+    ];
+    let turn = read(&[&pieces[..], &[finish("tool_calls")]].concat()).unwrap();
+    assert_eq!(asks(&turn), [("a", weather, &json!({}))]);
+}
+
 /// Whole or in pieces, with an index for all and ids for none: what begins a call behind a whole one is the next call, and a repeat is none.
 #[test]
 fn parallel_calls_that_share_an_index_and_have_no_ids_are_told_apart_by_where_they_begin() {

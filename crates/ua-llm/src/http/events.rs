@@ -91,8 +91,16 @@ pub(crate) trait Assemble: Send {
         None
     }
 
-    /// What is known so far of what the reply costs.
-    fn heard(&self) -> Option<Usage>;
+    /// Whether the reply has begun. Some providers count nothing before its end.
+    fn has_begun(&self) -> bool;
+
+    /// What was counted so far of what the reply costs, by the provider and by what has arrived.
+    fn counted(&self) -> Option<Usage>;
+
+    /// What is known so far of what the reply costs: of one that has begun at least that.
+    fn heard(&self) -> Option<Usage> {
+        self.counted().or_else(|| self.has_begun().then(Usage::default))
+    }
 
     /// Bytes of text that have arrived.
     fn text_bytes(&self) -> usize;
@@ -244,7 +252,7 @@ fn withheld(fault: &Fault, assembler: &impl Assemble, model: &str) -> Option<(Mo
         let turn = ModelTurn {
             blocks: Vec::new(),
             stop_reason: StopReason::Refusal,
-            usage: assembler.heard(),
+            usage: assembler.counted(),
             model: model.to_owned(),
             response_id: None,
         };

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use futures_util::stream;
 use serde_json::{Value, json};
-use ua_core::{Block, Message, ModelTurn, Origin};
+use ua_core::{Block, Message, ModelTurn, Origin, Usage};
 
 use super::events::{Assemble, Bytes, MOST_CALLS, ReadFault, read_reply, read_whole};
 use super::reject;
@@ -641,5 +641,40 @@ fn a_reply_that_asks_for_calls_without_end_is_one_that_asks_for_none() {
             assert_eq!(turn.stop_reason == ua_core::StopReason::Other, !is_taken);
             assert!(is_taken || turn.response_id.is_none(), "what the provider keeps has the calls");
         }
+    }
+}
+
+/// What a reply cost that has begun is told from its first event on, also by a provider that counts nothing before the end: it may be billed.
+#[test]
+fn a_reply_that_breaks_off_after_its_first_event_has_begun() {
+    #[derive(Default)]
+    struct Watch(Mutex<Option<Usage>>);
+    impl StreamObserver for Watch {
+        fn heard(&self, so_far: Usage) {
+            *self.0.lock().unwrap() = Some(so_far);
+        }
+    }
+    let heard = |wire: Wire, events: &[Value]| {
+        let watch = Watch::default();
+        let text = events.iter().fold(String::new(), |text, event| text + &format!("data: {event}\n\n"));
+        let read = wire.read_watched(text.as_bytes(), usize::MAX, &watch);
+        let heard = *watch.0.lock().unwrap();
+        (read.unwrap_err(), heard)
+    };
+    for (wire, first) in [
+        (Wire::Anthropic, json!({"type": "message_start", "message": {"id": "msg_1", "model": "m"}})),
+        (Wire::Responses, json!({"type": "response.created", "response": {"id": "resp_1", "model": "m"}})),
+        (Wire::Chat, json!({"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant"}}]})),
+    ] {
+        let (error, cut) = heard(wire, std::slice::from_ref(&first));
+        assert!(matches!(error, LlmError::Cut { .. }) && cut == Some(Usage::default()), "{wire:?} {error:?} {cut:?}");
+        // The chunks of a chat may say the same again, the events of the others may not.
+        if wire != Wire::Chat {
+            let (error, twice) = heard(wire, &[first.clone(), first]);
+            assert!(matches!(error, LlmError::Garbled { .. }), "{wire:?} {error:?}");
+            assert_eq!(twice, Some(Usage::default()), "{wire:?}");
+        }
+        let refused = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
+        assert_eq!(heard(wire, &[refused]).1, None, "{wire:?}: nothing began");
     }
 }

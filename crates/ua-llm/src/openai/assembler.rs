@@ -296,7 +296,11 @@ impl Assemble for Assembler {
         Some(vec![json!({"type": "response.completed", "response": reply}).to_string()])
     }
 
-    fn heard(&self) -> Option<Usage> {
+    fn has_begun(&self) -> bool {
+        self.is_started
+    }
+
+    fn counted(&self) -> Option<Usage> {
         heard_so_far(self.counted, (self.text_bytes + self.argument_bytes) as u64)
     }
 

@@ -13,7 +13,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 use tokio::task::JoinHandle;
-use ua_core::Env;
+use ua_core::{Env, PrintedCommand};
 
 use super::endpoint::{self, Endpoint, Failure, LAST_EVENT_ID, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 use super::headers::{ParamHeaders, encoded, name_of};
@@ -338,7 +338,7 @@ impl Drop for Relay {
 impl Wire {
     /// The command by which a person logs in there: the server is in no configuration that it could be looked up in.
     fn login(&self) -> String {
-        format!("ua login {} --url {}", self.server, self.endpoint.shown())
+        PrintedCommand::of("ua login").word(&self.server).option("--url", self.endpoint.shown()).to_string()
     }
 
     fn headers(&self) -> HeaderMap {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use ua_core::{Env, Outcome, RawReply, Redactor, RunId, ToolNamespace};
-use ua_dispatch::{Fence, ToolTransport, TransportError};
+use ua_dispatch::{Fence, LookAt, ToolTransport, TransportError};
 
 use super::{example, is_alive, wait_for_async};
 use crate::config::{Reach, ServerSpec};
@@ -405,6 +405,9 @@ async fn a_server_that_does_not_answer_is_given_up_and_killed() {
     world.shared.start_timeout = Duration::from_millis(50);
     let why = world.refusal().await;
     assert!(why.contains("it did not answer the handshake within 0.05 s"), "{why}");
+    let refused = world.server.ready(&world.shared).await.err();
+    let is_slow = |error| matches!(error, TransportError::NotStarted { look_at: LookAt::Start, may_pass: true, .. });
+    assert!(refused.is_some_and(is_slow));
     assert_eq!(world.locks(), 0);
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, RunStatus, Timestamp, sha256};
-use ua_store::rules::is_learnt_of_another;
+use ua_store::rules::{detail_in_words, is_learnt_of_another};
 use ua_store::{
     AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, RequestRecord, RunRecords,
     TurnRecord, is_gateway, is_task,
@@ -281,7 +281,7 @@ impl<'a> Index<'a> {
             "attempts": attempts.iter().map(|attempt| json!({
                 "n": attempt.attempt, "epoch": attempt.epoch, "start": attempt.started_at.as_millis(),
                 "end": attempt.ended_at.map(Timestamp::as_millis), "outcome": attempt.outcome,
-                "detail": attempt.detail.as_deref().map(|text| excerpt(text, 400)), "server": attempt.server_generation,
+                "detail": detail_in_words(attempt).map(|text| excerpt(text, 400)), "server": attempt.server_generation,
             })).collect::<Vec<_>>(),
             "receipts": receipts.iter().map(|receipt| json!({
                 "attempt": receipt.attempt, "at": receipt.received_at.as_millis(), "evidence": receipt.evidence,
@@ -340,7 +340,7 @@ fn ways(export: &RunExport<'_>, question: &QuestionRecord) -> Vec<Value> {
 
 /// Whom an answer reaches.
 fn reach(export: &RunExport<'_>, question: &QuestionRecord) -> Reach {
-    Reach::of(question, is_gateway(&export.records.run), export.standing.is_driven())
+    Reach::of(question, answers::Whose::of(&export.records.run), export.standing.is_driven())
 }
 
 /// What is known about what is asked, beside the words of the question.

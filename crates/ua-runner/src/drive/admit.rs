@@ -63,7 +63,8 @@ impl Driver<'_> {
             }
             Ok(TurnAdmission::AlreadyComplete) => return Err(self.lease_lost().await),
             Err(ResumeError::FingerprintMismatch { diff }) => {
-                self.machine.apply(Event::SetupChanged { detail: mismatch_text(&diff, &self.run) })?;
+                self.machine
+                    .apply(Event::SetupChanged { detail: mismatch_text(&diff, &self.run, &self.settings.pins) })?;
                 return Ok(false);
             }
             Err(error @ ResumeError::Gap { .. }) if self.reloads >= MAX_GAP_RELOADS => {
@@ -161,7 +162,7 @@ impl Driver<'_> {
                 Err(source) => return Err(RunError::Dispatch { turn, source }),
             }
         }
-        let mut detail = mismatch_text(diff, &self.run);
+        let mut detail = mismatch_text(diff, &self.run, &self.settings.pins);
         if questions > 0 {
             detail.push_str("\nCalls whose outcome is unknown can be answered meanwhile.");
         }

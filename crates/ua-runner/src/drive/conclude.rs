@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{
-    Audience, CallId, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus,
-    StopCondition, chain,
+    CallId, CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition, chain,
 };
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
@@ -104,7 +103,7 @@ impl Driver<'_> {
         let records = load_standing(self.ports).await?;
         let packet = self.write_packet(&records, &artifacts);
         if note {
-            let message = Message::user(Origin::Resume, packet.replay_note());
+            let message = Message::user(Origin::Resume, packet.replay_note(self.audience()));
             self.ports
                 .store
                 .append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now())
@@ -139,7 +138,7 @@ impl Driver<'_> {
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
             missing.push(report.missing_for_model());
-            for_person.push(report.missing_for_person(Audience::of(&self.run.entrypoint)));
+            for_person.push(report.missing_for_person());
         }
         if let Some(schema) = self.wanted_output()
             && let Err(wrong) = self.read_answer(schema, last_word)

@@ -81,8 +81,8 @@ impl Driver<'_> {
         for id in self.replay.failed() {
             let call = store.call(id).await.map_err(RunError::at("read a call"))?;
             let receipt = store.receipt(id).await.map_err(RunError::at("read a receipt"))?;
-            let text =
-                answer_for(&call, receipt.as_ref()).map_or_else(|| "It failed.".to_owned(), |c| c.text.to_string());
+            let answer = answer_for(&call, receipt.as_ref(), self.audience());
+            let text = answer.map_or_else(|| "It failed.".to_owned(), |answer| answer.text.to_string());
             outcomes.insert(
                 id.clone(),
                 format!("Not run again. When you made this call before the interruption, it did not succeed: {text}"),

@@ -30,7 +30,7 @@ impl Driver<'_> {
     pub(super) async fn enter_iteration(&mut self, number: u32, why: &IterationEnd) -> Result<Event, RunError> {
         let diff = self.pin_diff();
         if !diff.is_empty() {
-            return Ok(Event::SetupChanged { detail: mismatch_text(&diff, &self.run) });
+            return Ok(Event::SetupChanged { detail: mismatch_text(&diff, &self.run, &self.settings.pins) });
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         let report = self.evidence_with_citations(&records).await?;

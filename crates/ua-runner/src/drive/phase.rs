@@ -18,7 +18,7 @@ impl Driver<'_> {
     pub(super) async fn enter_phase(&mut self, next: &str) -> Result<Event, RunError> {
         let diff = self.pin_diff();
         if !diff.is_empty() {
-            return Ok(Event::SetupChanged { detail: mismatch_text(&diff, &self.run) });
+            return Ok(Event::SetupChanged { detail: mismatch_text(&diff, &self.run, &self.settings.pins) });
         }
         let doing = "begin the next phase";
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;

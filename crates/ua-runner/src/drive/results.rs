@@ -3,7 +3,7 @@
 //! Durable Jobs v1 spec §8.3. A tool use is one call, or several: the actions of a composite tool share its id and stand one after the
 //! other. Invariant: each tool use of a turn whose calls are settled has exactly one result.
 
-use ua_core::{Block, CallStatus, ToolContent};
+use ua_core::{Audience, Block, CallStatus, ToolContent};
 use ua_dispatch::{answer_for, answer_together};
 use ua_ledger::Ledger;
 use ua_store::{Blob, CallRecord, LedgerStore as _, RunRecord, Store};
@@ -100,7 +100,7 @@ async fn answer_of(
         Some(receipt) => (Some(receipt), true),
         None => (store.receipt(source).await.map_err(RunError::at("read a receipt"))?, false),
     };
-    let Some(content) = answer_for(call, receipt.as_ref()) else { return Ok(None) };
+    let Some(content) = answer_for(call, receipt.as_ref(), Audience::of(&run.entrypoint)) else { return Ok(None) };
     if is_new || !may_be_gone || content.text.blob().is_none() {
         return Ok(Some(content));
     }

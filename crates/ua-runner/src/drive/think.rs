@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_core::{Audience, Sha256, Usage, chain};
+use ua_core::{Audience, Env, Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
 use ua_llm::{
     Conversation, ESTIMATOR, LlmError, Measured, ModelRequest, ResultImages, images_of_results, tell_tool_uses_apart,
@@ -138,12 +138,7 @@ impl Driver<'_> {
                         without_images: !images.is_empty(),
                         took,
                         time_left: self.time_left(),
-                        ..failure(
-                            &error,
-                            (self.ports.llm.name(), Audience::of(&self.run.entrypoint)),
-                            heard,
-                            self.ports.env.entropy.next_u64(),
-                        )
+                        ..failure(&error, (self.ports.llm.name(), self.audience()), heard, &self.ports.env)
                     };
                     // Where nothing more can be left out, the same request would be refused for the same reason.
                     let is_long = failure.is_too_long || failure.may_be_too_long;
@@ -192,8 +187,8 @@ impl Driver<'_> {
         heard: Option<Usage>,
         took: Duration,
     ) -> Result<Event, RunError> {
-        let random = self.ports.env.entropy.next_u64();
-        let failure = failure(error, (self.ports.llm.name(), Audience::of(&self.run.entrypoint)), heard, random);
+        let to = (self.ports.llm.name(), self.audience());
+        let failure = failure(error, to, heard, &self.ports.env);
         let failure =
             ThinkFailure { asks_for_less: true, is_too_long: false, took, time_left: self.time_left(), ..failure };
         self.close_request(turn, failure.end).await?;
@@ -367,12 +362,7 @@ fn weigh_the_most(images: &[ResultImages], error: &LlmError, tokens: u64) -> boo
 }
 
 /// A request that brought no reply, of which so much had been `heard`.
-fn failure(
-    error: &LlmError,
-    (provider, audience): (&str, Audience),
-    heard: Option<Usage>,
-    random: u64,
-) -> ThinkFailure {
+fn failure(error: &LlmError, (provider, audience): (&str, Audience), heard: Option<Usage>, env: &Env) -> ThinkFailure {
     let hint = error.hint_to(audience, provider).map_or_else(String::new, |hint| format!("; {hint}"));
     ThinkFailure {
         why: error.to_string(),
@@ -396,9 +386,10 @@ fn failure(
         correction: Correction::of(error),
         retry_after: error.retry_after(),
         until_reset: error.until_reset(),
+        at: env.now(),
         took: Duration::ZERO,
         time_left: None,
-        random,
+        random: env.entropy.next_u64(),
     }
 }
 
@@ -409,7 +400,8 @@ mod tests {
     /// With whatever status a provider says that a key is no good or its account cannot pay, a person can mend it and nobody else.
     #[test]
     fn every_refusal_of_the_credentials_is_a_persons_matter() {
-        let correction = |error: &LlmError| failure(error, ("openai", Audience::Terminal), None, 0).correction;
+        let env = Env::simulated(1);
+        let correction = |error: &LlmError| failure(error, ("openai", Audience::Terminal), None, &env).correction;
         for status in [400, 401, 402, 403, 429] {
             let message = || "no".to_owned();
             let refused = LlmError::Unauthorized { status, message: message() };

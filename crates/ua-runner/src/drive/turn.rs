@@ -423,7 +423,7 @@ impl Driver<'_> {
         let results = Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() };
         let mut messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         if !words.is_empty() {
-            messages.push(Message::user(Origin::Guidance, words_of_persons(&words)));
+            messages.push(Message::user(Origin::Guidance, words_of_persons(&words, self.audience())));
         }
         if !done.is_empty() {
             messages.push(Message::user(Origin::Guidance, done.join("\n\n")));
@@ -459,7 +459,7 @@ impl Driver<'_> {
 
     pub(super) async fn guide(&mut self, text: &Guidance) -> Result<Event, RunError> {
         let text = match text {
-            Guidance::Unfinished(end) => end.guidance().to_owned(),
+            Guidance::Unfinished(end) => end.guidance(self.audience()),
             Guidance::Missing(missing) => missing.clone(),
         };
         (self.ports.watcher)(RunEvent::Guided { text: text.clone() });

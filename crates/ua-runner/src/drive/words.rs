@@ -6,7 +6,7 @@
 //! asked and whatever the run does before it asks its model again. Invariant: `a_remark_is_read` of `ua_store::invariants`. Proved by:
 //! `crash_anywhere::words`.
 
-use ua_core::{Message, Origin, QuestionId};
+use ua_core::{Audience, Message, Origin, QuestionId};
 use ua_evidence::words_of_persons;
 use ua_ledger::{correction_note, told_of_others};
 use ua_store::{
@@ -36,8 +36,8 @@ impl UnreadWords {
     }
 
     /// What the model is told; `None` when there is nothing.
-    fn message(&self) -> Option<Message> {
-        (!self.words.is_empty()).then(|| Message::user(Origin::Guidance, words_of_persons(&self.words)))
+    fn message(&self, audience: Audience) -> Option<Message> {
+        (!self.words.is_empty()).then(|| Message::user(Origin::Guidance, words_of_persons(&self.words, audience)))
     }
 
     /// The questions whose words nobody reads any more, since the model is not asked again.
@@ -79,7 +79,7 @@ impl Driver<'_> {
     /// What the next request carries beside what is in the history already.
     pub(super) fn untold(&self) -> impl Iterator<Item = Message> {
         let corrected = self.correction_note.clone().map(|note| Message::user(Origin::Guidance, note));
-        corrected.into_iter().chain(self.unread.message())
+        corrected.into_iter().chain(self.unread.message(self.audience()))
     }
 
     /// Puts into the history what persons said and the model has not read; says whether there was anything.
@@ -98,7 +98,7 @@ impl Driver<'_> {
         let batch = Batch::of(std::iter::once(append).chain(closes));
         let told = self.ports.store.commit(&Author::Owner(self.ports.lease.clone()), batch).await;
         told.map_err(RunError::at("tell the model what persons said"))?;
-        if let Some(words) = self.unread.message() {
+        if let Some(words) = self.unread.message(self.audience()) {
             (self.ports.watcher)(RunEvent::Guided { text: words.text() });
         }
         (self.correction_note, self.unread) = (None, UnreadWords::default());

@@ -102,7 +102,12 @@ impl fmt::Display for StepOutcome {
             Self::Complete { final_output, turns, .. } => {
                 write!(f, "complete after {}: {final_output}", ua_core::counted(turns, "turn"))
             }
-            Self::Waiting { question } => write!(f, "answer first: {}", question.text),
+            Self::Waiting { question } => {
+                let choices: Vec<String> =
+                    question.choices.iter().map(|choice| format!("`Choice::{choice:?}`")).collect();
+                let text = question.text.trim_end();
+                write!(f, "answer first: {text}\nAnswer with `Runs::answer`: {}", choices.join(", "))
+            }
             Self::Stopped { reason: reason @ RunStop::Budget, detail } if detail.contains(NOT_ENFORCED) => {
                 write!(
                     f,

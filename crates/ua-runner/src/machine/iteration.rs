@@ -8,10 +8,9 @@
 //! | a promise, and every condition holds | the end of the run |
 //! | no iteration is left | stop |
 
-use ua_core::HarnessSpec;
+use ua_core::{BudgetStop, HarnessSpec};
 
 use super::{MAX_NUDGES, Missing, Next, RunMachine, State, over};
-use crate::budget::reached;
 use crate::iteration::{IterationEnd, IterationState};
 use crate::retry::Tries;
 
@@ -75,7 +74,7 @@ impl RunMachine {
         }
         let ended = format!("iteration {} is over: {}", iteration.number, why.in_words());
         if iteration.number >= iteration.max {
-            return over(&reached("max_iterations", None, &iteration.max, ended));
+            return over(&BudgetStop::iterations(iteration.max, ended));
         }
         if let Some(stop) = self.limits.steps_stop(self.steps, &ended) {
             return over(&stop);

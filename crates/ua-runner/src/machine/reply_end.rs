@@ -8,7 +8,7 @@
 //!
 //! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
 
-use ua_core::{StopReason, is_unseen};
+use ua_core::{Audience, StopReason, is_unseen};
 use ua_llm::CALL_IN_TEXT;
 
 /// How often in a row a reply may be cut before that is no progress any more.
@@ -48,23 +48,26 @@ impl ReplyEnd {
     }
 
     /// What the model is told; nothing after a whole reply.
-    pub fn guidance(self) -> &'static str {
+    pub fn guidance(self, audience: Audience) -> String {
+        let work = audience.work();
         match self {
-            Self::Whole => "",
+            Self::Whole => String::new(),
             Self::Cut => {
                 "Your reply was cut short. Continue exactly where it ends and repeat nothing: both are joined to one answer. If it was a tool \
                  call that was cut, make it in smaller pieces."
+                    .to_owned()
             }
-            Self::Refused => {
-                "Your last reply was a refusal, or was withheld by a filter. If part of the job can be done, do that part; if not, say in one \
+            Self::Refused => format!(
+                "Your last reply was a refusal, or was withheld by a filter. If part of the {work} can be done, do that part; if not, say in one \
                  sentence why not."
-            }
-            Self::Empty => {
-                "Your last reply was empty. If the job is done, say in a sentence what was done; if not, go on with it."
-            }
+            ),
+            Self::Empty => format!(
+                "Your last reply was empty. If the {work} is done, say in a sentence what was done; if not, go on with it."
+            ),
             Self::Odd => {
                 "Your last reply ended in a way that cannot be read as an answer. Say it again: call the tools you need (as tool calls, \
                  not in your text), or say in a sentence what was done."
+                    .to_owned()
             }
         }
     }
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told_once_and_a_cut_a_few_times() {
         for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd] {
-            assert!(!end.is_given_up(1) && end.is_given_up(2) && !end.guidance().is_empty());
+            assert!(!end.is_given_up(1) && end.is_given_up(2) && !end.guidance(Audience::Terminal).is_empty());
         }
         assert!(!ReplyEnd::Cut.is_given_up(MAX_CUTS) && ReplyEnd::Cut.is_given_up(MAX_CUTS + 1));
         assert!(ReplyEnd::Refused.question(2, "I will not.", "").ends_with("twice in a row. It said: I will not."));

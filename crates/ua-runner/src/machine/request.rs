@@ -92,7 +92,10 @@ impl RunMachine {
         let is_elsewhere = failure.is_foreign && tries.foreign >= MAX_FOREIGN && self.committed() == 0;
         let too_long = match self.retry.after(&tries, &failure) {
             NextTry::After(wait) if !is_elsewhere => {
-                // What broke off was paid for: a budget that it used up is not waited for.
+                // What broke off was paid for: where the same once more is over a budget, nothing is waited for.
+                if let Err(detail) = self.admit(&reserved) {
+                    return stopped(RunStop::Budget, &detail);
+                }
                 return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
             }
             NextTry::TooLong(too_long) if !is_elsewhere => Some(too_long),
@@ -134,7 +137,7 @@ impl RunMachine {
 impl Limits {
     /// Why there is no reply, or no server, and that the next try would come too late for this run, with what to do.
     pub(crate) fn wait_is_too_long(&self, why: &str, too_long: &TooLong) -> String {
-        format!("{} {}", sentence(why), too_long.in_words(!self.are_carved, self.audience))
+        format!("{} {}", sentence(why), too_long.in_words(self.audience))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ua_core::{CallId, StopReason};
+use ua_core::{CallId, RunStop, StopReason, longer_wait};
 use ua_dispatch::Dispatched;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RequestEnd};
 
@@ -100,6 +100,38 @@ impl Turn {
     }
 }
 
+/// Why a call cannot go on now: a sub-agent stopped, or the run's time does not allow a wait.
+struct Parked {
+    reason: RunStop,
+    detail: String,
+}
+
+impl Parked {
+    /// What the run stops for, of two reasons: what somebody has to do something about comes before what passes by itself, since whoever only tries
+    /// again meets it again; and a wait is as long as the longest.
+    fn or(self, other: Self) -> Self {
+        match (self.passes(), other.passes()) {
+            (true, true) => Self { detail: longer_wait(self.detail, other.detail), ..self },
+            (true, false) => other,
+            (false, _) => self,
+        }
+    }
+
+    /// Whether it passes by itself.
+    fn passes(&self) -> bool {
+        match self.reason {
+            RunStop::Provider => true,
+            RunStop::Budget
+            | RunStop::Interrupt
+            | RunStop::ProviderRefused
+            | RunStop::UnknownModel
+            | RunStop::Fingerprint
+            | RunStop::ToolServer
+            | RunStop::Idle => false,
+        }
+    }
+}
+
 /// The calls that follow a failed one are cancelled.
 pub(super) fn cancelled(state: State) -> Next {
     let State::Cancelling { turn, .. } = state else { return Err(state) };
@@ -137,7 +169,7 @@ impl RunMachine {
     /// The calls that were handed out ended.
     pub(super) fn dispatched(&mut self, state: State, ended: Vec<Dispatched>) -> Next {
         let State::Dispatching { mut turn, group } = state else { return Err(state) };
-        let (mut failed, mut parked) = (None, None);
+        let (mut failed, mut parked) = (None, None::<Parked>);
         for (call, ended) in group.iter().zip(ended) {
             match ended {
                 Dispatched::Settled(record) => {
@@ -152,13 +184,17 @@ impl RunMachine {
                 }
                 Dispatched::Held(question) => turn.hold(call, question),
                 Dispatched::Parked { reason, detail } => {
-                    parked.get_or_insert_with(|| stopped(reason, &detail));
+                    let other = Parked { reason, detail };
+                    parked = Some(match parked {
+                        Some(one) => one.or(other),
+                        None => other,
+                    });
                 }
                 Dispatched::Stopped => return Ok(self.interrupted()),
             }
         }
-        if let Some(state) = parked {
-            return Ok(state);
+        if let Some(Parked { reason, detail }) = parked {
+            return Ok(stopped(reason, &detail));
         }
         if let Some(failed) = failed {
             let calls = turn.cancel_rest(&failed);

@@ -93,3 +93,24 @@ fn a_run_waits_or_stops_as_its_sub_agents_do() {
     let stop = Conclusion::Stopped { reason: RunStop::Provider, detail: "away".to_owned() };
     assert_eq!(commands.last(), Some(&Command::Stop(stop)));
 }
+
+/// Of several sub-agents that stopped, the run says what lasts: a refusal before an outage, and of two waits the longer one, in whatever order.
+#[test]
+fn a_run_stops_for_what_somebody_has_to_correct_and_for_the_longest_wait() {
+    let told = |reason, minutes: u64| {
+        let wait = Duration::from_mins(minutes);
+        let asked = AskedWait { wait, until: Timestamp::from_millis(0).plus(wait) };
+        Dispatched::Parked { reason, detail: format!("sub-agent {minutes}: {asked}. Resume it later.") }
+    };
+    let (short, long) = (told(RunStop::Provider, 10), told(RunStop::Provider, 20));
+    let refused = told(RunStop::ProviderRefused, 1);
+    for (one, other, wanted) in [(&short, &long, &long), (&short, &refused, &refused), (&refused, &refused, &refused)] {
+        for both in [[one, other], [other, one]] {
+            let mut machine = recorded(Limits::default(), turn_of("tt"));
+            let commands = feed(&mut machine, [Event::Dispatched(both.map(Clone::clone).to_vec())]);
+            let Dispatched::Parked { reason, detail } = wanted else { unreachable!("each is parked") };
+            let stop = Conclusion::Stopped { reason: *reason, detail: detail.clone() };
+            assert_eq!(commands.last(), Some(&Command::Stop(stop)), "{both:?}");
+        }
+    }
+}

@@ -68,6 +68,30 @@ async fn a_run_is_not_driven_from_two_copies_of_its_folder() {
     }
 }
 
+/// What was never in a file is not missed there: the way to it is named.
+#[tokio::test]
+async fn a_folder_whose_runs_are_on_a_server_is_not_used_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for made in ["locks", "workspaces"] {
+        std::fs::create_dir(folder.path().join(made)).unwrap();
+    }
+    let missing = Runs::open(folder.path()).map(drop).unwrap_err();
+    assert!(matches!(missing, Error::Store { .. }), "{missing}");
+    std::fs::write(folder.path().join("locks/root_id"), "a root").unwrap();
+    for refused in [Runs::open(folder.path()), Runs::open_read_only(folder.path())] {
+        let refused = refused.map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        for told in ["a database on a server", "`Runs::on_server`", "another folder", "nothing was changed"] {
+            assert!(refused.to_string().contains(told), "{told}: {refused}");
+        }
+    }
+    assert!(!folder.path().join("runtime_state.db").exists());
+    // A line of what was sent is of a database that was here, and is gone.
+    std::fs::write(folder.path().join("effects.log"), "{}\n").unwrap();
+    let gone = Runs::open(folder.path()).map(drop).unwrap_err();
+    assert!(matches!(gone, Error::Store { .. }), "{gone}");
+}
+
 /// A server is not used where the folder's own database has the runs: before anything is asked of it, so none is needed here. A database without
 /// runs is no reason.
 #[cfg(all(feature = "sqlite", feature = "postgres"))]

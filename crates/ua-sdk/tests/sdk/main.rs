@@ -15,6 +15,7 @@ mod changed;
 mod copied;
 mod refused;
 mod resumed;
+mod speaks;
 mod words;
 
 #[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]
@@ -124,6 +125,9 @@ async fn a_tool_of_which_nothing_is_said_is_asked_about_before_it_repeats_itself
         let outcome = runs.run(&step, "november").await.unwrap();
         assert!(matches!(outcome, Outcome::Waiting { .. }), "{name}: {outcome:?}");
         assert_eq!(made.load(Ordering::SeqCst), 1, "{name}");
+        // In words of a program, which has no job.
+        let asked = runs.questions("november").await.unwrap();
+        assert!(!asked.is_empty() && asked.iter().all(|question| !question.text.contains("job")), "{asked:?}");
         // A policy of the step says that each call is meant.
         let each = format!("[[rule]]\nid = \"each\"\nserver = \"program\"\nname = \"{name}\"\ncreates = false\n");
         let step = Step::new("orders").model(model(&turns)).tool(make).policy(each).input("Order it.");

@@ -1,6 +1,5 @@
 //! Words of a program that come to nothing are refused before anything is stored, and a tool that began nothing has done nothing.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -355,100 +354,13 @@ async fn a_deleted_run_is_not_done_again_under_its_name() {
     let step = invoices(&sending(), &sent);
     assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
     let (run_id, at) = (ua_core::RunId::parse("november").unwrap(), ua_core::system::env().now());
-    let _gone = runs.store().delete_run(&ua_store::RunDeletion { run_id, force: false, at }).await.unwrap();
+    let _gone = runs.store().delete_run(&ua_store::RunDeletion { run_id, force: false, by: None, at }).await.unwrap();
     let error = runs.run(&step, "november").await.unwrap_err();
     assert!(
         matches!(&error, Error::Refused(why) if why.contains("was deleted") && why.contains("another id")),
         "{error}"
     );
     assert_eq!(sent.load(Ordering::SeqCst), 1);
-}
-
-/// A message with a command of `ua`, one of its flags or a setting of a job file in a crate that a program links is chosen by whom it speaks to:
-/// where one is written, its file is on this list with the reason.
-#[test]
-fn no_message_of_the_library_names_a_command_or_a_setting_by_accident() {
-    let known = [
-        ("ua-dispatch/src/enforce.rs", "chosen by the audience"),
-        ("ua-evidence/src/evidence.rs", "chosen by the audience"),
-        ("ua-evidence/src/unchecked.rs", "a page in the run's folder, which is for people"),
-        ("ua-mcp/src/definitions.rs", "`mcp.lock` is of the command line alone"),
-        ("ua-mcp/src/server.rs", "`mcp.lock` is of the command line alone"),
-        ("ua-mcp/src/shim.rs", "what the helper says, which the library starts itself"),
-        ("ua-report/src/restart.rs", "a page in the folder, which is for people"),
-        ("ua-report/src/transcript.rs", "a page in the run's folder, which is for people"),
-        ("ua-resume/src/answers.rs", "what a tool asked is answered at a terminal alone"),
-        ("ua-resume/src/fork.rs", "a note of `ua fork`"),
-        ("ua-resume/src/question.rs", "how the command line shows a question"),
-        ("ua-runner/src/error.rs", "chosen by the audience"),
-        ("ua-runner/src/files.rs", "a page in the run's folder, which is for people"),
-        ("ua-runner/src/granular/error.rs", "beside the word of the library"),
-        ("ua-runner/src/machine/request.rs", "chosen by the audience"),
-        ("ua-runner/src/pin.rs", "chosen by the audience"),
-        ("ua-sdk/src/runs.rs", "a database is moved by `ua db copy` alone"),
-        ("ua-store-postgres/src/config.rs", "what the command line says; `Runs::on_server` names its own word"),
-        (
-            "ua-store-postgres/src/filling.rs",
-            "the schema on a server is made by `ua db migrate`, as `Runs::on_server` says",
-        ),
-        ("ua-store-postgres/src/places.rs", "of the gateway, which is of the command line alone"),
-        ("ua-store-sqlite/src/departure.rs", "a database is moved by `ua db copy` alone"),
-        ("ua-store-sqlite/src/open.rs", "beside what a program does"),
-        ("ua-store/src/invariants/known.rs", "what `ua db check` says"),
-        ("ua-toolserver/src/tools/command.rs", "`run_command`, which a program is not offered"),
-    ];
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let linked = [
-        "ua-checkpoint",
-        "ua-classify",
-        "ua-core",
-        "ua-dispatch",
-        "ua-evidence",
-        "ua-files",
-        "ua-http",
-        "ua-ledger",
-        "ua-llm",
-        "ua-mcp",
-        "ua-report",
-        "ua-resume",
-        "ua-runner",
-        "ua-sdk",
-        "ua-store",
-        "ua-store-postgres",
-        "ua-store-sqlite",
-        "ua-toolserver",
-    ];
-    let mut found: Vec<String> = Vec::new();
-    for name in linked {
-        let mut folders = vec![crates.join(name).join("src")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
-                let shown = entry.strip_prefix(crates).unwrap().display().to_string();
-                if entry.is_dir() {
-                    folders.push(entry);
-                } else if entry.extension().is_some_and(|end| end == "rs")
-                    && !shown.contains("tests")
-                    && speaks_to_a_terminal(&std::fs::read_to_string(&entry).unwrap())
-                {
-                    found.push(shown);
-                }
-            }
-        }
-    }
-    found.sort();
-    let known: Vec<&str> = known.iter().map(|(file, _)| *file).collect();
-    assert_eq!(
-        found, known,
-        "say it without a command or setting, or choose it by `Audience`, and list it with the reason"
-    );
-}
-
-/// Whether the part of a file before its tests has, outside its comments, what exists at a terminal alone: a command of `ua`, a flag, or a setting
-/// of a job file.
-fn speaks_to_a_terminal(text: &str) -> bool {
-    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let words = ["`ua ", "`--", "`tools.", "`settings.", "`model."];
-    code.lines().any(|line| !line.trim_start().starts_with("//") && words.iter().any(|word| line.contains(word)))
 }
 
 /// Who reads one of the two pages that warn of it knows every verb after which the same call is not made again.

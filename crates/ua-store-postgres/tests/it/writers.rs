@@ -258,7 +258,7 @@ async fn a_lineage_is_driven_where_it_was_taken_first() {
     // What nobody drives needs no proof; a word of a person neither.
     bob.request_cancel(&samples::run_id("run_1"), "enough", samples::at(3)).await.unwrap();
     assert_eq!(ada.run(&samples::run_id("run_1")).await.unwrap().lease_epoch, lease.epoch);
-    let deletion = RunDeletion { run_id: samples::run_id("run_1"), at: samples::at(4), force: true };
+    let deletion = RunDeletion { run_id: samples::run_id("run_1"), by: None, at: samples::at(4), force: true };
     elsewhere(bob.delete_run(&deletion).await.map(drop));
     // A person says that the place is gone.
     bob.fleet(FleetChange::ForgetPlace { place: "ada".to_owned(), at: samples::at(5) }).await.unwrap();

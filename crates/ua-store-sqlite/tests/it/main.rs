@@ -13,4 +13,5 @@ mod raw_sql;
 mod restore;
 mod row_findings;
 mod two_writers;
+mod unaccounted;
 mod with_its_log;

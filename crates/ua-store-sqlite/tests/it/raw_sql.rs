@@ -338,7 +338,8 @@ async fn a_deleted_run_leaves_no_row_in_any_table() {
     };
     let before = names.iter().filter(|name| filled(name)).count();
     assert!(before >= 15, "only {before} tables have a row before: {names:?}");
-    let deletion = ua_store::RunDeletion { run_id: samples::run_id("run_1"), force: true, at: samples::at(90) };
+    let deletion =
+        ua_store::RunDeletion { run_id: samples::run_id("run_1"), force: true, by: None, at: samples::at(90) };
     database.store.delete_run(&deletion).await.unwrap();
     let left: Vec<&String> = names.iter().filter(|name| filled(name)).collect();
     assert_eq!(left, [""; 0], "a table of the schema is not cleared");

@@ -81,7 +81,7 @@ async fn what_a_run_sent_that_the_copy_does_not_know_is_forgotten_for_its_whole_
     assert_eq!((run_id.as_str(), root.as_deref(), tree.as_deref()), ("run_task_1", Some("run_a"), Some("run_fork")));
     assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
 
-    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, None, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
 }
 
@@ -140,7 +140,7 @@ async fn a_line_of_which_nobody_knows_the_family_counts_for_every_run_until_it_i
     assert_eq!(forgotten(&store, "run_b").await, ["run_b", "run_task_1"]);
     // Also by the name of the run that nobody knows any more.
     let unknown = store.forgotten(&samples::run_id("run_task_1")).await.unwrap();
-    store.accept_forgotten(&samples::run_id("run_task_1"), &unknown, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_task_1"), &unknown, None, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
     assert_eq!(forgotten(&store, "run_b").await, ["run_b"]);
 }
@@ -151,7 +151,7 @@ async fn what_was_deleted_is_known_when_a_copy_that_has_it_is_put_back() {
     let store = copied(&place).await;
     store.submit_run(samples::new_run("run_c")).await.unwrap();
     for run in ["run_a", "run_c"] {
-        let deletion = RunDeletion { run_id: samples::run_id(run), force: true, at: samples::at(50) };
+        let deletion = RunDeletion { run_id: samples::run_id(run), force: true, by: None, at: samples::at(50) };
         let _gone = store.delete_run(&deletion).await.unwrap();
     }
     assert_eq!(store.examine().await.unwrap().forgotten, []);
@@ -170,11 +170,20 @@ async fn what_was_deleted_is_known_when_a_copy_that_has_it_is_put_back() {
     assert_eq!(forgotten(&store, "run_c").await, [""; 0]);
 
     let of_family = store.forgotten(&samples::run_id("run_a")).await.unwrap();
-    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, Some("Ada as ua"), samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
-    let deletion = RunDeletion { run_id: samples::run_id("run_a"), force: true, at: samples::at(101) };
+    let by = Some("Bob as ua".to_owned());
+    let deletion = RunDeletion { run_id: samples::run_id("run_a"), force: true, by, at: samples::at(101) };
     let _gone = store.delete_run(&deletion).await.unwrap();
     assert_eq!(store.examine().await.unwrap().forgotten, []);
+    // Who it was is asked later, and no row has it.
+    let lines = fs::read_to_string(place.log()).unwrap();
+    let by_whom = |event: &str| {
+        let mut lines = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines.rfind(|line| line["event"] == event).map(|line| line["by"].clone())
+    };
+    assert_eq!(by_whom("accepted"), Some("Ada as ua".into()));
+    assert_eq!(by_whom("word"), Some("Bob as ua".into()));
 }
 
 #[tokio::test]
@@ -193,7 +202,7 @@ async fn a_line_that_was_cut_takes_no_other_one_along() {
     assert_eq!(of_family.len(), 1);
     // A person's word behind half a line counts as well.
     fs::write(place.log(), format!("{lines}{half}")).unwrap();
-    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, None, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
     assert!(fs::read_to_string(place.log()).unwrap().ends_with('\n'));
 }
@@ -237,9 +246,9 @@ async fn nobody_takes_a_run_while_a_copy_is_about_to_take_the_place() {
         tokio::task::yield_now().await;
         tokio::task::spawn_blocking(move || about_to.finish(samples::at(99))).await.unwrap().unwrap()
     };
-    let (taken, kept) = tokio::join!(taking, restoring);
+    let (taken, restored) = tokio::join!(taking, restoring);
     was_replaced(taken);
-    assert!(kept.as_deref().is_some_and(Path::exists));
+    assert!(restored.kept.as_deref().is_some_and(Path::exists));
 
     // One that is given up leaves everything as it was.
     let store = place.open();
@@ -509,7 +518,7 @@ async fn an_answer_and_a_word_that_came_after_the_copy_are_forgotten_until_they_
     // The copy has the attempt, and neither what came of it nor what was said.
     assert_eq!(news(&store, "run_a").await, ["skip", "cancel"]);
     let forgotten = store.forgotten(&samples::run_id("run_a")).await.unwrap();
-    store.accept_forgotten(&samples::run_id("run_a"), &forgotten, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &forgotten, None, samples::at(100)).await.unwrap();
     assert_eq!(news(&store, "run_a").await, [""; 0]);
 }
 
@@ -536,7 +545,7 @@ async fn what_is_accepted_is_what_was_known_then() {
     Scene::take(&store, "run_a").await.call_that_is("call_1", CallStatus::Succeeded).await;
     let store = put_back(&place, store);
     let first = store.forgotten(&samples::run_id("run_a")).await.unwrap();
-    store.accept_forgotten(&samples::run_id("run_a"), &first, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &first, None, samples::at(100)).await.unwrap();
     Scene::take(&store, "run_a").await.call_that_is("call_2", CallStatus::Succeeded).await;
     let store = put_back(&place, store);
     assert_eq!(news(&store, "run_a").await, ["succeeded"]);
@@ -554,7 +563,7 @@ async fn lost(store: &SqliteStore, run: &str) -> Vec<(String, String, bool)> {
 
 async fn accept(store: &SqliteStore, run: &str, seconds: i64) {
     let known = store.forgotten(&samples::run_id(run)).await.unwrap();
-    store.accept_forgotten(&samples::run_id(run), &known, samples::at(seconds)).await.unwrap();
+    store.accept_forgotten(&samples::run_id(run), &known, None, samples::at(seconds)).await.unwrap();
 }
 
 /// What a person accepts stops nobody and stays known, also to a copy that is put back behind that, until a call stands in its place.
@@ -699,7 +708,7 @@ async fn what_a_lost_run_sent_speaks_against_every_run_that_begins_later() {
     store.submit_run(later).await.unwrap();
     assert_eq!(forgotten(&store, "run_again").await, ["run_lost"]);
     let known = store.forgotten(&samples::run_id("run_again")).await.unwrap();
-    store.accept_forgotten(&samples::run_id("run_again"), &known, samples::at(1_001)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_again"), &known, None, samples::at(1_001)).await.unwrap();
     assert_eq!(forgotten(&store, "run_again").await, [""; 0]);
     // What one run may do says nothing about another: that one may be the same job.
     let third = NewRun { created_at: samples::at(1_002), ..samples::new_run("run_third") };
@@ -708,7 +717,7 @@ async fn what_a_lost_run_sent_speaks_against_every_run_that_begins_later() {
     // Whoever looked at the lost run itself has looked for all.
     let lost = samples::run_id("run_lost");
     let known = store.forgotten(&lost).await.unwrap();
-    store.accept_forgotten(&lost, &known, samples::at(1_003)).await.unwrap();
+    store.accept_forgotten(&lost, &known, None, samples::at(1_003)).await.unwrap();
     assert_eq!(forgotten(&store, "run_third").await, [""; 0]);
 }
 

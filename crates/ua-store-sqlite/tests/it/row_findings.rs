@@ -1,6 +1,7 @@
 //! Rows that no write of this program leaves are named, column by column (threat S19).
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -192,7 +193,7 @@ async fn s19_a_row_that_points_to_another_runs_rows_or_contradicts_its_own_is_na
         store.save_checkpoint(&scene.lease, marker).await.unwrap();
     }
     store.close().unwrap();
-    let examine = async |path: &std::path::Path| SqliteStore::open_read_only(path).unwrap().examine().await.unwrap();
+    let examine = async |path: &Path| SqliteStore::open_read_only(path).unwrap().examine().await.unwrap();
     assert_eq!(examine(&path).await.findings, [""; 0]);
     let raw = Connection::open(&path).unwrap();
     let of = |kind: &str, column: &str| -> Vec<String> {
@@ -348,5 +349,126 @@ async fn s19_the_value_of_another_row_is_named_in_every_column_or_nothing_can_vo
             row.is_some() || of == "refinery_schema_history" || of == "answers",
             "{of} ({name}) is not in the table"
         );
+    }
+}
+
+/// Edits a copy of a database with everything switched off that would keep somebody from it, and says how many rows that changed.
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+fn edit_copy(path: &Path, copy: &Path, edit: &str) -> usize {
+    for left in ["-wal", "-shm", ""] {
+        std::fs::remove_file(format!("{}{left}", copy.display())).ok();
+    }
+    std::fs::copy(path, copy).unwrap();
+    let raw = Connection::open(copy).unwrap();
+    let of_triggers = |column: &str| -> Vec<String> {
+        let sql = format!("SELECT {column} FROM sqlite_schema WHERE type = 'trigger'");
+        raw.prepare(&sql).unwrap().query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let (names, triggers) = (of_triggers("name"), of_triggers("sql"));
+    raw.execute_batch("PRAGMA foreign_keys = 0; PRAGMA ignore_check_constraints = 1; PRAGMA synchronous = 0; BEGIN")
+        .unwrap();
+    for name in &names {
+        raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+    }
+    let changed = raw.execute(edit, []).unwrap();
+    for sql in &triggers {
+        raw.execute_batch(sql).unwrap();
+    }
+    raw.execute_batch("COMMIT").unwrap();
+    changed
+}
+
+/// A run that has ended, in whose tree nothing is open, is left to a check of everything.
+#[tokio::test]
+async fn a_check_for_a_job_reads_each_row_of_what_is_not_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let runs = [("over", CallStatus::Succeeded), ("open", CallStatus::Succeeded), ("doubtful", CallStatus::Unknown)];
+    for (run, status) in runs {
+        let scene = Scene::begin(&store, run).await;
+        let call = format!("call_of_{run}");
+        scene.call_that_is(&call, status).await;
+        let marker = samples::checkpoint(&format!("ckpt_of_{run}"), &scene.step);
+        store.save_checkpoint(&scene.lease, marker).await.unwrap();
+        let question = format!("q_of_{run}");
+        store.raise_question(&scene.lease, samples::question(&question, Some(&call))).await.unwrap();
+        store.insert_answer(samples::answer(&question, ua_store::Choice::Execute)).await.unwrap();
+    }
+    store.close().unwrap();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute("UPDATE runs SET status = 'succeeded' WHERE run_id IN ('over', 'doubtful')", []).unwrap();
+    drop(raw);
+    let copy = folder.path().join("copy.db");
+    let found = async || {
+        let store = SqliteStore::open_read_only(&copy).unwrap();
+        [store.examine().await.unwrap().findings, store.examine_unfinished().await.unwrap().findings]
+    };
+    edit_copy(&path, &copy, "UPDATE meta SET value = value");
+    assert_eq!(found().await, [[""; 0], [""; 0]]);
+    let of_call = "tool_call_id IN (SELECT tool_call_id FROM tool_calls WHERE run_id = ";
+    let mut looked = 0;
+    for (run, is_over) in [("over", true), ("open", false), ("doubtful", false)] {
+        for edit in [
+            format!(
+                "UPDATE messages SET role = CASE role WHEN 'user' THEN 'assistant' ELSE 'user' END WHERE run_id = '{run}'"
+            ),
+            format!("UPDATE run_steps SET status = 'odd' WHERE run_id = '{run}'"),
+            format!("UPDATE run_writes SET words = -1 WHERE run_id = '{run}'"),
+            format!("UPDATE turns SET turn = 7 WHERE run_id = '{run}'"),
+            format!("UPDATE usage SET status = 'odd' WHERE run_id = '{run}'"),
+            format!("UPDATE checkpoints SET checkpoint_type = 'odd' WHERE run_id = '{run}'"),
+            format!("UPDATE questions SET status = 'odd' WHERE run_id = '{run}'"),
+            format!("UPDATE answers SET choice = 'odd' WHERE question_id = 'q_of_{run}'"),
+            format!("UPDATE tool_calls SET policy_rule_id = 'odd' WHERE run_id = '{run}'"),
+            format!("UPDATE tool_attempts SET outcome = 'odd' WHERE {of_call}'{run}')"),
+            format!("UPDATE tool_receipts SET evidence = 'odd' WHERE {of_call}'{run}')"),
+        ] {
+            // A call of which nobody knows has no receipt.
+            if edit_copy(&path, &copy, &edit) == 0 {
+                continue;
+            }
+            let [all, unfinished] = found().await;
+            // The digest of an answer is looked at wherever it is.
+            let is_digest = edit.contains(" answers ");
+            assert!(!all.is_empty(), "{edit}");
+            assert_eq!(unfinished.is_empty(), is_over && !is_digest, "{edit}: {unfinished:?}");
+            looked += 1;
+        }
+    }
+    assert_eq!(looked, 32);
+}
+
+/// What is no check SQLite finds by itself: a value of another type, and one that may not be missing.
+#[tokio::test]
+async fn s19_a_value_of_another_type_and_one_that_is_missing_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    Scene::begin(&store, "run_a").await;
+    store.close().unwrap();
+    for (as_made, without, edit, named) in [
+        (") STRICT, ", ") ", "UPDATE run_writes SET words = 'many'", "run_writes.words"),
+        ("words   INTEGER NOT NULL", "words   INTEGER", "UPDATE run_writes SET words = NULL", "run_writes.words"),
+    ] {
+        let raw = || {
+            let raw = Connection::open(&path).unwrap();
+            raw.execute_batch("PRAGMA writable_schema = 1").unwrap();
+            raw
+        };
+        let text: String =
+            raw().query_row("SELECT sql FROM sqlite_schema WHERE name = 'run_writes'", [], |row| row.get(0)).unwrap();
+        let say =
+            |text: &str| raw().execute("UPDATE sqlite_schema SET sql = ?1 WHERE name = 'run_writes'", [text]).unwrap();
+        let looser = text.replacen(as_made, without, 1);
+        assert_ne!(looser, text);
+        say(&looser);
+        assert_eq!(Connection::open(&path).unwrap().execute(edit, []).unwrap(), 1);
+        say(&text);
+        let findings = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap().findings;
+        assert!(findings.len() == 1 && findings[0].contains(named), "{edit}: {findings:?}");
+        say(&looser);
+        Connection::open(&path).unwrap().execute("UPDATE run_writes SET words = 0", []).unwrap();
+        say(&text);
     }
 }

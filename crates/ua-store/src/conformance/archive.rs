@@ -16,7 +16,7 @@ fn all() -> RunQuery {
 }
 
 fn deletion(run: &str, force: bool) -> RunDeletion {
-    RunDeletion { run_id: run_id(run), force, at: at(90) }
+    RunDeletion { run_id: run_id(run), force, by: None, at: at(90) }
 }
 
 fn submitted(id: &str, created_at: Timestamp) -> NewRun {

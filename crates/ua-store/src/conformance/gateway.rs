@@ -1,12 +1,12 @@
 //! The gateway: sessions, requests that are calls, and how far a doubt reaches.
 
-use ua_core::{CallStatus, PlannedCall, Resolution, RunStatus, RunStop, Scope};
+use ua_core::{CallStatus, CorrectedTo, PlannedCall, Resolution, RunStatus, RunStop, Scope};
 
 use super::lost_answers::lossy;
 use super::samples::{self, at, call_id, question_id, run_id};
 use super::{Scene, refused};
 use crate::change::{Author, Batch, Change};
-use crate::commit::{NewRun, RunEnd, StartAttempt, UnknownResolution};
+use crate::commit::{CorrectCall, NewRun, RunEnd, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::gateway::{
     ArrivalRecord, ArrivalsOf, Delivery, GATEWAY_MODE, NewArrival, NewSession, SameCall, SessionRecord, SessionsOf,
@@ -74,6 +74,69 @@ async fn arrive(scene: &Scene<'_>, store: &dyn Store, id: &str, call: &str, turn
     let planned = samples::planned_email(call, turn, 1);
     let new = arrival(scene, id, Some(planned), call);
     write(store, &scene.lease, Change::Arrive(new)).await.unwrap();
+}
+
+/// With a session that a person ends, however they do, goes what is asked in it and what was not answered, unless an answer counts behind the end; and
+/// nothing more is asked for it. A run of a job has an owner who does that.
+pub async fn what_is_asked_in_a_session_ends_with_it(store: &dyn Store) {
+    let job = Scene::begin(store, "run_job").await;
+    store.raise_question(&job.lease, samples::question("q_job", None)).await.unwrap();
+    for (number, is_abort) in [(1, true), (2, false)] {
+        let run = format!("run_{number}");
+        let scene = session(store, &run, "/p").await;
+        let id = |name: &str| format!("{name}_{number}");
+        arrive(&scene, store, &id("a"), &id("call"), 1).await;
+        scene.bring(&id("call"), CallStatus::Unknown).await;
+        let asked = async |name: &str, call: Option<&str>| {
+            let call = call.map(id);
+            store.raise_question(&scene.lease, samples::question(&id(name), call.as_deref())).await
+        };
+        for name in ["q_one", "q_other", "q_given"] {
+            asked(name, None).await.unwrap();
+        }
+        asked("q_doubt", Some("call")).await.unwrap();
+        store.insert_answer(samples::answer(&id("q_given"), Choice::Execute)).await.unwrap();
+        if is_abort {
+            store.insert_answer(samples::answer(&id("q_one"), Choice::Abort)).await.unwrap();
+        } else {
+            store.request_cancel(&run_id(&run), "not wanted", at(62)).await.unwrap();
+            store.request_cancel(&run_id("run_job"), "not wanted", at(62)).await.unwrap();
+        }
+        let stands = async |name: &str| store.question(&question_id(&id(name))).await.unwrap();
+        let one = if is_abort { QuestionStatus::Answered } else { QuestionStatus::Closed };
+        assert_eq!(stands("q_one").await.status, one);
+        let other = stands("q_other").await;
+        assert_eq!((other.status, other.answer.is_none()), (QuestionStatus::Closed, true));
+        assert!(other.closed_because.is_some_and(|why| why.contains("ended its session")));
+        assert_eq!(stands("q_given").await.status, QuestionStatus::Answered, "what was said stays");
+        assert_eq!(stands("q_doubt").await.status, QuestionStatus::Open);
+        refused(asked("q_late", None).await, "ended this session");
+    }
+    let of_job = store.question(&question_id("q_job")).await.unwrap();
+    assert_eq!(of_job.status, QuestionStatus::Open, "its owner closes it");
+}
+
+/// What a person left in doubt in a session is put right while its client is connected: its owner decides about it no more. A call of a job whose turn
+/// is open is its owner's all the same.
+pub async fn what_a_person_left_in_a_session_is_put_right_beside_its_owner(store: &dyn Store) {
+    let scene = session(store, "run_1", "/p").await;
+    arrive(&scene, store, "a_1", "call_1", 1).await;
+    let job = Scene::begin(store, "run_2").await;
+    scene.bring("call_1", CallStatus::Unknown).await;
+    job.call_that_is("call_2", CallStatus::Unknown).await;
+    for (scene, id, is_session) in [(&scene, "call_1", true), (&job, "call_2", false)] {
+        let id = call_id(id);
+        let word = |call: &_| CorrectCall { is_idle: false, ..samples::correct(call, CorrectedTo::Happened, 70) };
+        let call = store.call(&id).await.unwrap();
+        refused(store.correct_call(word(&call)).await, "its owner decides");
+        let left = store.resolve_unknown(&scene.lease, &id, UnknownResolution::Skipped, None, at(60)).await.unwrap();
+        let corrected = store.correct_call(word(&left)).await;
+        if is_session {
+            assert_eq!(corrected.unwrap().status, CallStatus::Succeeded);
+        } else {
+            refused(corrected, "its owner decides");
+        }
+    }
 }
 
 /// A session that a person ended is over, although its run still stands where its owner left it: what is said of its calls then settles them, once,

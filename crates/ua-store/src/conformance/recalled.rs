@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::forgotten::{Forgotten, recall_of};
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionStatus};
 use crate::rules::{self, may_have_happened};
-use crate::{LedgerStore, RunStore, Store};
+use crate::{LedgerStore, RunStore, Store, Trace};
 
 pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> RecalledAttempt {
     RecalledAttempt {
@@ -29,6 +29,11 @@ pub(super) fn line(call: &CallRecord, attempt: u32, did_nothing: bool) -> Recall
 
 pub(super) fn recall(call: &CallRecord, attempts: Vec<RecalledAttempt>) -> RecallCall {
     RecallCall { call_id: call.call_id.clone(), attempts }
+}
+
+/// A call that the database does not have.
+fn lost(in_same_words: bool, found_by: Vec<String>, external_id: Option<String>) -> MadeBy {
+    MadeBy { call: "call_lost".to_owned(), run: "run_lost".to_owned(), in_same_words, found_by, external_id }
 }
 
 fn is_ended(attempt: &AttemptRecord) -> bool {
@@ -188,7 +193,7 @@ pub async fn a_recalled_call_takes_no_key_that_another_holds(store: &dyn Store) 
 pub async fn an_attempt_that_has_begun_is_not_ended_for_another_call(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let call = scene.call_that_is("call_1", CallStatus::Running).await;
-    let made_by = MadeBy { call: "call_lost".to_owned(), run: "run_lost".to_owned(), in_same_words: true };
+    let made_by = lost(true, Vec::new(), None);
     let known = RecalledAttempt { made_by: Some(made_by), ..line(&call, call.attempt, false) };
     assert_eq!(store.recall_call(recall(&call, vec![known])).await.unwrap(), call);
     store.settle_attempt(&scene.lease, samples::settle("call_1", call.attempt, CallStatus::Succeeded)).await.unwrap();
@@ -217,12 +222,16 @@ pub async fn an_answered_attempt_stays_answered(store: &dyn Store) {
 /// A call that was never sent and stands in the place of one that the database does not have says so; it was sent when that was, also before it
 /// was planned itself.
 pub async fn a_call_in_the_place_of_another_says_so(store: &dyn Store) {
-    for (said, in_same_words, sent) in
-        [(CallStatus::Succeeded, true, 1), (CallStatus::Unknown, false, 60), (CallStatus::Running, true, 60)]
-    {
+    let names =
+        || vec!["Message-ID <a, under the id \"x\", of attempt 1>".to_owned(), "`b`: , in other words".to_owned()];
+    for (said, of_other, sent) in [
+        (CallStatus::Succeeded, lost(true, names(), Some("a \"b\", found by [\"c\"]".to_owned())), 1),
+        (CallStatus::Unknown, lost(false, names(), None), 60),
+        (CallStatus::FailedReported, lost(false, Vec::new(), Some(", of attempt 2".to_owned())), 60),
+        (CallStatus::Running, lost(true, Vec::new(), None), 60),
+    ] {
         let scene = Scene::begin(store, &format!("run_{said}")).await;
         let call = scene.call_that_is(&format!("call_{said}"), CallStatus::Prepared).await;
-        let of_other = MadeBy { call: "call_lost".to_owned(), run: "run_lost".to_owned(), in_same_words };
         let known = RecalledAttempt {
             sent_at: at(sent),
             at: at(sent + 1),
@@ -234,7 +243,15 @@ pub async fn a_call_in_the_place_of_another_says_so(store: &dyn Store) {
         assert_eq!((recalled.status, recalled.attempt), (CallStatus::Unknown, 1), "{said}");
         assert!(recalled.updated_at >= call.updated_at, "{said}");
         let attempt = store.attempts(&call.call_id).await.unwrap().pop().unwrap();
-        assert_eq!(rules::made_by(&attempt), Some((of_other, said.as_str())), "{said}");
+        assert_eq!(rules::made_by(&attempt), Some((of_other.clone(), said.as_str())), "{said}");
+        assert_eq!(rules::learnt_of_another(&attempt), None, "{said}");
+        let shown = rules::detail_in_words(&attempt).unwrap();
+        assert!(shown.contains("call_lost") && !shown.contains("found by") && !shown.contains("the id"), "{shown}");
+        // Nobody got a name that could be made of its own key.
+        let traces = Trace::of(&recalled, std::slice::from_ref(&attempt));
+        let expected =
+            (!of_other.found_by.is_empty()).then(|| Trace { names: of_other.found_by.clone(), of: Some(of_other) });
+        assert_eq!(traces, Vec::from_iter(expected), "{said}");
         assert_eq!(attempt.started_at, at(sent), "{said}");
         // Nothing is known of its own key.
         assert!(rules::is_recalled(&attempt) && !rules::was_answered_beside(&attempt), "{said}");

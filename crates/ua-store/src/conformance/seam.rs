@@ -148,6 +148,8 @@ pub trait Plan: Send + Sync {
     fn comes_to(&self, _crossing: &Crossing) -> StoreOutcome {
         StoreOutcome::Done
     }
+    /// Just before something is read: others may have written since whatever was read last.
+    async fn before_read(&self) {}
 }
 
 /// Nothing happens at a crossing: for a seam whose writes are replaced.
@@ -185,6 +187,10 @@ pub trait Writes: Send + Sync {
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
         inner.around(call, scope, key).await
+    }
+    /// In place of [`Store::runs_of`].
+    async fn runs_of(&self, inner: &dyn Store, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        inner.runs_of(of).await
     }
     /// In place of [`Store::calls_of`].
     async fn calls_of(&self, inner: &dyn Store, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
@@ -246,6 +252,12 @@ impl<'s> StoreSeam<'s> {
         }
     }
 
+    /// The store, for something that is read in it now.
+    async fn read(&self) -> &dyn Store {
+        self.plan.before_read().await;
+        self.inner()
+    }
+
     /// The same author, under whatever epoch the run has when nobody is fenced.
     async fn held(&self, by: &Author) -> Author {
         let mut by = by.clone();
@@ -305,31 +317,31 @@ impl Store for StoreSeam<'_> {
         }
     }
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
-        self.inner().run(run).await.map(|row| self.writes.seen(row))
+        self.read().await.run(run).await.map(|row| self.writes.seen(row))
     }
     async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner().runs_of(of).await
+        self.writes.runs_of(self.read().await, of).await
     }
     async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
-        self.inner().find_runs(query).await
+        self.read().await.find_runs(query).await
     }
     async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner().find_calls(query).await
+        self.read().await.find_calls(query).await
     }
     async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
-        self.inner().load_of(run, turns).await
+        self.read().await.load_of(run, turns).await
     }
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
-        self.inner().history(run).await
+        self.read().await.history(run).await
     }
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
-        self.inner().questions_of(of).await
+        self.read().await.questions_of(of).await
     }
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
-        self.writes.calls_of(self.inner(), of).await
+        self.writes.calls_of(self.read().await, of).await
     }
     async fn database_id(&self) -> Result<String, StoreError> {
-        self.inner().database_id().await
+        self.read().await.database_id().await
     }
     async fn around(
         &self,
@@ -337,16 +349,16 @@ impl Store for StoreSeam<'_> {
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
-        self.writes.around(self.inner(), call, scope, key).await
+        self.writes.around(self.read().await, call, scope, key).await
     }
     async fn trail(&self, call: &CallId, of: TrailOf) -> Result<CallTrail, StoreError> {
-        self.inner().trail(call, of).await
+        self.read().await.trail(call, of).await
     }
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
-        self.inner().gateway_of(of).await
+        self.read().await.gateway_of(of).await
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
-        self.inner().blob(blob).await.map(|found| self.writes.seen_blob(found))
+        self.read().await.blob(blob).await.map(|found| self.writes.seen_blob(found))
     }
 }
 
@@ -360,8 +372,14 @@ impl PastStore for StoreSeam<'_> {
         self.inner().lost(run).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        self.inner().accept_forgotten(run, forgotten, at).await
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.inner().accept_forgotten(run, forgotten, by, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

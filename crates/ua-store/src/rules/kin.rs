@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 use ua_core::{CallId, RunId};
 
-use super::shared_parts;
-use crate::lineage::is_task;
+use super::{not_found, shared_parts};
 use crate::record::RunRecord;
+use crate::walk::{Walk, works_for};
 
 /// A run whose calls are kin, from behind a turn on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +39,11 @@ impl<'r> Place<'r> {
 }
 
 fn place_of<'r>(run: &'r RunRecord, runs: &HashMap<&RunId, &'r RunRecord>) -> Place<'r> {
-    let mut place = Place::Top(run);
-    // No more steps than there are runs: rows that lead in a circle are no tree.
-    for _ in 0..runs.len() {
-        let top = place.top();
-        let parent = top.parent_run_id.as_ref().filter(|_| is_task(top)).and_then(|id| runs.get(id));
-        let Some(parent) = parent else { break };
-        place = Place::Below(parent, top.task_call_id.clone());
+    let (mut walk, mut place) = (Walk::from(&run.run_id), Place::Top(run));
+    // Rows that lead in a circle are no tree: as far as anybody knows it ends where they close.
+    while let Ok(Some(above)) = walk.up(works_for(place.top())) {
+        let Some(parent) = runs.get(&above) else { break };
+        place = Place::Below(parent, place.top().task_call_id.clone());
     }
     place
 }
@@ -63,7 +61,8 @@ pub fn kin_of<E>(
     let runs: HashMap<&RunId, &RunRecord> = family.iter().map(|run| (&run.run_id, run)).collect();
     let own = place_of(run, &runs).top();
     // A run that is not there any more was deleted; what is shared with it is not known, so nothing is.
-    let parts = shared_parts(own, |id| runs.get(id).map(|run| (*run).clone()).ok_or(())).unwrap_or_default();
+    let find = |id: &RunId| runs.get(id).map(|run| (*run).clone()).ok_or_else(|| not_found("runs", id));
+    let parts = shared_parts(own, find).unwrap_or_default();
     let mut kin = Vec::new();
     for member in family {
         let place = place_of(member, &runs);
@@ -91,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::conformance::samples;
-    use crate::lineage::ForkPoint;
+    use crate::lineage::{ForkPoint, is_task};
     use crate::{MemStore, RunStore as _};
 
     /// How many turns each run has.

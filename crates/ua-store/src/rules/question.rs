@@ -6,7 +6,8 @@ use ua_core::{CallId, RunId, Timestamp};
 use super::{conflict, not_found};
 use crate::commit::{Answer, NewAnswer, NewQuestion};
 use crate::error::StoreError;
-use crate::record::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
+use crate::gateway::{is_gateway, is_over};
+use crate::record::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecord};
 
 /// A new, open question of `run`.
 pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
@@ -65,6 +66,41 @@ pub fn question_withdrawn(question: QuestionRecord, run: &RunId, at: Timestamp) 
     }
     question_closed(question, run, at)
 }
+
+/// Whether an answer counts, where nobody acts for its run any more: one to a question about what became of a call, if it is a fact or leaves the call
+/// as it is. Whatever would have something sent comes too late.
+pub fn applies_behind_the_end(kind: QuestionKind, choice: Choice) -> bool {
+    match (kind, choice) {
+        (QuestionKind::UnknownOutcome, Choice::Happened | Choice::Skip) => true,
+        (_, Choice::Happened | Choice::Skip | Choice::Execute | Choice::Continue | Choice::Abort) => false,
+    }
+}
+
+/// The question as the end of its session leaves it: closed, where no answer to it would count any more. What a person has answered is theirs, and
+/// what is asked about a call in doubt has answers that count behind the end.
+pub fn question_ended(question: QuestionRecord, at: Timestamp) -> Option<QuestionRecord> {
+    if question.status != QuestionStatus::Open || outlives_a_session(question.kind, &question.choices) {
+        return None;
+    }
+    let run = question.run_id.clone();
+    let closed = question_closed(question, &run, at).ok()?;
+    Some(QuestionRecord { closed_because: Some(SESSION_ENDED.to_owned()), ..closed })
+}
+
+/// Refuses a question of a session that a person ended, if no answer to it would count.
+pub fn may_ask(run: &RunRecord, question: &NewQuestion) -> Result<(), StoreError> {
+    if is_gateway(run) && is_over(run) && !outlives_a_session(question.kind, &question.choices) {
+        return Err(conflict("runs", &run.run_id, "a person ended this session: nobody is asked for it any more"));
+    }
+    Ok(())
+}
+
+fn outlives_a_session(kind: QuestionKind, choices: &[Choice]) -> bool {
+    choices.iter().any(|choice| applies_behind_the_end(kind, *choice))
+}
+
+/// Why a question was closed with its session.
+const SESSION_ENDED: &str = "a person ended its session, and its call is not sent";
 
 /// The call that a person skipped with the answer of this question, if they did.
 pub fn skipped_by(question: &QuestionRecord) -> Option<&CallId> {
@@ -147,5 +183,67 @@ pub fn question_for_call(question: &QuestionRecord, call: &CallId) -> Result<(),
         Ok(())
     } else {
         Err(conflict("questions", &question.question_id, format!("it is not about call {call}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all that can be answered, only what is a fact or changes nothing counts where nothing is sent any more.
+    #[test]
+    fn behind_the_end_of_a_run_only_facts_count() {
+        let choices = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
+        let counted =
+            |kind: QuestionKind| choices.into_iter().filter(|choice| applies_behind_the_end(kind, *choice)).collect();
+        for (kind, counts) in [
+            (QuestionKind::UnknownOutcome, vec![Choice::Happened, Choice::Skip]),
+            (QuestionKind::NearDuplicate, vec![]),
+            (QuestionKind::Approval, vec![]),
+            (QuestionKind::RepeatedFailures, vec![]),
+            (QuestionKind::MissingEvidence, vec![]),
+            (QuestionKind::OrphanAlive, vec![]),
+            (QuestionKind::CrashLoop, vec![]),
+            (QuestionKind::AskUser, vec![]),
+            (QuestionKind::AuthFailure, vec![]),
+            (QuestionKind::AmbiguousRecipient, vec![]),
+            (QuestionKind::Elicitation, vec![]),
+        ] {
+            let counted: Vec<Choice> = counted(kind);
+            assert_eq!(counted, counts, "{kind:?}");
+        }
+    }
+
+    /// What a session leaves open is what has an answer that counts, whatever its choices are; what was answered, or is closed, stays as it is.
+    #[test]
+    fn a_session_that_is_ended_leaves_open_what_can_still_be_answered() {
+        let at = ua_core::Env::simulated(1).now();
+        let choices = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
+        for kind in QuestionKind::ALL {
+            for bits in 0..1_u32 << choices.len() {
+                let offered: Vec<Choice> =
+                    (0..choices.len()).filter(|bit| bits & (1 << bit) != 0).map(|bit| choices[bit]).collect();
+                for status in [QuestionStatus::Open, QuestionStatus::Answered, QuestionStatus::Closed] {
+                    let asked = QuestionRecord {
+                        question_id: ua_core::QuestionId::parse("q_1").unwrap(),
+                        run_id: RunId::parse("run_1").unwrap(),
+                        call_id: None,
+                        kind,
+                        text: "t".into(),
+                        detail: Value::Null,
+                        choices: offered.clone(),
+                        created_at: at,
+                        status,
+                        answer: None,
+                        closed_because: None,
+                    };
+                    let counts = offered.iter().any(|choice| applies_behind_the_end(kind, *choice));
+                    let is_closed = status == QuestionStatus::Open && !counts;
+                    let ended = question_ended(asked, at);
+                    assert_eq!(ended.is_some(), is_closed, "{kind:?} {offered:?} {status:?}");
+                    assert!(ended.is_none_or(|ended| ended.status == QuestionStatus::Closed), "{kind:?}");
+                }
+            }
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! A database that went back in time has a call as it was before it was sent. `effects.log` knows that it was sent, and nobody has what came back:
 //! so it is what a call is whose process died, and everything that asks what may have happened finds it. Proved by: `conformance::recalled`.
 
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use ua_core::{CallEvent, CallStatus};
 
 use super::call::{begun, call_settled, moved};
@@ -21,6 +23,10 @@ const AS_CALL: &str = ", as call ";
 const OF_RUN: &str = " of run ";
 /// Behind it, where that call had other arguments.
 const IN_OTHER_WORDS: &str = ", in other words";
+/// Behind it, as JSON, by what that call is found on the other side.
+const FOUND_BY: &str = ", found by ";
+/// Behind it, as JSON, the other side's name for what it did.
+const UNDER_ID: &str = ", under the id ";
 /// Behind what was noted last of an attempt that had been answered before.
 const AFTER_ANSWER: &str = ", and it had been answered before";
 /// Before the number of the attempt whose send the database has, where the rest is what came of that one.
@@ -121,9 +127,11 @@ fn noted(line: &RecalledAttempt) -> String {
     match &line.made_by {
         None if line.was_answered && !is_answer(said) => format!("{said}{AFTER_ANSWER}{of}"),
         None => format!("{said}{of}"),
-        Some(MadeBy { call, run, in_same_words }) => {
+        Some(MadeBy { call, run, in_same_words, found_by, external_id }) => {
             let words = if *in_same_words { "" } else { IN_OTHER_WORDS };
-            format!("{said}{AS_CALL}{call}{OF_RUN}{run}{words}")
+            let names = if found_by.is_empty() { String::new() } else { format!("{FOUND_BY}{}", json!(found_by)) };
+            let id = external_id.as_ref().map_or_else(String::new, |id| format!("{UNDER_ID}{}", json!(id)));
+            format!("{said}{AS_CALL}{call}{OF_RUN}{run}{words}{names}{id}")
         }
     }
 }
@@ -166,10 +174,31 @@ pub fn learnt_of_another(attempt: &AttemptRecord) -> Option<u32> {
 /// The call of which the database has nothing and in whose place the attempt's own call is in doubt, and what came of it.
 pub fn made_by(attempt: &AttemptRecord) -> Option<(MadeBy, &str)> {
     let (said, made_by) = noted_of(attempt)?.split_once(AS_CALL)?;
-    let (call, run) = made_by.split_once(OF_RUN)?;
-    let other = run.strip_suffix(IN_OTHER_WORDS);
-    let (call, run) = (call.to_owned(), other.unwrap_or(run).to_owned());
-    Some((MadeBy { call, run, in_same_words: other.is_none() }, said))
+    let (call, rest) = made_by.split_once(OF_RUN)?;
+    let (run, mut rest) = rest.split_at(rest.find(", ").unwrap_or(rest.len()));
+    let other = rest.strip_prefix(IN_OTHER_WORDS);
+    rest = other.unwrap_or(rest);
+    let found_by = read_behind(&mut rest, FOUND_BY).unwrap_or_default();
+    let external_id = read_behind(&mut rest, UNDER_ID);
+    let (call, run) = (call.to_owned(), run.to_owned());
+    Some((MadeBy { call, run, in_same_words: other.is_none(), found_by, external_id }, said))
+}
+
+/// The JSON that stands behind these words, if they come next; what is left stands behind that.
+fn read_behind<T: DeserializeOwned>(rest: &mut &str, words: &str) -> Option<T> {
+    let text = rest.strip_prefix(words)?;
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let value = values.next()?.ok()?;
+    *rest = text.get(values.byte_offset()..)?;
+    Some(value)
+}
+
+/// What is noted of how an attempt ended, for people: without what only [`made_by`] reads.
+pub fn detail_in_words(attempt: &AttemptRecord) -> Option<&str> {
+    let detail = attempt.detail.as_deref()?;
+    let is_of_another = made_by(attempt).is_some();
+    let end = [FOUND_BY, UNDER_ID].iter().filter_map(|words| detail.find(words).filter(|_| is_of_another)).min();
+    Some(&detail[..end.unwrap_or(detail.len())])
 }
 
 /// Whether the line beside the database says of an attempt of which the database did not know that it was answered, in whatever way.

@@ -9,8 +9,9 @@ use super::run::run_submitted;
 use super::{conflict, is_effect_elsewhere};
 use crate::commit::NewRun;
 use crate::error::StoreError;
-use crate::lineage::{SubAgentRecord, is_task};
+use crate::lineage::SubAgentRecord;
 use crate::record::{CallRecord, MessageRecord, RequestRecord, RunRecord};
+use crate::walk::Walk;
 
 /// The child run that is made with RUNNING of `call`, and its opening message. The run's id follows from the call's.
 pub fn child_made(child: NewRun, call: &CallRecord, run: &RunRecord) -> Result<(RunRecord, MessageRecord), StoreError> {
@@ -34,15 +35,10 @@ pub fn runs_below<E>(
     run: &RunId,
     mut children: impl FnMut(&RunId) -> Result<Vec<RunRecord>, E>,
 ) -> Result<Vec<RunRecord>, E> {
-    let mut found: Vec<RunRecord> = Vec::new();
+    let (mut walk, mut found) = (Walk::from(run), Vec::<RunRecord>::new());
     let (mut next, mut parent) = (0, run.clone());
     loop {
-        for child in children(&parent)?.into_iter().filter(is_task) {
-            // Rows may lead in a circle, where somebody else wrote them.
-            if child.run_id != *run && !found.iter().any(|run| run.run_id == child.run_id) {
-                found.push(child);
-            }
-        }
+        found.extend(walk.down(children(&parent)?));
         let Some(below) = found.get(next) else { return Ok(found) };
         parent = below.run_id.clone();
         next += 1;

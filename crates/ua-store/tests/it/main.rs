@@ -5,3 +5,4 @@ mod fleet_model;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod queue_turns;
+mod said;

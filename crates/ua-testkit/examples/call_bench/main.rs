@@ -4,8 +4,9 @@
 //! RUNS HISTORY [TEXT]` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
 //! interprets and commits as any run does. `submitters FOLDER TURNS RUNS HISTORY` does the same, and then has as many tasks commit the same batches to
 //! another database with nothing around them. `floor-server URL STEPS CLIENTS`, `calls-server URL FOLDER TURNS RUNS NAME` `claims-server URL
-//! CLAIMS` and `queued-server URL` do the same on a PostgreSQL server. `counted FOLDER TURNS` takes turns in which no time passes: always the same work. The tool is in this process and takes a key; the model answers by itself, after the body of its
-//! request was built as it would be sent. Prints a line of JSON a turn.
+//! CLAIMS` and `queued-server URL` do the same on a PostgreSQL server. `counted FOLDER TURNS` takes turns in which no time passes: always the same
+//! work, and nothing is measured in it. The tool is in this process and takes a key; the model answers by itself, after the body of its
+//! request was built as it would be sent. Prints a line of JSON for each turn that is measured.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::print_stdout, reason = "its output is its product")]
@@ -97,25 +98,40 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What had been spent at one moment.
-struct Spent {
+/// One moment, by the clock and by the processor time of this process.
+#[derive(Clone, Copy)]
+struct Moment {
     at: Instant,
-    batches: Batches,
-    written: u64,
     cpu: Duration,
 }
 
+impl Moment {
+    fn now() -> Outcome<Self> {
+        let cpu = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+        Ok(Self { at: Instant::now(), cpu: Duration::from(cpu) })
+    }
+}
+
+/// What had been spent when a turn ended, or the next one began: what lies between the two is the measuring, which is no part of a turn.
+struct Spent {
+    moment: Moment,
+    batches: Batches,
+    written: u64,
+}
+
 impl Spent {
-    fn now(store: &SqliteStore) -> Outcome<Self> {
+    /// At a moment that has just been.
+    fn at(moment: Moment, store: &SqliteStore) -> Outcome<Self> {
         let io = std::fs::read_to_string("/proc/self/io")?;
         let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).ok_or("/proc/self/io has no wchar")?;
-        let cpu = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
-        Ok(Self {
-            at: Instant::now(),
-            batches: store.batches().ok_or("the store was opened for inspection")?,
-            written: written.trim().parse()?,
-            cpu: Duration::from(cpu),
-        })
+        let batches = store.batches().ok_or("the store was opened for inspection")?;
+        Ok(Self { moment, batches, written: written.trim().parse()? })
+    }
+
+    /// Now, with what it takes to find out left behind.
+    fn now(store: &SqliteStore) -> Outcome<Self> {
+        let spent = Self::at(Moment::now()?, store)?;
+        Ok(Self { moment: Moment::now()?, ..spent })
     }
 
     /// The line of a turn that began here.
@@ -123,8 +139,8 @@ impl Spent {
         let transactions = |batches: &Batches| batches.synced + batches.relaxed;
         json!({
             "turn": turn,
-            "micros": micros(after.at.duration_since(self.at)),
-            "cpu_micros": micros(after.cpu.saturating_sub(self.cpu)),
+            "micros": micros(after.moment.at.duration_since(self.moment.at)),
+            "cpu_micros": micros(after.moment.cpu.saturating_sub(self.moment.cpu)),
             "bytes": after.written - self.written,
             "synced": after.batches.synced - self.batches.synced,
             "transactions": transactions(&after.batches) - transactions(&self.batches),
@@ -234,18 +250,18 @@ async fn one_run(
         stop: StopSignal::default(),
     };
     let began: Mutex<Option<Spent>> = Mutex::default();
-    let watched = sqlite.filter(|_| name == run_name(1)).cloned();
+    let watched = sqlite.filter(|_| plan.is_timed && name == run_name(1)).cloned();
     let watcher = move |signal| {
         // A turn begins when the one before it is committed. With one run alone each is measured.
         let RunEvent::Committed { turn } = signal else { return };
         let Some(watched) = &watched else { return };
-        let now = Spent::now(watched).map_err(|error| error.to_string());
-        let now = now.unwrap_or_else(|why| panic!("cannot measure: {why}"));
+        let measured = |spent: Outcome<Spent>| spent.unwrap_or_else(|why| panic!("cannot measure: {why}"));
+        let ended = measured(Moment::now().and_then(|moment| Spent::at(moment, watched)));
         let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(began) = began.as_ref() {
-            println!("{}", began.line(turn, &now));
+            println!("{}", began.line(turn, &ended));
         }
-        *began = Some(now);
+        *began = Some(measured(Spent::now(watched)));
     };
     let settings = RunSettings {
         model: "bench".into(),

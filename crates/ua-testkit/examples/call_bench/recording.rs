@@ -114,8 +114,14 @@ impl PastStore for Recording {
         self.inner.lost(run).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        self.inner.accept_forgotten(run, forgotten, at).await
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        forgotten: &[Forgotten],
+        by: Option<&str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.inner.accept_forgotten(run, forgotten, by, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

@@ -283,6 +283,8 @@ pub(super) enum Shape {
     Iterations,
     /// Parts of the work are handed to sub-agents.
     Tree,
+    /// Both: what sub-agents did in a context ends with it, as far as the model knows.
+    TreeInIterations,
 }
 
 impl Shape {
@@ -292,6 +294,19 @@ impl Shape {
             2..=4 => Self::Tree,
             _ => Self::Plain,
         }
+    }
+
+    /// The same; of those in several contexts some hand parts of the work on, too.
+    pub(super) fn or_both(self, chance: &Chance) -> Self {
+        if self == Self::Iterations && chance.one_in(3) { Self::TreeInIterations } else { self }
+    }
+
+    pub(super) fn is_in_iterations(self) -> bool {
+        matches!(self, Self::Iterations | Self::TreeInIterations)
+    }
+
+    fn is_tree(self) -> bool {
+        matches!(self, Self::Tree | Self::TreeInIterations)
     }
 }
 
@@ -328,14 +343,14 @@ impl Numbers {
 impl Intents {
     /// A job that a seed makes.
     pub(super) fn drawn(chance: &Chance, shape: Shape) -> Self {
-        let in_iterations = shape == Shape::Iterations;
+        let in_iterations = shape.is_in_iterations();
         let asked_for = |tool: &Tool| tool.name != LISTING && (!in_iterations || NAMED.contains(&tool.name));
         let mut asked_for: Vec<Tool> = TOOLS.into_iter().filter(asked_for).collect();
         // What can go wrong in more ways is asked for more often.
         let often = |tool: &Tool| matches!(tool.name, "pay" | "order" | CHARGE | "deploy");
         asked_for.extend(asked_for.clone().into_iter().filter(often));
         let mut numbers = Numbers(0);
-        if shape != Shape::Tree {
+        if !shape.is_tree() {
             let turns = 2 + chance.below(4);
             return Self(numbers.turns(chance, &asked_for, turns, 3));
         }
@@ -443,6 +458,11 @@ impl Intents {
         self.0.iter().flatten().find(holds)
     }
 
+    /// Whether an intent is a task.
+    pub(super) fn is_task(&self, tag: &str) -> bool {
+        self.0.iter().flatten().any(|intent| intent.tag == tag && intent.tool.kind == Kind::Task)
+    }
+
     /// Whether it has a task at all.
     pub(super) fn is_tree(&self) -> bool {
         self.0.iter().flatten().any(|intent| intent.tool.kind == Kind::Task)
@@ -450,8 +470,17 @@ impl Intents {
 
     /// What is to be done by whoever was told `opening`: a sub-agent its task, and anybody else the job.
     pub(super) fn of_opening(&self, opening: &str) -> &[Vec<Intent>] {
+        self.told_to(opening).map_or(&self.0, |task| &task.inner)
+    }
+
+    /// Whether whoever was told `opening` is a sub-agent.
+    pub(super) fn is_of_a_task(&self, opening: &str) -> bool {
+        self.told_to(opening).is_some()
+    }
+
+    fn told_to(&self, opening: &str) -> Option<&Intent> {
         let is_told = |intent: &&Intent| intent.tool.kind == Kind::Task && opening.contains(&order_of(&intent.tag));
-        self.0.iter().flatten().find(is_told).map_or(&self.0, |task| &task.inner)
+        self.0.iter().flatten().find(is_told)
     }
 }
 

@@ -54,8 +54,9 @@ pub(super) struct Life {
 #[derive(Debug, Default)]
 pub(super) struct Late(Mutex<Vec<LateReply>>);
 
+#[async_trait]
 impl LateReplies for Late {
-    fn keep(&self, late: &LateReply) -> Result<(), String> {
+    async fn keep(&self, late: &LateReply) -> Result<(), String> {
         locked(&self.0).push(late.clone());
         Ok(())
     }

@@ -61,6 +61,8 @@ fn line(call: &CallRecord, attempt: &AttemptRecord) -> Forgotten {
         idempotency_key: call.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         scope: call.scope.as_ref().map(|scope| scope.as_str().to_owned()),
         status: status.as_str().to_owned(),
+        found_by: Some(made_by(attempt).map_or_else(|| call.names_if_sent(), |(of, _)| of.found_by)),
+        external_correlation_id: call.external_correlation_id.clone().filter(|_| newest),
         resolution: call.resolution.filter(|_| newest).map(|resolution| resolution.as_str().to_owned()),
         ..Forgotten::default()
     }

@@ -30,6 +30,11 @@ pub(super) const CUT_OUTPUT: u64 = 2_000;
 pub(super) struct Habits {
     /// It ends its contexts now and then, and knows of what was done before only what it is told.
     pub(super) is_forgetful: bool,
+    /// It promises that all is done when it is.
+    pub(super) promises: bool,
+    /// What it handed to sub-agents in a context it does not know behind it, whatever it is told: all of that it hands on once more. It does not
+    /// promise anything in its first context.
+    pub(super) forgets_tasks: bool,
     /// It words things differently in each request.
     pub(super) is_wordy: bool,
     /// It asks again for what a run went on without, although nobody knows whether it happened.
@@ -168,7 +173,8 @@ impl SimModel {
 
     /// The intents of the first turn that has any left, of whoever was told what stands at the beginning of `messages`.
     fn next<'i>(&'i self, messages: &[Message], mut progress: BTreeMap<String, Progress>) -> Vec<&'i Intent> {
-        for tag in messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on) {
+        let told = messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on);
+        for tag in told.filter(|tag| !(self.habits.forgets_tasks && self.intents.is_task(tag))) {
             progress.entry(tag.to_owned()).or_default().asked += MAX_ASKS;
         }
         // Who was told since that it happened does not ask for it again.
@@ -188,6 +194,14 @@ impl SimModel {
 /// What whoever asks was told first.
 fn opening(messages: &[Message]) -> String {
     messages.iter().find(|message| message.role == Role::User).map(Message::text).unwrap_or_default()
+}
+
+/// Whether a context follows another one.
+fn is_behind_another(messages: &[Message]) -> bool {
+    messages.iter().flat_map(|message| &message.blocks).any(|block| match block {
+        Block::Text { text } => iteration_begins_after(text).is_some(),
+        Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => false,
+    })
 }
 
 /// The tags in what a hand-off says is done, or in doubt: what else it tells may have failed.
@@ -278,7 +292,9 @@ impl LlmProvider for AskedBy {
         };
         let asked = state.memory.recall(&self.run, &request.messages);
         let mut open = self.model.next(&request.messages, state.memory.progress(&asked));
-        let is_done = open.is_empty();
+        let hands_on = !self.model.intents.is_of_a_task(&opening(&request.messages));
+        let begins_again = self.model.habits.forgets_tasks && hands_on && !is_behind_another(&request.messages);
+        let is_done = open.is_empty() && !begins_again;
         let uses = request.messages.iter().flat_map(|message| &message.blocks);
         let has_worked = uses.into_iter().any(|block| matches!(block, Block::ToolUse(_)));
         if self.model.habits.is_forgetful && has_worked && state.chance.one_in(2) {
@@ -293,7 +309,7 @@ impl LlmProvider for AskedBy {
             })
         };
         let mut blocks = vec![Block::text(match (is_done, open.is_empty()) {
-            (true, _) if self.model.habits.is_forgetful => PROMISE,
+            (true, _) if self.model.habits.promises => PROMISE,
             (true, _) => "All done.",
             (false, true) => "Enough for now.",
             (false, false) => "Next.",

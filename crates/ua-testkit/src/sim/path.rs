@@ -13,7 +13,7 @@ use ua_core::{Sha256, sha256};
 use super::drawing::Happening;
 use super::gates::Side;
 use super::harm::Harm;
-use super::job::Intents;
+use super::job::{Intents, Shape};
 use super::life::BoxError;
 use super::stage::Stage;
 use super::task::block_on;
@@ -71,6 +71,8 @@ pub enum Scene {
     RetryBehindDoubt,
     /// A person has a call in doubt sent again, and before it is, a fork makes the same call and loses what came back.
     RetryBesideDoubt,
+    /// What a run in iterations handed to a sub-agent in its first context it hands on once more in the next, which knows nothing of it.
+    IterationsOfTasks,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -103,7 +105,7 @@ enum What {
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -127,6 +129,7 @@ impl Scene {
         Self::RepeatBehindCorrection,
         Self::RetryBehindDoubt,
         Self::RetryBesideDoubt,
+        Self::IterationsOfTasks,
     ];
 
     /// Its name on a command line.
@@ -155,6 +158,7 @@ impl Scene {
             Self::RepeatBehindCorrection => "repeat-behind-correction",
             Self::RetryBehindDoubt => "retry-behind-doubt",
             Self::RetryBesideDoubt => "retry-beside-doubt",
+            Self::IterationsOfTasks => "iterations-of-tasks",
         }
     }
 
@@ -177,12 +181,19 @@ impl Scene {
             }
             Self::ForkBesideFormByContent => Intents::listed(&[&["send_letter"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
+            // Not by a tool whose name alone says that equal calls are one effect: what is forgotten of that is known by its key.
+            Self::IterationsOfTasks => Intents::listed(&[], &[&["say"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
             Self::ForkBehindCorrection => Intents::listed(&[&["pay"]], &[]),
             Self::RepeatInDoubt | Self::RepeatBehindCorrection => Intents::listed(&[&["say"]], &[]),
             Self::RetryBehindDoubt => Intents::of_all(2, "post_comment"),
             Self::RestoreOfDoubted | Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
+    }
+
+    /// What kind of job it is, but for whether it has tasks.
+    pub(super) fn shape(self) -> Shape {
+        if self == Self::IterationsOfTasks { Shape::TreeInIterations } else { Shape::Plain }
     }
 
     /// What its paths begin with.
@@ -197,7 +208,8 @@ impl Scene {
             | Self::Doubt
             | Self::Approved
             | Self::Restore
-            | Self::Moved => Vec::new(),
+            | Self::Moved
+            | Self::IterationsOfTasks => Vec::new(),
             Self::RestoreOfTasks => vec![
                 anywhere(What::Copied),
                 Given { what: What::Dies, at: Some(("tool.invoke", Side::After)) },

@@ -160,7 +160,13 @@ impl PastStore for InRounds {
         self.answer(self.beside.lost(self.store.as_ref(), run)).await
     }
 
-    async fn accept_forgotten(&self, run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(
+        &self,
+        run: &RunId,
+        _forgotten: &[Forgotten],
+        _by: Option<&str>,
+        _at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.beside.accept(&self.store.run(run).await?.root_run_id);
         Ok(())
     }

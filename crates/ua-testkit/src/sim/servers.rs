@@ -63,6 +63,8 @@ pub(super) struct Send {
     pub(super) life: usize,
     pub(super) run: RunId,
     pub(super) call: CallId,
+    /// The key that it was given.
+    pub(super) key: String,
     pub(super) tool: Tool,
     /// The arguments as the model gave them.
     pub(super) words: Value,
@@ -539,6 +541,7 @@ impl Reach {
             life: self.life,
             run: call.run_id.clone(),
             call: call.call_id.clone(),
+            key: permit.key().as_str().to_owned(),
             tool,
             words: call.arguments.clone().unshared(),
             step,

@@ -184,9 +184,12 @@ impl Stage {
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
         let seed = options.seed;
-        let shape = Shape::drawn(&Chance::of(seed, "shape"));
         let is_drawn = options.deaths.is_none() && options.path.is_none();
-        let shape = if is_drawn { shape } else { Shape::Plain };
+        let shape = match &options.path {
+            Some(path) => path.scene.shape(),
+            None if is_drawn => Shape::drawn(&Chance::of(seed, "shape")).or_both(&Chance::of(seed, "both")),
+            None => Shape::Plain,
+        };
         let (mut harm, intents) = match (&options.path, &options.deaths) {
             (Some(path), _) => (path.scene.harm(path.deviations), path.scene.intents()),
             (None, Some(_)) => (Harm::default(), Intents::mixed()),
@@ -195,7 +198,8 @@ impl Stage {
                 Intents::drawn(&Chance::of(seed, "job"), shape),
             ),
         };
-        let in_iterations = shape == Shape::Iterations;
+        let in_iterations = shape.is_in_iterations();
+        let forgets_tasks = shape == Shape::TreeInIterations;
         // What a hand-off tells would not fit.
         let is_cut = is_drawn && !in_iterations && Chance::of(seed, "history").one_in(3);
         let intents = if is_cut { intents.long() } else { intents };
@@ -226,8 +230,11 @@ impl Stage {
             job["stop_conditions"] = json!([{"artifact": "nobody_writes_it.md"}]);
         }
         let habits = Habits {
-            is_forgetful: in_iterations,
-            is_wordy: (is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations,
+            is_forgetful: is_drawn && in_iterations,
+            promises: in_iterations,
+            forgets_tasks,
+            // What is handed on once more is done by its words.
+            is_wordy: !forgets_tasks && ((is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations),
             repeats_in_doubt: options.path.as_ref().map_or_else(
                 || is_drawn && !is_cut && Chance::of(seed, "repeats").one_in(2),
                 |path| path.scene.repeats_in_doubt(),

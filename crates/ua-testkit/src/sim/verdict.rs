@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
 use ua_runner::Workspace;
+use ua_store::rules::made_by;
 use ua_store::{
-    CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, RunStore, invariants,
-    is_left_open, is_task,
+    AttemptRecord, CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, RunStore,
+    invariants, is_left_open, is_task,
 };
 
 use super::job::{Kind, Tool, tag_of};
@@ -327,6 +328,7 @@ impl Judge<'_> {
         for records in self.family {
             for question in &records.questions {
                 self.asked_about_an_answer(question, found);
+                self.named(question, records, found);
                 let top = self.trees.get(&records.run.run_id).map(|top| &self.stage.tops[*top].run);
                 let above = self.family.iter().find(|other| Some(&other.run.run_id) == top);
                 let is_over = above.is_some_and(|above| above.run.status.is_terminal());
@@ -346,6 +348,16 @@ impl Judge<'_> {
                 }
             }
         }
+    }
+
+    /// What a question names of another call is that one's, and what nobody was given is no name of what it asks about.
+    fn named(&self, question: &QuestionRecord, records: &RunRecords, found: &mut Vec<Violation>) {
+        let keys_of = |call: &str| -> Vec<String> {
+            self.sends.iter().filter(|send| send.call.as_str() == call).map(|send| send.key.clone()).collect()
+        };
+        let call = question.call_id.as_ref().and_then(|id| records.call(id));
+        let wrong = named_wrongly(question, call, &records.attempts, keys_of);
+        found.extend(wrong.map(|words| Violation::new(Wrong::ToldWrongly, words)));
     }
 
     /// The outcome of a call is asked about although each of its sends was answered to a process that lived on.
@@ -526,4 +538,77 @@ fn completion_file(records: &RunRecords) -> Vec<(CallId, String)> {
         Some((id, line["verdict"].as_str()?.to_owned()))
     });
     listed.collect()
+}
+
+/// What a question names that is not the name of what it says it of: whoever looks for it finds nothing, and has it sent once more. `keys_of` are the
+/// keys under which a call was sent.
+fn named_wrongly(
+    question: &QuestionRecord,
+    call: Option<&CallRecord>,
+    attempts: &[AttemptRecord],
+    keys_of: impl Fn(&str) -> Vec<String>,
+) -> Option<String> {
+    for lost in question.detail.get("lost").and_then(Value::as_array).into_iter().flatten() {
+        let id = lost.get("call").and_then(Value::as_str).unwrap_or_default();
+        let keys = keys_of(id);
+        let names = lost.get("found_by").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        // What its tool called it stands in its own line of the log, and is no key.
+        let is_key = |name: &&str| !name.ends_with(", as its tool called it");
+        let is_anothers = |name: &&str| !keys.is_empty() && !keys.iter().any(|key| name.contains(key.as_str()));
+        if let Some(name) = names.filter(is_key).find(is_anothers) {
+            return Some(format!(
+                "a question says that call {id} is found by {name:?}, and it was sent under {keys:?}"
+            ));
+        }
+    }
+    let call = call?;
+    let asked_at = question.detail.get("attempt").and_then(Value::as_u64).unwrap_or(0);
+    let was_sent = attempts.iter().any(|attempt| {
+        attempt.call_id == call.call_id && u64::from(attempt.attempt) <= asked_at && made_by(attempt).is_none()
+    });
+    let key = call.idempotency_key.as_ref().filter(|_| !was_sent)?;
+    let words = format!("a question about call {}, which was not sent, says that it is found by {key}", call.call_id);
+    question.text.contains(key.as_str()).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_store::conformance::{Scene, samples};
+    use ua_store::{MemStore, rules};
+
+    use super::*;
+
+    /// The judge sees the names of the new call where those of the lost one belong, in the text and in what a program reads.
+    #[tokio::test]
+    async fn a_name_that_nobody_was_given_is_seen() {
+        let store = MemStore::new();
+        let scene = Scene::begin(&store, "run_1").await;
+        let call = scene.call_that_is("call_1", CallStatus::Unknown).await;
+        let key = call.idempotency_key.clone().unwrap();
+        let own = store.attempts(&call.call_id).await.unwrap().remove(0);
+        let stands_in = AttemptRecord {
+            detail: Some(format!("{}: succeeded, as call call_9 of run run_9", rules::RECALLED)),
+            ..own.clone()
+        };
+        let new = samples::question("q_1", Some("call_1"));
+        let open = store.raise_question(&scene.lease, new).await.unwrap();
+        let asked = |text: &str, found_by: &str| QuestionRecord {
+            text: text.to_owned(),
+            detail: json!({ "attempt": 1, "lost": [{ "call": "call_9", "found_by": [found_by] }] }),
+            ..open.clone()
+        };
+        let keys_of = |call: &str| if call == "call_9" { vec!["lost-key".to_owned()] } else { Vec::new() };
+        let (named, of_new) = (format!("Look for it by: {key}"), format!("idempotency key {key}"));
+        let of_lost = "idempotency key lost-key";
+        for (text, found_by, attempt, is_wrong) in [
+            ("", of_lost, &stands_in, false),
+            ("", of_new.as_str(), &stands_in, true),
+            (named.as_str(), of_lost, &stands_in, true),
+            (named.as_str(), of_lost, &own, false),
+        ] {
+            let wrong = named_wrongly(&asked(text, found_by), Some(&call), std::slice::from_ref(attempt), keys_of);
+            assert_eq!(wrong.is_some(), is_wrong, "{text} {found_by}: {wrong:?}");
+        }
+    }
 }

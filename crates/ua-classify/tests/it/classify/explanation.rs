@@ -55,9 +55,10 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
       class          external, because rule own-email of the built-in policy calls it external
       when in doubt  redo_keyed: run it again under the same key
       key            in the request's _meta
+      found by       Message-ID <{key_id}@ua.invalid>
       effect         email.send (the same content is the same effect)
     considered, the strongest first:
-    * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, on_unknown]
+    * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, found_by, on_unknown]
       name        name:send                    (external)  its name contains the side-effect word "send"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
       (32 others do not apply)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Pack, PolicyError};
-use ua_core::{CallPolicy, FoundBy, OnUnknown, SideEffectClass, TimeForm, ToolAnnotations, ToolNamespace, ToolSpec};
+use ua_core::{
+    CallPolicy, FoundBy, Makes, OnUnknown, SideEffectClass, TimeForm, ToolAnnotations, ToolNamespace, ToolSpec,
+};
 
 use super::{plain, tool};
 
@@ -44,6 +46,47 @@ fn a_lost_message_is_looked_for_by_its_mark() {
     assert_eq!((policy.class, policy.on_unknown), (SideEffectClass::External, OnUnknown::Probe));
     assert_eq!(policy.effect_kind.unwrap().as_str(), "message.post");
     assert!(policy.probe.is_some() && policy.marker.is_some());
+}
+
+/// What is put into another place is not made once more, whatever its name says.
+#[test]
+fn a_task_that_is_moved_is_no_new_task() {
+    let moved = of("asana", "asana_add_task_to_section", &["section_id", "task_id"]);
+    assert_eq!(plain().classify(&moved, None).effect_kind.unwrap().as_str(), "task.create");
+    let policy = vouched("asana", "asana").classify(&moved, None);
+    assert_eq!((policy.class, policy.effect_kind, policy.makes_anew), (SideEffectClass::External, None, false));
+    for (name, arguments, kind) in [
+        ("asana_create_task", ["project_id", "name", "notes"], "task.create"),
+        ("asana_create_subtask", ["parent_task_id", "name", "notes"], "task.create"),
+        ("asana_create_task_story", ["task_id", "text", "html_text"], "task.comment"),
+    ] {
+        let policy = vouched("asana", "asana").classify(&of("asana", name, &arguments), None);
+        assert_eq!((policy.on_unknown, policy.effect_kind.unwrap().as_str()), (OnUnknown::Probe, kind), "{name}");
+        assert!(policy.marker.is_some_and(|marker| marker.given), "{name}");
+    }
+}
+
+#[test]
+fn reads_that_their_names_do_not_say_are_reads_by_their_packs() {
+    for (pack, name) in [("quickbooks", "query"), ("quickbooks", "get_deposit"), ("kubernetes", "explain_resource")] {
+        let tool = of(pack, name, &[]);
+        assert!(plain().classify(&tool, None).class.has_effect(), "{name}");
+        assert_eq!(vouched(pack, pack).classify(&tool, None).class, SideEffectClass::ReadOnly, "{name}");
+    }
+}
+
+/// A call that only drafts an entry is not counted as the entry, and who counts entries is asked about it.
+#[test]
+fn what_is_only_drafted_is_not_counted_as_made() {
+    for (name, effect) in [("create_invoice", "invoice.create"), ("receive_payment", "payment.create")] {
+        let tool = of("quickbooks", name, &["customer_name", "amount", "draft"]);
+        let policy = vouched("quickbooks", "quickbooks").classify(&tool, None);
+        assert_eq!((policy.class, policy.on_unknown), (SideEffectClass::External, OnUnknown::Hold), "{name}");
+        assert_eq!((policy.makes(name, effect), policy.is_by_content()), (Makes::Perhaps, true), "{name}");
+        // Of a server that does not draft first its name says it.
+        let at_once = of("books", name, &["customer_name", "amount"]);
+        assert!(plain().classify(&at_once, None).effect_kind.is_some(), "{name}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ua_store::FleetStore as _;
 use ua_store_postgres::{PostgresConfig, PostgresStore};
 
 use super::DbCommand;
-use super::{Database, OfRun, moving, violations};
+use super::{OfRun, moving, violations};
 use crate::error::{HostError, OK, STORAGE};
 use crate::output::{plain, print, print_json, tell};
 use crate::view::DbMigrated;
@@ -75,7 +75,7 @@ async fn check(home: &Home, server: &PostgresConfig, invariants: bool, json: boo
     health.warnings.extend(distance_of_clocks(&store).await?);
     health.warnings.extend(home.is_used_with_another_server(&health.db_uuid));
     health.warnings.extend(home.only_in_a_file().map(|refused| refused.to_string()));
-    let (runs, found) = if invariants { violations(&Database::Server(store)).await? } else { (0, Vec::new()) };
+    let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
         found.into_iter().partition(|one| one.violation.known().is_some());
     let is_well = health.findings.is_empty() && violations.is_empty();

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use ua_core::{RunStatus, Timestamp};
+use ua_core::{PrintedCommand, RunStatus, Timestamp};
+use ua_host::Database;
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
 use ua_host::standing::standings;
 use ua_mcp::LockDir;
-use ua_resume::{NextStep, shell_word};
+use ua_resume::NextStep;
 use ua_runner::RunLock;
-use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store};
+use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store, StoreError};
 use ua_store_sqlite::{Suitability, filesystem_of};
 
 use super::Findings;
@@ -43,13 +44,19 @@ fn is_to_come(home: &Home) -> bool {
     home.is_unused()
 }
 
-/// The runs that there are, newest first.
-pub(super) async fn heads(home: &Home) -> Vec<RunHead> {
-    if is_to_come(home) {
-        return Vec::new();
+/// The database, for all who look for something in it; `None` when there is none, or none that can be read, which [`database`] says.
+pub(super) fn store(home: &Home) -> Option<Database> {
+    if is_to_come(home) { None } else { home.open_read_only().ok() }
+}
+
+/// The runs that there are, newest first. One that cannot be read is a finding here: what finished runs left is not read otherwise.
+pub(super) async fn heads(store: Option<&Database>, findings: &mut Findings) -> Vec<RunHead> {
+    let Some(store) = store else { return Vec::new() };
+    let runs = store.find_runs(&RunQuery { limit: u32::MAX, ..RunQuery::default() }).await;
+    if let Err(error @ StoreError::Corrupt { .. }) = &runs {
+        findings.fail("runs", chain(error), "`ua db check` names what is wrong with the database");
     }
-    let Ok(store) = home.open_read_only() else { return Vec::new() };
-    store.find_runs(&RunQuery { limit: u32::MAX, ..RunQuery::default() }).await.unwrap_or_default()
+    runs.unwrap_or_default()
 }
 
 /// What the kernel offers to confine the programs of jobs with, compared with what the user wants.
@@ -97,11 +104,8 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
 const REOPENED: &str = "an attempt was sent and nobody knows what came of it; a later one did nothing";
 
 /// Calls that older versions reported as not happened, although nobody knew: the migration put them in doubt.
-pub(super) async fn reopened(home: &Home, findings: &mut Findings) {
-    if is_to_come(home) {
-        return;
-    }
-    let Ok(store) = home.open_read_only() else { return };
+pub(super) async fn reopened(store: Option<&Database>, findings: &mut Findings) {
+    let Some(store) = store else { return };
     let unknown = CallQuery { only_unknown: true, limit: u32::MAX, ..CallQuery::default() };
     let calls = store.find_calls(&unknown).await.unwrap_or_default();
     let is_reopened = |call: &&CallRecord| {
@@ -148,7 +152,8 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         return;
     }
     let examined = match home.open_file() {
-        Ok(store) => store.examine().await.map_err(|error| home.cannot_open(&error)),
+        // What runs that have ended left is nothing that a job needs: who wants to know it asks `ua db check`.
+        Ok(store) => store.examine_unfinished().await.map_err(|error| home.cannot_open(&error)),
         Err(error) => Err(error),
     };
     match examined {
@@ -163,7 +168,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
             findings.ok(
                 "database",
                 format!(
-                    "intact, schema {}, journal {}, SQLite {}, {}",
+                    "intact, schema {}, journal {}, SQLite {}, {}; `ua db check` also reads each row of finished runs",
                     health.schema,
                     health.journal_mode,
                     health.sqlite_version,
@@ -276,18 +281,18 @@ pub(super) fn clock(runs: &[RunHead], findings: &mut Findings) {
 }
 
 /// The jobs among these runs whose process died.
-async fn crashed<'a>(home: &Home, runs: &'a [RunHead]) -> Vec<&'a RunHead> {
-    let Ok(store) = home.open_read_only() else { return Vec::new() };
-    let standings = standings(home, &store, runs).await.unwrap_or_default();
+async fn crashed<'a>(home: &Home, store: Option<&Database>, runs: &'a [RunHead]) -> Vec<&'a RunHead> {
+    let Some(store) = store else { return Vec::new() };
+    let standings = standings(home, store, runs).await.unwrap_or_default();
     let is_job = |run: &RunHead| run.run_mode != ua_core::TASK_MODE;
     let found = runs.iter().zip(standings).filter(|(run, standing)| standing.is_left() && is_job(run));
     found.map(|(run, _)| run).collect()
 }
 
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
-pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Findings) {
+pub(super) async fn left_behind(home: &Home, store: Option<&Database>, runs: &[RunHead], findings: &mut Findings) {
     let locks = home.locks();
-    let crashed = crashed(home, runs).await;
+    let crashed = crashed(home, store, runs).await;
     for run in &crashed {
         findings.warn(
             "dead owner",
@@ -321,8 +326,8 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
         findings.ok("locks", "no crashed runs");
     }
     // Without their database nobody can say whose they are.
-    let Ok(store) = home.open_read_only() else { return };
-    ua_host::pages::write_due(home, &store).await;
+    let Some(store) = store else { return };
+    ua_host::pages::write_due(home, store).await;
     let Ok(identity) = store.database_id().await else { return };
     workspaces(home, runs, &home.used_with_others(&identity), findings);
 }
@@ -422,6 +427,12 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             "correct the name, if it is not one that is still to come; then `ua gateway restart`",
         );
     }
+    for changed in &looked.changed {
+        findings.warn(CHECK, changed.clone(), ua_host::gateway::READ_AGAIN);
+    }
+    if let Some(error) = &looked.alerts {
+        findings.refused(CHECK, error);
+    }
     if let Some(why) = &looked.http_taken {
         findings.fail(CHECK, why.clone(), "`ua gateway status` says when they are served");
     }
@@ -460,11 +471,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         }
         if !looked.may_log_in.is_empty() {
             let install = |(file, server): &(std::path::PathBuf, String)| {
-                format!(
-                    "`ua gateway install --file {} {}`",
-                    shell_word(&file.display().to_string()),
-                    shell_word(server)
-                )
+                PrintedCommand::of("ua gateway install").option("--file", file).word(server).in_code()
             };
             let commands: Vec<String> = looked.may_log_in.iter().map(install).collect();
             let fix = format!("for one that needs no login by its client: {}", commands.join(", "));

@@ -3,26 +3,26 @@
 use std::collections::BTreeSet;
 
 use ua_core::{RunId, RunSpec};
+use ua_host::check::{self, JobDoubts, JobLooked};
 use ua_host::home::Home;
+use ua_host::job::JobRequest;
 use ua_host::launch::{Launch, LaunchOptions};
 use ua_host::policies::{classifier_of_user, files_of_user};
-use ua_host::{
-    Host, Settings, claude_code, input_files, mcp_files, models, pricing, providers, servers as tool_servers,
-};
+use ua_host::{Host, Settings, claude_code, mcp_files, models, pricing, providers, servers as tool_servers};
 use ua_llm::ModelExtras;
 
 use super::DoctorArgs;
 use super::Findings;
 use crate::error::chain;
 use crate::parts::Parts;
+use crate::people::AtTerminal;
 use crate::view::ToolRow;
 
 /// A job file that was looked at.
 pub(super) struct Job {
+    /// The job itself, with what is in the files that it is given.
     spec: RunSpec,
     launch: Launch,
-    /// The same with what is in the files that it is given.
-    filled: RunSpec,
     /// Its file, as it was named.
     file: String,
     /// Whether nothing is wrong with it as far as it can be told without its tools.
@@ -68,28 +68,24 @@ pub(super) fn environment(settings: &Settings, job: Option<&Job>, args: &DoctorA
     }
 }
 
-/// Reads the job that is named, and finds what it would be refused for.
-pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
-    let file = args.job.as_ref()?;
-    let options =
+/// Looks at the job that is named as `ua job --check` does, and finds all that it would be refused for.
+pub(super) async fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
+    let file = args.job.clone()?;
+    let launch =
         LaunchOptions { mcp_config: args.mcp_config.clone(), policy: args.policy.clone(), ..LaunchOptions::default() };
-    let read = ua_host::job_file::read(host.settings(), file)
-        .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| (spec, launch)));
-    match read {
+    let request = JobRequest { file: file.clone(), launch, ..JobRequest::default() };
+    // Nobody is asked: what is not trusted is a reason not to start.
+    let people = AtTerminal::new(false, true);
+    match check::look(host, &people, &request).await {
         Err(error) => {
             findings.refused("job", &error);
             None
         }
-        Ok((spec, launch)) => {
-            let mut filled = spec.clone();
-            let would_start = launch
-                .check(host, &filled)
-                .and_then(|_servers| input_files::take(host.redactor(), &mut filled, launch.job_dir()))
-                .and_then(|_held| launch.check_files(&filled));
-            if let Err(error) = &would_start {
+        Ok(JobLooked { spec, launch, refusal }) => {
+            if let Some(error) = &refusal {
                 findings.refused("job", error);
             }
-            Some(Job { spec, launch, filled, file: file.display().to_string(), is_well: would_start.is_ok() })
+            Some(Job { spec, launch, file: file.display().to_string(), is_well: refusal.is_none() })
         }
     }
 }
@@ -124,9 +120,11 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
         None => Launch::default_model(settings),
     };
     let key = providers::key_of(settings, &provider);
+    let has_key = key.as_ref().is_none_or(|(variable, _)| settings.var(variable).is_some());
+    // Whoever uses the gateway alone has an agent with a model of its own.
+    let is_without_jobs = job.is_none() && !has_key && ua_host::gateway::is_all_that_is_used(host);
     match key.filter(|(variable, _)| settings.var(variable).is_none()) {
-        // Whoever uses the gateway alone has an agent with a model of its own.
-        Some((variable, setting)) if job.is_none() && ua_host::gateway::is_all_that_is_used(host) => findings.warn(
+        Some((variable, setting)) if is_without_jobs => findings.warn(
             "model",
             format!("there is no key for the provider {provider}: jobs need one, the gateway does not"),
             format!("to run jobs, set {variable}, or {setting} in the user's config.toml"),
@@ -135,7 +133,8 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             "model",
             format!("there is no key for the provider {provider}"),
             format!(
-                "set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"
+                "set {variable}, or {setting} in the user's config.toml; where all jobs use another provider, name it in UA_PROVIDER; check a job that names its own model \
+                 with --job FILE"
             ),
         ),
         // As a job makes it: what a job is refused for is found here, and once where a job was looked at.
@@ -163,6 +162,7 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
             (Some(_), Some(file)) => {
                 findings.ok("prices", format!("{} has a price for {model}", file.display()));
             }
+            _ if is_without_jobs => findings.ok("prices", "jobs need prices, the gateway does not"),
             _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
             (_, file) => findings.warn(
                 "prices",
@@ -176,12 +176,13 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
                     ),
                 },
                 format!(
-                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}; `ua models show {model} \
-                     --provider {provider}` has the list price, if this version knows one",
+                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}; {} has the list price, \
+                     if this version knows one",
                     file.map_or_else(
                         || "pricing.toml beside the user's config.toml".to_owned(),
                         |f| f.display().to_string()
-                    )
+                    ),
+                    ua_host::models::looked_up(&provider, &model)
                 ),
             ),
         },
@@ -368,31 +369,54 @@ pub(super) async fn servers(
         None => files_of_user(host.settings()),
     };
     idle_rules(host.settings(), &classifier, &files.unwrap_or_default(), (&listed, &names), findings);
-    if job.is_none_or(|job| !job.is_well || !are_all_listed)
+    if (job.is_none() || !are_all_listed)
         && let Some(error) = ua_host::selectors::misnamed(&classifier, &listed.iter().collect::<Vec<_>>())
     {
         findings.refused("policies", &error);
     }
-    if let Some(job) = job.filter(|job| job.is_well && are_all_listed) {
-        // What it says about tools is known to be right or wrong only with the tools.
-        match ua_host::selectors::refused(host.settings(), &job.launch, &job.spec, &listed) {
-            Ok(None) => {
-                match ua_host::check::in_the_way(host, std::path::Path::new(&job.file), &job.filled, &job.launch).await
-                {
-                    Ok(None) => findings.ok("job", format!("{} would start", job.file)),
-                    Ok(Some(error)) => findings.warn(
-                        "job",
-                        format!("nothing is wrong with {}, and it would not start now: {error}", job.file),
-                        error.hint_text().unwrap_or("see the message"),
-                    ),
-                    // What is wrong with the database is a finding of its own.
-                    Err(_) => findings.ok("job", format!("nothing is wrong with {}", job.file)),
-                }
-            }
-            Ok(Some(error)) | Err(error) => findings.refused("job", &error),
-        }
+    if let Some(job) = job {
+        with_tools(host, job, are_all_listed.then_some(&listed), &classifier, findings).await;
     }
     rows
+}
+
+/// What a job says about its tools, of which it is known only with them whether it is right, and whether a run of it would begin now. `tools` are
+/// all that it would be offered, where all of them could be listed.
+async fn with_tools(
+    host: &Host,
+    job: &Job,
+    tools: Option<&Vec<ua_core::ToolSpec>>,
+    classifier: &ua_classify::Classifier,
+    findings: &mut Findings,
+) {
+    let (settings, file) = (host.settings(), &job.file);
+    let mut is_well = job.is_well && tools.is_some();
+    if let Some(tools) = tools {
+        if let Some(error) = ua_host::selectors::refused(settings, &job.launch, &job.spec, tools).unwrap_or_else(Some) {
+            findings.refused("job", &error);
+            is_well = false;
+        }
+        let tools: Vec<_> = tools.iter().map(|tool| (tool.clone(), classifier.classify(tool, None))).collect();
+        // What they cannot be looked for without is a finding by now.
+        let doubts = check::doubts(settings, &job.launch, &job.spec, &tools, classifier);
+        let JobDoubts { budgets, script } = doubts.unwrap_or_default();
+        for doubt in budgets {
+            findings.warn("job", doubt, "raise that budget, or make the job ask for less");
+        }
+        for doubt in script {
+            findings.warn("job", doubt, "correct the script that plays the model");
+        }
+    }
+    match check::in_the_way(host, std::path::Path::new(file), &job.spec, &job.launch).await {
+        Ok(None) if is_well => findings.ok("job", format!("{file} would start")),
+        Ok(Some(error)) => {
+            let lead = if is_well { format!("nothing is wrong with {file}, and it") } else { file.clone() };
+            findings.warn("job", format!("{lead} would not start now: {error}"), super::fix_of(&error));
+        }
+        // What is wrong with the database is a finding of its own.
+        Err(_) if is_well => findings.ok("job", format!("nothing is wrong with {file}")),
+        Ok(None) | Err(_) => {}
+    }
 }
 
 /// Rules and names that are about no tool: a misspelt one protects from nothing.

@@ -1,11 +1,9 @@
 //! A run and the runs of its sub-agents, followed together: those that work when the look begins, and those that start later.
 
-use std::collections::BTreeSet;
-
-use ua_core::{RunId, Timestamp};
+use ua_core::Timestamp;
 use ua_host::Database;
 use ua_resume::Standing;
-use ua_store::{RunRecord, RunRecords, RunStore as _, Store, is_task};
+use ua_store::{RunRecord, RunRecords, RunStore as _, Store, Walk};
 
 use super::{Tail, blank, is_open};
 use crate::commands::summary::headline;
@@ -19,7 +17,8 @@ const NAME: usize = 32;
 /// The runs that are followed.
 pub(super) struct Tree {
     members: Vec<Member>,
-    known: BTreeSet<RunId>,
+    /// Whom it has met.
+    walk: Walk,
     with_tasks: bool,
     /// What sub-agents did before is not shown: it belongs to turns of their parent that are not shown either.
     since: Option<Timestamp>,
@@ -53,9 +52,9 @@ pub(super) struct Look {
 impl Tree {
     /// Follows `run` from a turn on, and its sub-agents if they are wanted.
     pub(super) fn new(run: RunRecord, from: u32, with_tasks: bool) -> Self {
-        let known = [run.run_id.clone()].into();
+        let walk = Walk::from(&run.run_id);
         let top = Member { run, tail: Tail::from(from), name: None, is_new: true };
-        Self { members: vec![top], known, with_tasks, since: None }
+        Self { members: vec![top], walk, with_tasks, since: None }
     }
 
     /// What was shown of the run at the top.
@@ -106,11 +105,9 @@ impl Tree {
     async fn find_children(&mut self, store: &Database, at: usize) -> Result<(), HostError> {
         let children = store.children(&self.members[at].run.run_id).await;
         let children = children.map_err(|e| HostError::store("look for sub-agents", &e))?;
-        for child in children.into_iter().filter(is_task) {
-            if self.known.insert(child.run_id.clone()) {
-                let name = Some(line(&child.spec.objective, NAME));
-                self.members.push(Member { run: child, tail: Tail::from(0), name, is_new: true });
-            }
+        for child in self.walk.down(children) {
+            let name = Some(line(&child.spec.objective, NAME));
+            self.members.push(Member { run: child, tail: Tail::from(0), name, is_new: true });
         }
         Ok(())
     }

@@ -188,7 +188,8 @@ impl Style {
         let first = all.first()?;
         let lead = text.get(place.start + 1..first.token.start)?;
         let trail = text.get(all.last()?.value.end..place.end - 1)?;
-        let behind_line = |blank: &str| blank.rsplit('\n').next().unwrap_or_default().to_owned();
+        // A comma at the end may stand in the line of the brace behind it.
+        let behind_line = |blank: &str| blank.rsplit(['\n', ',']).next().unwrap_or_default().to_owned();
         let (base, inside) = (behind_line(trail), behind_line(lead));
         let unit = inside.strip_prefix(base.as_str()).unwrap_or("  ").to_owned();
         let spans = |all: &[Member]| all.iter().map(|member| member.token.start..member.value.end).collect::<Vec<_>>();

@@ -13,10 +13,10 @@ use std::path::Path;
 use super::entry::{Becomes, Entry, Front, Program, What};
 use super::ordered::{Style, Told, merged};
 use super::spans::has_comment;
-use super::{Format, json, names_in};
+use super::{Format, json, names_in, unmarked};
 
 /// An entry, and whose it is: its project, if it is one project's, and its name.
-type Named = (Option<String>, String, Entry);
+pub(super) type Named = (Option<String>, String, Entry);
 
 /// What the entries of a file said before the gateway, as far as that is known.
 #[derive(Debug, Default)]
@@ -41,9 +41,11 @@ impl Typed {
 
 /// The file of now with each of these entries, or of all, as it was before it was wrapped, as far as nobody changed it since.
 pub(super) fn restored(format: Format, path: &Path, before: &str, now: &str, servers: &[String]) -> String {
+    // Whoever writes it once more may leave out the mark in front, or put one there.
+    let ((mark, now), (_, before)) = (unmarked(now), unmarked(before));
     let mut text = now.to_owned();
     let typed = Typed::read(format, path, before);
-    let Some(all) = entries(format, path, now) else { return text };
+    let Some(all) = entries(format, path, now) else { return format!("{mark}{text}") };
     for (place, (project, name, entry)) in all.iter().enumerate() {
         let is_meant = servers.is_empty() || servers.contains(name);
         let (true, Some(front)) = (is_meant, entry.front()) else { continue };
@@ -60,11 +62,11 @@ pub(super) fn restored(format: Format, path: &Path, before: &str, now: &str, ser
         });
         text = next.unwrap_or(text);
     }
-    text
+    format!("{mark}{text}")
 }
 
 /// What the entries of a configuration say, in their order.
-fn entries(format: Format, path: &Path, text: &str) -> Option<Vec<Named>> {
+pub(super) fn entries(format: Format, path: &Path, text: &str) -> Option<Vec<Named>> {
     let said = RefCell::new(Vec::new());
     let note = |project: Option<&str>, name: &str, entry: &Entry| {
         said.borrow_mut().push((project.map(str::to_owned), name.to_owned(), entry.clone()));

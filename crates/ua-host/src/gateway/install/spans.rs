@@ -134,7 +134,7 @@ pub(super) fn broken(text: &str) -> Option<String> {
         }
     }
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(&strict).err()?;
-    Some(ua_core::json_fault(&String::from_utf8_lossy(&strict), &error))
+    Some(ua_core::json_fault_without_values(&String::from_utf8_lossy(&strict), &error))
 }
 
 /// Behind blanks and comments.

@@ -199,7 +199,8 @@ fn a_client_that_writes_all_of_its_file_has_it_without_the_gateway() {
     let model = told(BEFORE);
     let (mut all, mut exact) = (0, 0);
     let typed = BEFORE.replacen("\"env\"", "// mine\n\"env\"", 1);
-    let befores = STYLES.iter().map(|style| style.file(&model)).chain([BEFORE.to_owned(), typed]);
+    let marked = format!("\u{feff}{BEFORE}");
+    let befores = STYLES.iter().map(|style| style.file(&model)).chain([BEFORE.to_owned(), typed, marked]);
     for before in befores {
         for style in STYLES {
             for (what, change) in CHANGES {

@@ -8,7 +8,7 @@ use super::{Change, Edited, missing};
 use crate::error::HostError;
 
 /// Where Codex keeps its tool servers.
-const LIST: &str = "mcp_servers";
+pub(super) const LIST: &str = "mcp_servers";
 /// How long Codex waits for a tool, in seconds; its default of 300 is shorter than a person may take.
 const PATIENCE: (&str, i64) = ("tool_timeout_sec", 3600);
 /// The fields of an entry that are about its address.
@@ -55,6 +55,11 @@ fn parsed(text: &str) -> Result<DocumentMut, HostError> {
         let line = before.matches('\n').count() + 1;
         HostError::usage(format!("it is not TOML: line {line}: {why}"))
     })
+}
+
+/// All that a configuration says.
+pub(super) fn document(text: &str) -> Option<serde_json::Value> {
+    serde_json::to_value(::toml::from_str::<::toml::Table>(text).ok()?).ok()
 }
 
 fn list(document: &mut DocumentMut) -> Result<&mut dyn TableLike, HostError> {

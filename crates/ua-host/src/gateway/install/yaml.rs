@@ -12,7 +12,7 @@ use super::{Change, Edited, missing, without_first};
 use crate::error::HostError;
 
 /// Where goose keeps its tool servers.
-const LIST: &str = "extensions";
+pub(super) const LIST: &str = "extensions";
 
 /// The text with what `change` makes of these tool servers, or of all.
 pub(super) fn edited(
@@ -55,6 +55,32 @@ pub(super) fn edited(
     Ok(Edited { text: edited, changes })
 }
 
+/// All that a configuration says: the first document of the file, which is the one that is read.
+pub(super) fn document(text: &str) -> Option<serde_json::Value> {
+    MarkedYaml::load_from_str(text).ok()?.first().map(said)
+}
+
+fn said(node: &Node<'_>) -> serde_json::Value {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => json!(text),
+        YamlData::Value(Scalar::Integer(number)) => json!(number),
+        YamlData::Value(Scalar::FloatingPoint(number)) => json!([".", number.to_string()]),
+        YamlData::Value(Scalar::Boolean(is)) => json!(is),
+        YamlData::Value(Scalar::Null) | YamlData::BadValue => serde_json::Value::Null,
+        YamlData::Sequence(all) => all.iter().map(said).collect(),
+        YamlData::Mapping(fields) => {
+            let name = |key: &Node<'_>| {
+                let name = said(key);
+                name.as_str().map_or_else(|| name.to_string(), str::to_owned)
+            };
+            fields.iter().map(|(key, value)| (name(key), said(value))).collect::<serde_json::Map<_, _>>().into()
+        }
+        YamlData::Tagged(tag, tagged) => json!(["!", format!("{tag:?}"), said(tagged)]),
+        YamlData::Representation(typed, ..) => json!(["?", typed]),
+        YamlData::Alias(number) => json!(["*", number]),
+    }
+}
+
 type Node<'a> = MarkedYaml<'a>;
 
 /// A place, and what is written there.
@@ -90,9 +116,14 @@ fn entry_of(entry: &Node<'_>) -> Entry {
     let is_started = field(entry, "type").and_then(|(_, kind)| word(kind)).is_none_or(|kind| kind == "stdio");
     let command = field(entry, "cmd").and_then(|(_, command)| word(command)).filter(|_| is_started);
     // An argument that is no word would be lost.
-    let is_cut =
-        matches!(args.map(|(_, args)| &args.data), Some(YamlData::Sequence(all)) if all.len() != texts("args").len());
+    let is_cut = args.is_some_and(|(_, args)| !is_list_of_texts(args));
     Entry { command, args: texts("args"), has_args: args.is_some(), env, is_cut, ..Entry::default() }
+}
+
+/// Whether a value is a list of nothing but texts: what is none would be lost, or become one.
+fn is_list_of_texts(node: &Node<'_>) -> bool {
+    let is_text = |one: &Node<'_>| matches!(one.data, YamlData::Value(Scalar::String(_)));
+    matches!(&node.data, YamlData::Sequence(all) if all.iter().all(is_text))
 }
 
 /// Where characters stand, in bytes.

@@ -321,6 +321,11 @@ fn s9_what_a_way_to_start_something_runs_counts_in_whatever_language() {
         ("Rscript", &["sub/s.R"], &[], &["sub/s.R"], ".Rprofile"),
         ("Rscript", &["sub/s.R"], &[], &["sub/s.R"], "sub/h.R"),
         ("socat", &["STDIO", "EXEC:./x/s.sh"], &[], &[], "x/s.sh"),
+        ("node", &["-r", "dotenv/config", "sub/s.js"], &[], &["sub/s.js"], "node_modules/dotenv/config.js"),
+        ("node", &["--import=@a/b", "sub/s.js"], &[], &["sub/s.js"], "node_modules/@a/b/index.mjs"),
+        ("node", &["-rhook", "sub/s.js"], &[], &["sub/s.js"], "node_modules/hook.js"),
+        ("lua5.4", &["sub/s.lua"], &[], &["sub/s.lua"], "socket.lua"),
+        ("pipx", &["run", "pkg"], &[], &[], "__pypackages__/3.12/lib/bin/pkg"),
         ("git", &["-c", "alias.x=!./x/s", "x"], &[], &[], "x/s"),
         ("perl", &["-Ix", "-MH", "sub/s.pl"], &[], &["sub/s.pl"], "x/H.pm"),
         ("perl", &["-I", "x", "-MH", "sub/s.pl"], &[], &["sub/s.pl"], "x/H.pm"),
@@ -532,6 +537,34 @@ fn s9_a_launcher_that_fetches_takes_what_the_checkout_brings_and_that_counts() {
                 }
             }
         }
+    }
+}
+
+/// A project that has the package installed is not the package: whoever adds a file to it is asked nothing, as long as the launcher cannot run that.
+#[test]
+fn s9_a_file_beside_a_package_that_is_fetched_counts_only_where_it_may_be_run() {
+    for (project, counts) in [
+        (r#"{"name": "night", "dependencies": {"mail-server": "^1.0.0"}}"#, false),
+        (r#"{"name": "night", "dependencies": {"mail-server": "file:../elsewhere"}}"#, false),
+        (r#"{"name": "night", "devDependencies": {"mail-server": "file:."}}"#, true),
+        (r#"{"name": "mail-server"}"#, true),
+        (r#"{"name": "@ours/mail-server"}"#, true),
+        (r#"{"name": "night", "bin": {"mail-server": "./report.js"}}"#, true),
+        (r#"{"name": "night", "directories": {"bin": "mail-server"}}"#, true),
+        (r#"{"name": "night", "workspaces": ["mail-server"]}"#, true),
+        ("mail-server, and no JSON", true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap().join("project");
+        fs::create_dir_all(base.join("node_modules/mail-server")).unwrap();
+        fs::write(base.join("node_modules/mail-server/index.js"), "").unwrap();
+        fs::write(base.join("package.json"), project).unwrap();
+        fs::write(base.join("report.js"), "").unwrap();
+        let args = ["-y", "mail-server"].map(str::to_owned);
+        let files = covered("npx", None, &args, &[], &base, &Roots::default(), None).files;
+        let has = |name: &str| files.contains(&base.join(name));
+        assert_eq!(has("report.js"), counts, "{project}");
+        assert!(has("node_modules/mail-server/index.js") && has("package.json"), "{project}: {files:?}");
     }
 }
 

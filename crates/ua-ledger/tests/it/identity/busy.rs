@@ -84,8 +84,9 @@ impl Kept {
     }
 }
 
+#[async_trait]
 impl LateReplies for Kept {
-    fn keep(&self, late: &LateReply) -> Result<(), String> {
+    async fn keep(&self, late: &LateReply) -> Result<(), String> {
         self.0.lock().unwrap().push(late.clone());
         Ok(())
     }
@@ -99,8 +100,9 @@ impl LateReplies for Kept {
 #[derive(Debug)]
 struct Full(AtomicU32);
 
+#[async_trait]
 impl LateReplies for Full {
-    fn keep(&self, _late: &LateReply) -> Result<(), String> {
+    async fn keep(&self, _late: &LateReply) -> Result<(), String> {
         let is_next = |left: u32| left.checked_sub(1);
         match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_next) {
             Ok(_) => Err("no space left on device".to_owned()),
@@ -120,12 +122,11 @@ async fn what_is_not_kept_is_not_said_to_be() {
     let member = Member::of(&store, samples::new_run("run_1"), true).await;
     let outbox = Outbox::new(store, member.lease.clone()).with_late_replies(Arc::new(Full(AtomicU32::new(2))));
     let settle = samples::settle("call_1", 1, CallStatus::Succeeded);
-    let kept: Vec<bool> = (0..4)
-        .map(|_| {
-            outbox.keep_beside(&settle);
-            outbox.is_kept_beside(&settle.call_id, 1)
-        })
-        .collect();
+    let mut kept = Vec::new();
+    for _ in 0..4 {
+        outbox.keep_beside(&settle).await;
+        kept.push(outbox.is_kept_beside(&settle.call_id, 1));
+    }
     assert_eq!(kept, [false, false, true, true]);
     assert!(!outbox.is_kept_beside(&settle.call_id, 2));
 }

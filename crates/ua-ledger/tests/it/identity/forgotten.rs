@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ua_core::{
     CallId, CallPolicy, CallStatus, Message, OnUnknown, Origin, PlannedCall, RunId, RunSpec, SideEffectClass,
-    StepStatus, ToolName,
+    StepStatus, TASK_MODE, ToolName,
 };
-use ua_ledger::{Admission, Facts, Ledger};
-use ua_store::conformance::samples;
+use ua_ledger::{Admission, Facts, Ledger, LedgerError};
+use ua_store::conformance::{StoreSeam, Undisturbed, Writes, samples};
 use ua_store::{
-    LedgerStore as _, MemStore, NewFork, NewIteration, NewRun, QuestionKind, RunLease, RunRecord, RunStore as _,
-    StartAttempt, StepEntry,
+    ForkPoint, LedgerStore as _, MemStore, NewFork, NewIteration, NewRun, QuestionKind, RunLease, RunRecord,
+    RunStore as _, StartAttempt, StepEntry, Store as _,
 };
 
 use super::member::{FIRST, ledger_of};
@@ -246,4 +246,47 @@ async fn what_the_context_holds_that_gave_the_task_is_not_asked_about() {
     run.does(Maker::SubAgent, Known::Undeclared).await;
     let admission = run.asks(Maker::SubAgent, Known::Undeclared).await;
     assert!(matches!(admission, Admission::Ready(_)), "{admission:?}");
+}
+
+/// Rows as somebody else wrote them: the run is a fork of itself, or works on this task of its own.
+struct Circle {
+    task: Option<CallId>,
+}
+
+impl Writes for Circle {
+    fn seen(&self, mut run: RunRecord) -> RunRecord {
+        run.parent_run_id = Some(run.run_id.clone());
+        match &self.task {
+            Some(task) => {
+                TASK_MODE.clone_into(&mut run.run_mode);
+                run.task_call_id = Some(task.clone());
+            }
+            None => run.forked_at = Some(ForkPoint { turn: run.turn_index, seq: u64::MAX }),
+        }
+        run
+    }
+}
+
+/// Of rows that lead in a circle nobody can say what stands before a context: the look ends, and nothing is let through.
+#[tokio::test]
+async fn of_rows_that_lead_in_a_circle_nothing_is_decided() {
+    for is_task in [false, true] {
+        let mut run = Run::begin().await;
+        run.does(Maker::Own, Known::Undeclared).await;
+        run.forget().await;
+        let task = is_task.then(|| samples::call_id("call_run_1_1"));
+        let writes = Arc::new(Circle { task: task.clone() });
+        let seam = StoreSeam::new(run.store.clone(), Arc::new(Undisturbed)).with_writes(writes);
+        let record = run.store.run(&run.lease.run_id).await.unwrap();
+        let ledger = ledger_of(Arc::new(seam), &run.lease, record, true, 7).with_task(task);
+        if !is_task {
+            ledger.context_begins(run.turn + 1);
+        }
+        let id = run.plan(|id, turn| Known::Undeclared.planned(id, turn)).await;
+        let Err(LedgerError::Store { doing, source, .. }) = ledger.admit(&id, Facts::default()).await else {
+            panic!("it was decided about; a task: {is_task}");
+        };
+        assert_eq!(doing, "look for what was asked for before");
+        assert_eq!(source.to_string(), "cannot read run run_1: the runs above it lead in a circle");
+    }
 }

@@ -359,7 +359,7 @@ async fn a_call_of_a_deleted_run_bars_nobody_for_longer_than_its_server_may_begi
     let given = give_answer(&*child.store, env, &question, execute(), "ada", &Remote).await;
     assert!(matches!(given, Err(NotTaken::UnderWay { .. })), "its run may be gone on with: {given:?}");
     let run_id = parent.lease.run_id.clone();
-    parent.store.delete_run(&RunDeletion { run_id, force: true, at: env.now() }).await.unwrap();
+    parent.store.delete_run(&RunDeletion { run_id, force: true, by: None, at: env.now() }).await.unwrap();
     let given = give_answer(&*child.store, env, &question, execute(), "ada", &Remote).await;
     assert!(matches!(given, Err(NotTaken::MayStillBegin { .. })), "{given:?}");
 }

@@ -1,12 +1,16 @@
 //! What was sent for a family and is in no row of its database: nobody does the like again before a person was asked, and nobody is asked more often
 //! than something was lost.
 
+use serde_json::json;
 use ua_core::{
-    CallId, CallStatus, CorrectedTo, OnScopeConflict, OnUnknown, Outcome, QuestionText, SideEffectClass, sha256,
+    CallId, CallPolicy, CallStatus, CorrectedTo, KeyChannel, Marker, MarkerForm, OnScopeConflict, OnUnknown, Outcome,
+    QuestionText, SideEffectClass, sha256,
 };
 use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
-use ua_store::{CallRecord, Choice, Correction, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord};
+use ua_store::{
+    CallRecord, Choice, Correction, Forgotten, LedgerStore as _, Lost, QuestionKind, QuestionRecord, RunStore as _,
+};
 
 use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
@@ -21,6 +25,7 @@ pub(crate) fn line(call: &CallRecord, id: &str, scope: Option<&str>, status: Cal
         tool: call.name.raw.clone(),
         args_hash: Some(call.args_hash.to_hex()),
         idempotency_key: Some(format!("key_{id}")),
+        external_correlation_id: Some(format!("<{id}@there>")),
         scope: scope.map(|scope| format!("email.send {scope}")),
         status: status.as_str().to_owned(),
         ..Forgotten::default()
@@ -69,9 +74,13 @@ async fn a_call_that_may_be_what_was_lost_is_asked_about() {
                 continue;
             }
             let asked = question(&run, &call, &ask.facts()).await;
-            for word in ["was not sent itself", "call_lost", "run_lost", "succeeded"] {
+            for word in ["was not sent itself", "call_lost", "run_lost", "succeeded, as <call_lost@there>"] {
                 assert!(asked.text.contains(word), "{word} is not in {}", asked.text);
             }
+            // It is looked for by what was sent, and not by a name of its own, which nobody sent.
+            assert_eq!(asked.detail["found_by"][0], "<call_lost@there>, as its tool called it", "{}", asked.text);
+            let own = run.store.call(&id).await.unwrap().idempotency_key.unwrap();
+            assert!(!asked.detail["found_by"].to_string().contains(own.as_str()), "{}", asked.detail);
             assert_eq!(asked.text.contains("with the same arguments"), ask.words == FIRST.words, "{}", asked.text);
             assert!(QuestionText::new(&asked.text).as_str().lines().count() > 1, "{}", asked.text);
         }
@@ -211,4 +220,124 @@ async fn the_key_of_a_lost_call_that_was_answered_is_used_up() {
             assert_eq!(key_of(&run, &id).await != key, was_answered && is_its_key, "{status}, {is_its_key}");
         }
     }
+}
+
+/// Tools that give what they do a name of its own, each in another way: as the shipped policies do for mail, notifications, posts and uploads, and as
+/// the policy of a foreign tool may.
+fn named_tools() -> Vec<(&'static str, CallPolicy)> {
+    let keyed = |channel: Option<KeyChannel>, found_by: &[&str]| CallPolicy {
+        key_channel: channel,
+        found_by: found_by.iter().map(|name| (*name).to_owned()).collect(),
+        ..CallPolicy::unclassified()
+    };
+    let marked = |argument: &str, form| CallPolicy {
+        marker: Some(Marker { argument: argument.to_owned(), form, given: false }),
+        ..CallPolicy::unclassified()
+    };
+    vec![
+        ("mail", keyed(Some(KeyChannel::Meta), &["Message-ID <{key_id}@ua.invalid>"])),
+        (
+            "notification",
+            keyed(Some(KeyChannel::Meta), &["`id` {key_id} in the notification", "webhook header: {key}"]),
+        ),
+        ("post", keyed(Some(KeyChannel::Header("Idempotency-Key".to_owned())), &[])),
+        ("upload", keyed(Some(KeyChannel::Argument("upload_id".to_owned())), &[])),
+        ("keyed", keyed(Some(KeyChannel::Meta), &[])),
+        ("appended", marked("body", MarkerForm::Append("\n[ua {key}]".to_owned()))),
+        ("put", marked("reference", MarkerForm::Set(json!("{key_id}")))),
+        ("plain", keyed(None, &[])),
+    ]
+}
+
+/// Over tools whose effects have names, what came of the call that was lost, in which words it was, what its policy says of a doubt and whether a
+/// person is asked before: whatever a question names is of the call that was lost, and what it says first is what the log says.
+#[tokio::test]
+async fn a_question_names_the_lost_call_by_its_own_names() {
+    let mut asked_about = 0;
+    for (name, policy) in named_tools() {
+        for status in [CallStatus::Succeeded, CallStatus::FailedReported, CallStatus::Unknown, CallStatus::Running] {
+            for on_unknown in [OnUnknown::Hold, OnUnknown::RedoKeyed, OnUnknown::Continue] {
+                for (is_same, needs_approval) in [(true, false), (false, false), (true, true), (false, true)] {
+                    let what =
+                        format!("{name}, {status}, {on_unknown}, same words: {is_same}, approval: {needs_approval}");
+                    let (run, _) = lineage().await;
+                    let plan = |id: &str, turn| {
+                        let mut call = samples::planned_call(id, turn, 1);
+                        call.arguments = json!({"body": "Dear boss"}).into();
+                        let class = SideEffectClass::External;
+                        call.policy = CallPolicy { class, on_unknown, needs_approval, ..policy.clone() }.into();
+                        call
+                    };
+                    let id = run.plan_as(plan).await;
+                    let call = run.store.call(&id).await.unwrap();
+                    let key = "key-of-the-lost-call";
+                    let names = policy.names_outside(Some(key), call.arguments.as_object().unwrap());
+                    assert_eq!(names.is_empty(), name == "plain", "{what}");
+                    let mut lost = line(&call, "call_lost", None, status);
+                    lost.known.idempotency_key = Some(key.to_owned());
+                    lost.known.found_by = Some(names.clone());
+                    let id_there = (status == CallStatus::Succeeded).then(|| "<id-of-the-lost>".to_owned());
+                    lost.known.external_correlation_id.clone_from(&id_there);
+                    if !is_same {
+                        lost.known.args_hash = Some(sha256("other words").to_hex());
+                    }
+                    let run = with_lost(run, vec![lost]);
+                    let mut seen = Vec::new();
+                    // A person lets it run, where they are asked that before.
+                    for _ in 0..2 {
+                        let admission = run.ledger.admit(&id, Facts::default()).await.unwrap();
+                        if let Admission::Unknown(unknown) = &admission {
+                            run.ledger.recover(unknown, &Facts::default()).await.unwrap();
+                        }
+                        let open = run.store.open_questions(Some(&run.lease.run_id)).await.unwrap();
+                        let [asked] = &open[..] else { panic!("{what}: {open:?}") };
+                        seen.push(asked.clone());
+                        if asked.kind == QuestionKind::UnknownOutcome {
+                            break;
+                        }
+                        run.answer(asked, Choice::Execute).await;
+                    }
+                    assert_eq!(seen.len(), 1 + usize::from(needs_approval), "{what}");
+                    let own = run.store.call(&id).await.unwrap().names_if_sent();
+                    assert_eq!(own.is_empty(), name == "plain", "{what}: {own:?}");
+                    for asked in &seen {
+                        let text = &asked.text;
+                        assert!(text.contains("call_lost") && text.contains("run_lost"), "{what}: {text}");
+                        assert!(names.iter().all(|name| text.contains(name.as_str())), "{what}: {names:?} in {text}");
+                        assert!(!own.iter().any(|name| text.contains(name.as_str())), "{what}: {own:?} in {text}");
+                        let found_by = asked.detail.get("found_by").cloned().unwrap_or_else(|| json!([]));
+                        let by_id = id_there.iter().map(|id| format!("{id}, as its tool called it"));
+                        let expected: Vec<String> = by_id.chain(names.clone()).collect();
+                        assert_eq!(found_by, json!(expected), "{what}");
+                        assert_eq!(text.contains("as <id-of-the-lost>"), id_there.is_some(), "{what}: {text}");
+                        let shown = &asked.detail["lost"][0];
+                        assert_eq!(shown["external_id"], json!(id_there), "{what}");
+                        assert_eq!((&shown["call"], &shown["said"]), (&json!("call_lost"), &json!(status)), "{what}");
+                        let says_so = text.lines().next().unwrap().contains("The answer is that it happened");
+                        let is_answer = asked.kind == QuestionKind::UnknownOutcome && status == CallStatus::Succeeded;
+                        assert_eq!(says_so, is_answer && is_same, "{what}: {text}");
+                        asked_about += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(asked_about > 500, "{asked_about}");
+}
+
+/// A question that was open in the copy knows nothing of what came behind it: it is asked once more, with what was lost.
+#[tokio::test]
+async fn an_approval_that_the_copy_had_asked_for_is_asked_with_what_was_lost() {
+    let (run, _) = lineage().await;
+    let ask = Ask { needs_approval: true, ..FIRST };
+    let id = run.plan(&ask).await;
+    let Admission::Held(before) = run.admit(&id, &ask).await else { panic!("not asked") };
+    assert!(!before.text.contains("effects.log"), "{}", before.text);
+    let call = run.store.call(&id).await.unwrap();
+    let run = with_lost(run, vec![like(&call, "call_lost", Some(&FIRST))]);
+    let Admission::Held(asked) = run.admit(&id, &ask).await else { panic!("not asked") };
+    assert_ne!(asked.question_id, before.question_id);
+    assert!(asked.text.contains("call_lost") && asked.text.contains("effects.log"), "{}", asked.text);
+    let Admission::Held(again) = run.admit(&id, &ask).await else { panic!("not asked") };
+    assert_eq!(again.question_id, asked.question_id, "it is asked once");
 }

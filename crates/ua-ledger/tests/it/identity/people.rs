@@ -151,7 +151,7 @@ async fn what_a_person_says_about_a_declined_call_reaches_the_model() {
     run.store.insert_answer(answer).await.unwrap();
     let call = run.settled(&id, &CAREFUL).await;
     assert_eq!((call.status, call.resolution), (CallStatus::Cancelled, Some(Resolution::Skipped)));
-    let told = ua_ledger::answer_for(&call, None).unwrap();
+    let told = ua_ledger::answer_for(&call, None, ua_core::Audience::Terminal).unwrap();
     assert!(told.is_error && told.text.to_string().contains("the board decides first"), "{:?}", told.text);
 }
 

@@ -137,7 +137,8 @@ async fn what_another_call_did_since_is_no_failure_of_the_one_that_did_nothing()
         assert!(asked.answer.unwrap().applied_at.is_some());
         // Its model reads what the other call brought back, and who says that this is its answer.
         let receipt = child.store.receipt(call.answered_by().unwrap()).await.unwrap();
-        let told = ua_ledger::answer_for(&call, receipt.as_ref()).unwrap().text.to_string();
+        let told =
+            ua_ledger::answer_for(&call, receipt.as_ref(), ua_core::Audience::Terminal).unwrap().text.to_string();
         assert!(told.contains(&correction.sentence()) && told.ends_with("done"), "{told}");
         let broken = ua_store::invariants::check(
             &child.store.load(&child.lease.run_id).await.unwrap(),

@@ -2,10 +2,13 @@
 //! nobody is asked about what its own run is about to find out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ua_core::{CallStatus, CorrectedTo, OnScopeConflict, RunStatus, sha256};
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, RecoveredBy, Recovery};
-use ua_store::conformance::samples;
+use async_trait::async_trait;
+use ua_core::{CallId, CallStatus, CorrectedTo, OnScopeConflict, RunStatus, sha256};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Recovery, SoonKnown};
+use ua_store::conformance::{Crossing, Plan, StoreSeam, samples};
 use ua_store::{
     CallRecord, Choice, Correction, LedgerStore as _, Lost, NewRun, QuestionKind, RunStore as _, Store as _,
 };
@@ -270,6 +273,83 @@ async fn a_twin_that_its_own_run_is_about_to_decide_about_is_waited_for() {
     }
 }
 
+/// What its own run does with a twin in doubt while another one looks.
+struct MovesOn {
+    /// The number of the read before which it does so.
+    at: usize,
+    reads: AtomicUsize,
+    run: Member,
+    call: CallId,
+    /// How far it comes: 0 to sending it again, 1 to its receipt, 2 to the end of the run.
+    how_far: u32,
+}
+
+#[async_trait]
+impl Plan for MovesOn {
+    async fn before(&self, _: &Crossing) {}
+    async fn after(&self, _: &Crossing) {}
+
+    async fn before_read(&self) {
+        if self.reads.fetch_add(1, Ordering::SeqCst) != self.at {
+            return;
+        }
+        let Admission::Unknown(unknown) = self.run.admit(&self.call, &FIRST).await else { panic!("not in doubt") };
+        let decided = self.run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap();
+        let Recovery::Decided(ready) = decided else { panic!("not decided") };
+        let Admission::Ready(prepared) = *ready else { panic!("{ready:?}") };
+        self.run.send(prepared, if self.how_far == 0 { Fate::UnderWay } else { Fate::Done }).await;
+        if self.how_far == 2 {
+            let end = samples::run_end(RunStatus::Succeeded);
+            self.run.store.end_run(&self.run.lease, end).await.unwrap();
+        }
+    }
+}
+
+/// Whenever the run of a twin in doubt learns what came of it while another one looks how it stands: it is waited for, or its receipt counts, and
+/// nobody is asked.
+#[tokio::test]
+async fn a_twin_that_moves_on_while_it_is_looked_at_is_asked_about_by_nobody() {
+    for how_far in 0..3 {
+        for at in 0.. {
+            let (parent, _) = lineage().await;
+            let agent = |id: &str| NewRun { run_mode: "task".to_owned(), ..samples::child_run(id, "run_1") };
+            let one = Member::of(&parent.store, agent("run_3"), true).await;
+            let two = Member::of(&parent.store, agent("run_4"), true).await;
+            let keyed = |id: &str, turn| {
+                let mut call = FIRST.planned(id, turn);
+                call.policy.on_unknown = ua_core::OnUnknown::RedoKeyed;
+                call.policy.key_channel = Some(ua_core::KeyChannel::Meta);
+                call
+            };
+            let id = one.plan_as(keyed).await;
+            let first = one.take(&id, &FIRST.facts(), Fate::Lost).await;
+            let moves_on =
+                Arc::new(MovesOn { at, reads: AtomicUsize::new(0), run: one, call: first.call_id.clone(), how_far });
+            let id = two.plan(&FIRST).await;
+            let seam = StoreSeam::new(two.store.clone(), moves_on.clone());
+            let two = two.behind(Arc::new(seam)).await;
+            moves_on.reads.store(0, Ordering::SeqCst);
+            let admission = two.admit(&id, &FIRST).await;
+            let what = format!("{how_far}, before read {at}: {admission:?}");
+            match admission {
+                Admission::WaitFor(twin) => assert_eq!(twin, first.call_id, "{what}"),
+                Admission::Settled(settled) => {
+                    assert!(settled.status == CallStatus::Succeeded && how_far > 0, "{what}");
+                }
+                Admission::Held(_)
+                | Admission::Ready(_)
+                | Admission::Continues(_)
+                | Admission::Ongoing(_)
+                | Admission::Unknown(_) => panic!("{what}"),
+            }
+            if moves_on.reads.load(Ordering::SeqCst) <= at {
+                assert!(at > 5, "only {at} reads");
+                break;
+            }
+        }
+    }
+}
+
 /// Who is about to find out what came of a call is told apart: this very process, which has begun to, another one, or nobody.
 #[tokio::test]
 async fn who_recovers_a_call_is_known_by_who_drives_its_run() {
@@ -279,10 +359,10 @@ async fn who_recovers_a_call_is_known_by_who_drives_its_run() {
     let two = Member::of(&parent.store, agent("run_4"), true).await;
     let id = one.plan(&FIRST).await;
     let call = one.take(&id, &FIRST.facts(), Fate::Lost).await.call_id;
-    let by = async || two.ledger.to_be_recovered(&call).await.unwrap();
-    assert_eq!(by().await, Some(RecoveredBy::ThisProcess));
+    let by = async || two.ledger.soon_known(&call).await.unwrap();
+    assert_eq!(by().await, Some(SoonKnown::RecoveredHere));
     let (lease, _) = one.store.acquire_run(&one.lease.run_id, &samples::owner(200), samples::at(60)).await.unwrap();
-    assert_eq!(by().await, Some(RecoveredBy::Another), "another process has taken it");
+    assert_eq!(by().await, Some(SoonKnown::RecoveredElsewhere), "another process has taken it");
     one.store.end_run(&lease, samples::run_end(RunStatus::Failed)).await.unwrap();
     assert_eq!(by().await, None, "its run has ended");
 }

@@ -193,7 +193,7 @@ async fn an_answer_is_not_handed_over_behind_a_fork_that_made_the_call() {
         let question = parent.questions().await.pop().unwrap();
         assert_eq!((question.kind, question.status), (QuestionKind::NearDuplicate, QuestionStatus::Open));
         let made = fork.calls().await.pop().unwrap();
-        let names = format!("Call {} of this job (succeeded, turn 1 of run run_fork)", made.call_id);
+        let names = format!("Call {} of this step (succeeded, turn 1 of run run_fork)", made.call_id);
         assert!(question.text.contains(&names), "{}", question.text);
         parent.choose(&question, choice).await;
         let ended = parent.resume().await;

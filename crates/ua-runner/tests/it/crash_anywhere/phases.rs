@@ -181,7 +181,7 @@ async fn steps_are_limited_and_more_of_them_may_be_allowed() {
     let scenario = scenario_of(SHORT, &limited.to_string());
     for _ in 0..2 {
         let run = scenario.resume().await;
-        let detail = "the budget max_steps (1) is reached: 1 steps are used, and the phase `tell` would be the next";
+        let detail = "the budget max_steps (1) is reached: 1 step used, and the phase `tell` would be the next";
         assert_eq!((run.stop_reason, run.status_detail.as_deref()), (Some(RunStop::Budget), Some(detail)));
     }
     assert_eq!((scenario.world.count("upload"), scenario.world.count("send_email")), (1, 0));

@@ -114,8 +114,10 @@ async fn only_a_committed_reply_is_continued_from_wherever_we_die() {
         check_chain(&records, &at);
         assert_eq!(kept.refused(), 0, "{at}: {:?}", kept.server.log());
         // A reply that began and was lost: its name is known, and nobody goes on from it.
-        let began =
-            |request: &&RequestRecord| request.status == RequestStatus::Baseline && request.response_id.is_some();
+        let began = |request: &&RequestRecord| {
+            let is_lost = matches!(request.status, RequestStatus::Baseline | RequestStatus::Partial);
+            is_lost && request.response_id.is_some()
+        };
         for request in records.requests.iter().filter(began) {
             lost += 1;
             assert!(records.requests.iter().all(|other| other.continued_from != request.response_id), "{at}");

@@ -7,7 +7,7 @@ use ua_core::{CallId, CallStatus, Clock as _, CorrectedTo, RunId};
 use ua_runner::{ForkError, ForkPlace, ForkPlan};
 use ua_store::{
     CallRecord, Correction, LedgerStore as _, QuestionRecord, RunDeletion, RunRecord, RunStore, Store, StoreError,
-    is_left_open, is_task,
+    is_left_open, runs_below,
 };
 
 use super::super::job::{Kind, Tool, tag_of};
@@ -127,7 +127,7 @@ impl Stage {
                     if !forgotten.is_empty() {
                         self.accepted.extend(self.mirror.family_of(&record.root_run_id));
                         let now = self.clock.now();
-                        block_on(ua_runner::accept_forgotten(port.as_ref(), &record.run_id, &forgotten, now))?;
+                        block_on(ua_runner::accept_forgotten(port.as_ref(), &record.run_id, &forgotten, None, now))?;
                         said.push(format!("a person accepts what the database forgot of {}", record.run_id));
                     }
                 }
@@ -212,10 +212,10 @@ impl Stage {
         let deleted = block_on(async {
             if is_over || force {
                 for child in below(port.as_ref(), &run).await?.into_iter().rev() {
-                    port.delete_run(&RunDeletion { run_id: child, force: true, at }).await?;
+                    port.delete_run(&RunDeletion { run_id: child, force: true, by: None, at }).await?;
                 }
             }
-            port.delete_run(&RunDeletion { run_id: run.clone(), force, at }).await
+            port.delete_run(&RunDeletion { run_id: run.clone(), force, by: None, at }).await
         });
         drop(runtime);
         match deleted {
@@ -347,14 +347,7 @@ impl Stage {
 
 /// The runs of sub-agents below a run that are not deleted, parents before their children.
 async fn below(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, StoreError> {
-    let (mut found, mut left) = (Vec::new(), vec![run.clone()]);
-    while let Some(above) = left.pop() {
-        let children = store.children(&above).await?.into_iter().filter(is_task).map(|child| child.run_id);
-        let children: Vec<RunId> = children.collect();
-        found.extend(children.iter().cloned());
-        left.extend(children);
-    }
-    Ok(found)
+    Ok(runs_below(store, run).await?.into_iter().map(|child| child.run_id).collect())
 }
 
 fn gone_already(error: std::io::Error) -> std::io::Result<()> {

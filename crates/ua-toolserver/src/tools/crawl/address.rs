@@ -2,10 +2,11 @@
 //!
 //! A name is resolved here and the connection goes to the very addresses that were checked, so a name that resolves
 //! differently a moment later gains nothing. Addresses written as numbers never reach a resolver and are checked in
-//! the URL, before the first request and before each redirect.
+//! the URL, before the first request and before each redirect. A public address may be this machine's own, or in IPv6 that of
+//! whatever stands beside it behind the same firewall, so it is asked from where this machine would speak to it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
@@ -30,13 +31,13 @@ struct Private;
 
 /// The public ones of the addresses that a name has now; the connection goes to these and asks no resolver again.
 fn public_of(found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Private> {
-    let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
+    let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_far(address.ip())).collect();
     if public.is_empty() && !found.is_empty() { Err(Private) } else { Ok(public) }
 }
 
 /// A name that leads only to addresses that are not public.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has a private, loopback or otherwise reserved address")]
+#[error("{0} has a private, loopback or otherwise reserved address, or one of this machine or its network")]
 struct Refused(String);
 
 /// Checks an address written as a number; names are the resolver's business.
@@ -47,7 +48,43 @@ pub(super) fn check_literal(url: &Url) -> io::Result<()> {
         Some(Host::Domain(_)) => return Ok(()),
         None => return Err(io::Error::other("the URL has no host")),
     };
-    if is_public(address) { Ok(()) } else { Err(io::Error::other(Refused(address.to_string()))) }
+    if is_far(address) { Ok(()) } else { Err(io::Error::other(Refused(address.to_string()))) }
+}
+
+/// Whether the address belongs to the public internet, and neither to this machine nor to its own network.
+fn is_far(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    is_public(address) && !is_own(address) && !source_for(address).is_some_and(|own| is_beside(own, address))
+}
+
+/// Whether this machine has an address: it can be listened at. One that may listen at any says nothing, as at an address that nobody has.
+fn is_own(address: IpAddr) -> bool {
+    let nobodys = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    };
+    let is_there = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    is_there(address) && !is_there(nobodys)
+}
+
+/// The address from which this machine would speak to another one. Nothing is sent; `None` where there is no way there.
+fn source_for(address: IpAddr) -> Option<IpAddr> {
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((address, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Whether an address is the one from which this machine would speak to it, or is of the same network: in IPv6 all that stands on one wire has
+/// the same 64 bits in front. How large a network of IPv4 is its addresses do not say.
+fn is_beside(own: IpAddr, address: IpAddr) -> bool {
+    match (own, address) {
+        (IpAddr::V6(own), IpAddr::V6(address)) => own.segments()[..4] == address.segments()[..4],
+        _ => own == address,
+    }
 }
 
 /// Whether the address belongs to the public internet.
@@ -155,6 +192,31 @@ mod tests {
         for (answer, wanted) in answers {
             let found: Vec<SocketAddr> = answer.into_iter().map(at).collect();
             assert_eq!(public_of(&found), wanted.map(|all| all.into_iter().map(at).collect()));
+        }
+    }
+
+    /// A firewall in front of a machine keeps others out, not the machine itself.
+    #[test]
+    fn s7_a_public_address_of_this_machine_or_its_network_is_near() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for own in ["127.0.0.1", "127.8.8.8"] {
+            assert!(is_own(ip(own)), "{own}");
+        }
+        for other in ["192.0.2.1", "93.184.216.34", "2001:db8::1"] {
+            assert!(!is_own(ip(other)), "{other}");
+        }
+        assert_eq!(source_for(ip("127.0.0.1")), Some(ip("127.0.0.1")));
+        let outside = source_for(ip("192.0.2.1"));
+        assert!(outside.is_none_or(|own| is_own(own) && !is_far(own)), "{outside:?}");
+        for (own, address, is_near) in [
+            ("93.184.216.34", "93.184.216.34", true),
+            ("93.184.216.34", "93.184.216.35", false),
+            ("2606:4700:1:2::5", "2606:4700:1:2::5", true),
+            ("2606:4700:1:2::5", "2606:4700:1:2:ffff::1", true),
+            ("2606:4700:1:2::5", "2606:4700:1:3::5", false),
+            ("10.0.0.1", "93.184.216.34", false),
+        ] {
+            assert_eq!(is_beside(ip(own), ip(address)), is_near, "{own} {address}");
         }
     }
 

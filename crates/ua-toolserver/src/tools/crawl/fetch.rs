@@ -348,7 +348,7 @@ fn declared_in(body: &[u8]) -> Option<&'static Encoding> {
 fn refused_address(error: &dyn std::error::Error) -> Failure {
     Failure::refused(
         format!("the address is refused: {error}"),
-        "only public addresses are fetched; a person can allow others with --allow-private-addresses",
+        "only public addresses are fetched; a person can allow others with --allow-private-addresses, for a run that is started anew",
     )
 }
 

@@ -74,7 +74,7 @@ impl Journal {
 
     /// Puts `entry` on stable storage. Without it nothing may be sent.
     pub(super) fn write(&self, entry: &Entry) -> Result<(), Failure> {
-        let bytes = serde_json::to_vec_pretty(entry).map_err(|error| {
+        let bytes = self.workspace.kept(entry).map_err(|error| {
             Failure::refused(format!("the attempt cannot be written down: {error}"), "report this as a bug")
         })?;
         self.workspace.area().replace(&self.path, &bytes).map_err(|error| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::Timestamp;
 
-use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender};
+use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender, bytes};
 use super::{Arguments, Receipt, message_id};
 use crate::answer::Failure;
 use crate::area::{Area, Created};
@@ -56,7 +56,7 @@ impl Outbox {
             (found, true)
         } else {
             let letter = OutgoingMail::read(workspace, files, from, given, people, id.to_owned())?;
-            let message = letter.mime(Bcc::Kept, now)?.formatted();
+            let message = bytes(&letter.mime(Bcc::Kept, now)?)?;
             let target = Path::new("new").join(id);
             let (staged, ()) = area
                 .stage(Path::new("tmp").join(id), |file| file.write_all(&message))

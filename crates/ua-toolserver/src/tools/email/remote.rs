@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_core::{Env, Timestamp};
+use ua_core::{Env, Redactor, Timestamp};
 
 use super::api::{self, Api};
 use super::journal::{Entry, Journal, State};
@@ -21,6 +21,7 @@ pub(super) struct Remote {
     wire: Wire,
     probe: Option<Probe>,
     settle: Duration,
+    redactor: Redactor,
 }
 
 #[derive(Debug)]
@@ -48,8 +49,26 @@ impl Wire {
 }
 
 impl Remote {
-    pub(super) fn new(wire: Wire, probe: Option<Probe>, settle_seconds: u32) -> Self {
-        Self { wire, probe, settle: Duration::from_secs(settle_seconds.into()) }
+    /// `redactor` knows what the server was given to sign in with.
+    pub(super) fn new(wire: Wire, probe: Option<Probe>, settle_seconds: u32, redactor: Redactor) -> Self {
+        Self { wire, probe, settle: Duration::from_secs(settle_seconds.into()), redactor }
+    }
+
+    /// What the server said, without what it was given: it is kept in the workspace, and answered.
+    fn clean(&self, outcome: Result<Option<String>, Failure>) -> Result<Option<String>, Failure> {
+        match outcome {
+            Ok(mut reference) => {
+                if let Some(words) = &mut reference {
+                    self.redactor.own(words);
+                }
+                Ok(reference)
+            }
+            Err(mut failure) => {
+                let (Failure::Refused { problem, .. } | Failure::Unclear(problem)) = &mut failure;
+                self.redactor.own(problem);
+                Err(failure)
+            }
+        }
     }
 
     /// Whether a message is sent once per key, however often the call is repeated.
@@ -186,6 +205,7 @@ impl Remote {
                 api.send(body, key).await
             }
         };
+        let outcome = self.clean(outcome);
         match &outcome {
             Ok(reference) => {
                 record(journal, Entry { state: State::Accepted, reference: reference.clone(), ..attempt }).await;
@@ -222,4 +242,31 @@ fn age(entry: &Entry, now: Timestamp) -> Duration {
 
 fn ttl() -> Duration {
     Duration::from_secs(api::KEY_TTL_SECONDS.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::smtp::Security;
+    use super::*;
+
+    #[test]
+    fn s3_what_a_mail_server_says_is_kept_without_what_it_was_given() {
+        let redactor = Redactor::new([("UA_MAIL_PASSWORD".to_owned(), "Zq7Wk2vRt9Lm4Xp8".to_owned())]);
+        let smtp = Smtp::new("mail.example.org", 465, Security::Plain, None, Vec::new()).unwrap();
+        let remote = Remote::new(Wire::Smtp(smtp), None, 0, redactor);
+        for said in ["queued as Zq7Wk2vRt9Lm4Xp8", "queued as WnE3V2sydlJ0OUxtNFhwOA=="] {
+            let kept = remote.clean(Ok(Some(said.to_owned()))).unwrap().unwrap();
+            assert_eq!(kept, "queued as [secret UA_MAIL_PASSWORD]");
+            for failure in [Failure::refused(said, "look"), Failure::Unclear(said.to_owned())] {
+                let told = remote.clean(Err(failure)).unwrap_err().text();
+                assert!(told.starts_with("queued as [secret UA_MAIL_PASSWORD]"), "{told}");
+            }
+        }
+        assert_eq!(remote.clean(Ok(Some("queued as 4711".to_owned()))).unwrap().unwrap(), "queued as 4711");
+        // So it is whatever keeps it, of every tool that has a record of its calls.
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap().with_redactor(remote.redactor.clone());
+        let kept = String::from_utf8(workspace.kept(&["queued as Zq7Wk2vRt9Lm4Xp8"]).unwrap()).unwrap();
+        assert!(kept.contains("[secret UA_MAIL_PASSWORD]") && !kept.contains("Zq7W"), "{kept}");
+    }
 }

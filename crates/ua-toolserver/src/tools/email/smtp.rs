@@ -16,6 +16,7 @@ use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
 use tokio::time::timeout;
 
+use super::outgoing::bytes;
 use crate::answer::Failure;
 use crate::web::root_cause;
 
@@ -108,6 +109,7 @@ impl Smtp {
         message: &Message,
         last_moment: impl Future<Output = Result<(), Failure>>,
     ) -> Result<String, Failure> {
+        let bytes = bytes(message)?;
         let mut connection = self.connect().await?;
         let prepared = async {
             self.announce(&mut connection, message).await?;
@@ -117,7 +119,6 @@ impl Smtp {
             self.hang_up(&mut connection).await;
             return Err(failure);
         }
-        let bytes = message.formatted();
         let begun = self.step("begin the message", connection.command(Data)).await;
         if let Err(failure) = begun {
             self.hang_up(&mut connection).await;

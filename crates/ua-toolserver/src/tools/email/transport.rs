@@ -54,7 +54,7 @@ impl Transport {
             (Wire::Smtp(_), Some(template)) => Some(Probe::new(template)?),
             (_, None) => None,
         };
-        Ok(Self::Remote(Remote::new(wire, probe, settings.mail_settle_seconds)))
+        Ok(Self::Remote(Remote::new(wire, probe, settings.mail_settle_seconds, settings.secrets.redactor())))
     }
 }
 
