@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ua_core::{Audience, RunId};
 use ua_files::Folder;
-use ua_report::{RestartPlace, restart_page};
+use ua_report::{RestartPlace, UNFINISHED, restart_page};
 use ua_resume::{NextStep, Standing};
 use ua_runner::Workspace;
 use ua_store::{FleetStore as _, RunHead, RunRecord, RunStore, Store as _};
@@ -128,11 +128,18 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         let found = standings.get(&run.run_id).cloned();
         found.unwrap_or(Standing::Stored(run.status, run.stop_reason))
     };
+    let mut queue = BTreeMap::new();
+    // Of those that the page shows.
+    for run in runs.iter().filter(|run| !run.status.is_terminal()).take(UNFINISHED) {
+        let queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+        queue.extend(queued.map(|entry| (run.run_id.clone(), entry.state)));
+    }
     let text = restart_page(
         &runs,
         &RestartPlace {
             commands: &home.commands_from_anywhere(),
             standing: &standing,
+            in_queue: &|run| queue.get(&run.run_id).copied(),
             files: &files,
             is_there: &|file| Path::new(file).exists(),
             has_more,

@@ -19,7 +19,7 @@ mod transcript;
 pub use changed::ChangedFile;
 pub use chronicle::{LogFiles, LogLine, attempted, charged_tokens, end_lines, guided, log_files, start_lines};
 pub use export::{RunExport, rule_in_words};
-pub use restart::{RestartPlace, restart_page};
+pub use restart::{RestartPlace, UNFINISHED, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use sub_agents::{SubAgentEffect, SubAgentLine, SubAgentOutput};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};

@@ -4,14 +4,14 @@
 //! completion file. A page about all runs of one database, so that runs that work side by side never write each other out of it.
 
 use ua_core::RunStatus;
-use ua_store::RunRecord;
+use ua_store::{QueueState, RunRecord};
 
 use ua_evidence::quote::{code, line};
 use ua_resume::page::Page;
 use ua_resume::{Commands, NextStep, Standing};
 
 /// How many unfinished runs the page names.
-const UNFINISHED: usize = 20;
+pub const UNFINISHED: usize = 20;
 /// How many finished runs the page names.
 const FINISHED: usize = 3;
 
@@ -21,6 +21,8 @@ pub struct RestartPlace<'a> {
     pub commands: &'a Commands,
     /// Where a run stands, as people are told it.
     pub standing: &'a dyn Fn(&RunRecord) -> Standing,
+    /// Where a run stands in the queue, if it is there.
+    pub in_queue: &'a dyn Fn(&RunRecord) -> Option<QueueState>,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
     pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
     /// Whether a file is there: none is named before it is.
@@ -108,12 +110,29 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         page.block("It is a session of a client at the gateway. Nobody resumes it: its client makes the same call again, or another one.");
         return;
     }
-    let next = NextStep::of(run);
+    let in_queue = (place.in_queue)(run);
+    let next = if in_queue.is_some() { NextStep::of_queued(run) } else { NextStep::of(run) };
     let Some(command) = next.command() else {
         page.block("Start the program again that started it: it resumes the run.");
         return;
     };
-    page.block(if standing.is_driven() {
+    // A person who resumes it takes it from the worker that would have gone on with it.
+    let left_to_a_worker = match (in_queue, &standing) {
+        (Some(QueueState::Parked), Standing::Stored(RunStatus::WaitingForHuman, _)) => Some(
+            "It waits for a person: `ua questions` shows what for. Once that is answered, a worker resumes it by itself.",
+        ),
+        (Some(QueueState::Parked), Standing::Answered) | (Some(QueueState::Ready | QueueState::Claimed), _) => {
+            Some("It is in the queue: a worker resumes it by itself, and `ua queue list` shows what it waits for.")
+        }
+        (Some(QueueState::Parked), _) | (None, _) => None,
+    };
+    if let Some(words) = left_to_a_worker {
+        page.block(&format!("{words} Without a worker: `{command}`."));
+        return;
+    }
+    page.block(if next.is_left_to_a_worker() {
+        "It is in the queue. Have a worker continue it with:"
+    } else if standing.is_driven() {
         "Once its process is gone, resume it with:"
     } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
         "It waits for a person: `ua questions` shows what for. Then resume it with:"
@@ -148,6 +167,11 @@ mod tests {
                         ..AroundRun::default()
                     };
                     Standing::of(run.status, run.stop_reason, around)
+                },
+                in_queue: &|run| match run.run_id.as_str() {
+                    "ready" => Some(QueueState::Ready),
+                    "parked" => Some(QueueState::Parked),
+                    _ => None,
                 },
                 files: &files,
                 is_there: &|file| !file.contains("job_completion_dead"),
@@ -197,6 +221,22 @@ mod tests {
         one.stop_reason = Some(RunStop::UnknownModel);
         let text = page(&[one], "", false);
         assert!(text.contains("    ua fork typo --model MODEL --root /srv") && !text.contains("ua resume"), "{text}");
+    }
+
+    /// Nobody is sent to take a run from the worker that goes on with it.
+    #[test]
+    fn a_run_of_the_queue_is_left_to_a_worker() {
+        let stop = ua_core::BudgetStop::calls(3, 12).to_string();
+        let asks = page(&[run("parked", RunStatus::WaitingForHuman)], "", false);
+        assert!(asks.contains("Once that is answered, a worker resumes it by itself"), "{asks}");
+        let [ready, parked] = ["ready", "parked"].map(|name| {
+            let mut one = run(name, RunStatus::Stopped);
+            one.status_detail = Some(stop.clone());
+            page(&[one], "", false)
+        });
+        assert!(ready.contains("a worker resumes it by itself"), "{ready}");
+        assert!(parked.contains("    ua queue move parked --max-tool-calls +9 --root /srv"), "{parked}");
+        assert!(!parked.contains("ua resume"), "{parked}");
     }
 
     #[test]
