@@ -12,6 +12,8 @@ const WITHIN: [&str; 10] =
     ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "authorization", "cookie", "webhook"];
 /// Words that say so as the last one of a name.
 const LAST: [&str; 9] = ["pass", "pwd", "auth", "pat", "jwt", "bearer", "pin", "salt", "mnemonic"];
+/// The public half of a key of an object store, which its signatures show to everybody.
+const PUBLIC: &str = "access_key_id";
 /// A user without a password in an address, and the last part of a webhook's path, are secrets from this length on: shorter ones are names.
 const LONG: usize = 16;
 /// From this length on, a secret is not shown in other places of the text that it was found in either.
@@ -21,7 +23,7 @@ const TELLING: usize = 8;
 fn says_so(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-    WITHIN.iter().any(|word| name.contains(word)) || LAST.contains(&last)
+    !name.ends_with(PUBLIC) && (WITHIN.iter().any(|word| name.contains(word)) || LAST.contains(&last))
 }
 
 /// The secrets among the variables of an environment that nobody wrote for this program: by the words of their names, as those of a tool server's.
@@ -54,6 +56,7 @@ fn is_path(value: &str) -> bool {
 /// assert_eq!(secrets("Authorization", "Bearer canary-1"), ["Bearer canary-1", "canary-1"]);
 /// assert_eq!(secrets("DATABASE_URL", "postgres://u:canary-1@host/db"), ["canary-1"]);
 /// assert_eq!(secrets("PATH", "/usr/bin").len(), 0);
+/// assert_eq!(secrets("AWS_ACCESS_KEY_ID", "AKIA4711").len(), 0);
 /// ```
 pub fn secrets_given(name: &str, value: &str) -> Vec<String> {
     let mut found = Vec::new();
