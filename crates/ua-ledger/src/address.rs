@@ -491,7 +491,7 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
     }
     each_quoted(text, &mut |value| {
         // With a space behind it no word of the text shows it.
-        let beginning: String = value.chars().take(500).collect();
+        let beginning: String = value.trim_start().chars().take(500).collect();
         if begins_a_letter(&folded(&beginning).to_ascii_lowercase()) || begins_broken(value, begins_a_letter) {
             found.push(value.to_owned());
         }
@@ -570,14 +570,14 @@ impl Destinations {
             }
             return;
         }
-        let pages = addresses_in(text, leaf.sound);
+        let pages = addresses_in(leaf.text, leaf.sound);
         if leaf.sound > Sound::Other || begins_an_address(text) {
             self.hosts.extend(pages.iter().filter_map(|page| hosts_in(page).pop()));
         }
         if leaf.is_place && pages.is_empty() {
             self.places.push(text.to_owned());
         }
-        let mut rest = text.to_owned();
+        let mut rest = leaf.text.to_owned();
         for page in &pages {
             rest = rest.replacen(page.as_str(), " ", 1);
         }

@@ -437,7 +437,6 @@ enum Letters {
 /// An address as it is compared; `None` of one that cannot be known: of another scheme than those of pages, or not written as they are.
 fn normal(address: &str, letters: Letters) -> Option<String> {
     let small = |text: &str| if letters == Letters::Small { text.to_lowercase() } else { text.to_owned() };
-    let address = address.trim();
     let (scheme, port, rest) = match address.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
         Some((scheme, rest)) if rest.starts_with("//") => {
             let (_, _, port) = PAGES.iter().find(|(name, ..)| scheme.eq_ignore_ascii_case(name))?;
@@ -600,21 +599,45 @@ mod tests {
         let mut found = asked(&arguments);
         found.sort();
         let wanted = [
+            " https://b.test/y z ",
             "c.test/log?d=1",
             "d.test",
             "http://f.test/2",
             "https://a.test/x",
-            "https://b.test/y z",
             "https://e.test/1",
             "https:g.test/3",
             "localhost:9/x",
         ];
         assert_eq!(found, wanted);
         let all = known("https://e.test/1 http://f.test/2 https://g.test/3");
-        assert!([2, 5].iter().all(|at| all.has(&found[*at])), "{found:?}");
+        assert!([3, 5].iter().all(|at| all.has(&found[*at])), "{found:?}");
         assert!(!all.has(&found[6]), "an address of a page is written with two slashes");
         let counted = json!({"prompt": "fetch https://e.test/1.,!;:.,"});
         assert!(asked(&counted).iter().all(|address| !all.has(address)), "punctuation is a number, too");
+    }
+
+    /// A reader leaves some white space out at the ends of an address, or none, and sends the rest: how much stands there, and which, could be
+    /// digits.
+    #[test]
+    fn s1_no_white_space_around_a_known_address_is_known() {
+        let known = known("https://a.test/x");
+        let spaces = (0..=0x3000).filter_map(char::from_u32).filter(|c| c.is_whitespace() || c.is_control());
+        let mut tried = 0;
+        for c in spaces {
+            for text in [format!("https://a.test/x{c}"), format!("{c}https://a.test/x")] {
+                for arguments in [
+                    json!({"urls": [text]}),
+                    json!({ "link": text }),
+                    json!({ "anything": text }),
+                    json!({"body": format!("{{\"url\": \"{text}\"}}")}),
+                ] {
+                    let asked = asked(&arguments);
+                    assert!(asked.iter().any(|address| !known.has(address)), "{arguments}: {asked:?}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 600, "{tried}");
     }
 
     #[test]

@@ -9,9 +9,9 @@ use crate::address::{
 };
 
 /// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
-/// stands in it.
-pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
-    let text = text.trim();
+/// stands in it, and around it: of the white space at its ends a reader leaves out what ASCII has, or none, and sends the rest.
+pub(crate) fn addresses_in(written: &str, sound: Sound) -> Vec<String> {
+    let text = written.trim();
     if is_file_of_this_machine(text) || text.is_empty() {
         return Vec::new();
     }
@@ -31,7 +31,7 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
             Sound::Other => false,
         };
     if is_whole {
-        return vec![text.to_owned()];
+        return vec![written.to_owned()];
     }
     let mut found = Vec::new();
     let read = without_braces(text);
@@ -90,7 +90,7 @@ fn first_plain_address(word: &str) -> Option<usize> {
 fn quoted_addresses(text: &str, found: &mut Vec<String>) {
     each_quoted(text, &mut |value| {
         // How an address begins is told by less than this.
-        let beginning: String = value.chars().take(500).collect();
+        let beginning: String = value.trim_start().chars().take(500).collect();
         let is_one = begins_as_an_address(&folded(&beginning.replace(['\t', '\r', '\n'], " ")));
         if is_one || begins_broken(value, begins_a_page) {
             found.push(value.to_owned());
@@ -110,9 +110,10 @@ pub(crate) fn each_quoted(text: &str, with: &mut impl FnMut(&str)) {
                 continue;
             }
             let value = &text[at + 1..];
-            let value = value.find(quote).map_or(value, |end| &value[..end]).trim();
+            let value = value.find(quote).map_or(value, |end| &value[..end]);
             let may_be_one = |c: char| !c.is_ascii() || matches!(c, ':' | '/' | '\\' | '&' | '%');
-            if value.contains(char::is_whitespace) && value.contains(may_be_one) {
+            // What ends an address in prose is sent with it from here.
+            if value.contains(|c: char| c.is_whitespace() || c.is_control()) && value.contains(may_be_one) {
                 with(value);
             }
         }

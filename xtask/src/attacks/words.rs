@@ -298,7 +298,7 @@ fn secret_in_words(stage: &Stage) -> anyhow::Result<Verdict> {
     let mut world = world(stage)?;
     world.set("ANTHROPIC_API_KEY", KEY);
     job(&world, &json!({"tools": {"builtin": false}}), &[])?;
-    world.start_job(&[])?.wait()?.must(0)?;
+    world.run(&["job", "job.json", "--run-id", "r"])?.must(0)?;
     world.write("work/change.json", &json!({"prompt": format!("use {KEY}")}).to_string())?;
     let mut fell = Vec::new();
     for (door, args) in [

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
+use ua_core::{Block, CallId, CallStatus, RunId, RunStatus, key_id};
 use ua_runner::Workspace;
 use ua_store::rules::made_by;
 use ua_store::{
@@ -554,7 +554,7 @@ fn named_wrongly(
         let names = lost.get("found_by").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         // What its tool called it stands in its own line of the log, and is no key.
         let is_key = |name: &&str| !name.ends_with(", as its tool called it");
-        let is_anothers = |name: &&str| !keys.is_empty() && !keys.iter().any(|key| name.contains(key.as_str()));
+        let is_anothers = |name: &&str| !keys.is_empty() && !keys.iter().any(|key| is_made_of(name, key));
         if let Some(name) = names.filter(is_key).find(is_anothers) {
             return Some(format!(
                 "a question says that call {id} is found by {name:?}, and it was sent under {keys:?}"
@@ -568,7 +568,12 @@ fn named_wrongly(
     });
     let key = call.idempotency_key.as_ref().filter(|_| !was_sent)?;
     let words = format!("a question about call {}, which was not sent, says that it is found by {key}", call.call_id);
-    question.text.contains(key.as_str()).then_some(words)
+    is_made_of(&question.text, key.as_str()).then_some(words)
+}
+
+/// Whether a key stands in a text, itself or as the id that is made of it.
+fn is_made_of(text: &str, key: &str) -> bool {
+    text.contains(key) || text.contains(&key_id(key))
 }
 
 #[cfg(test)]
@@ -601,8 +606,13 @@ mod tests {
         let keys_of = |call: &str| if call == "call_9" { vec!["lost-key".to_owned()] } else { Vec::new() };
         let (named, of_new) = (format!("Look for it by: {key}"), format!("idempotency key {key}"));
         let of_lost = "idempotency key lost-key";
+        let [mail_of_lost, mail_of_new] =
+            ["lost-key", key.as_str()].map(|key| format!("Message-ID <{}@ua.invalid>", key_id(key)));
         for (text, found_by, attempt, is_wrong) in [
             ("", of_lost, &stands_in, false),
+            ("", mail_of_lost.as_str(), &stands_in, false),
+            ("", mail_of_new.as_str(), &stands_in, true),
+            (mail_of_new.as_str(), of_lost, &stands_in, true),
             ("", of_new.as_str(), &stands_in, true),
             (named.as_str(), of_lost, &stands_in, true),
             (named.as_str(), of_lost, &own, false),
