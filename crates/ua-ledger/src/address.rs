@@ -491,7 +491,7 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
     }
     each_quoted(text, &mut |value| {
         // With a space behind it no word of the text shows it.
-        let beginning: String = value.trim_start().chars().take(500).collect();
+        let beginning: String = without_surroundings(value).chars().take(500).collect();
         if begins_a_letter(&folded(&beginning).to_ascii_lowercase()) || begins_broken(value, begins_a_letter) {
             found.push(value.to_owned());
         }
@@ -733,6 +733,11 @@ pub(crate) fn percent_decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&read).into_owned()
+}
+
+/// A text without what stands around it that a reader of addresses may leave out.
+pub(crate) fn without_surroundings(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || is_unseen(c))
 }
 
 pub(crate) fn ends_an_address(c: char) -> bool {

@@ -622,6 +622,7 @@ mod tests {
     fn s1_no_white_space_around_a_known_address_is_known() {
         let known = known("https://a.test/x");
         let spaces = (0..=0x3000).filter_map(char::from_u32).filter(|c| c.is_whitespace() || c.is_control());
+        let spaces = spaces.chain(['\u{ad}', '\u{200b}', '\u{2060}', '\u{feff}']);
         let mut tried = 0;
         for c in spaces {
             for text in [format!("https://a.test/x{c}"), format!("{c}https://a.test/x")] {

@@ -3,15 +3,17 @@
 //! A text may be a page, a letter, a style, JSON, or one in another, and each reader of these finds addresses by rules of its own. What one of
 //! them may find is found here: it may be too much, which costs a question, and not too little. Proved by: this file's tests, and `address`'s.
 
+use ua_core::is_unseen;
+
 use crate::address::{
     SPECIAL, Sound, begins_an_address, ends_an_address, folded, is_file_of_this_machine, is_plainly_an_address,
-    looks_like_address, scheme_before, unescaped, without_braces, without_end_of_sentence,
+    looks_like_address, scheme_before, unescaped, without_braces, without_end_of_sentence, without_surroundings,
 };
 
 /// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
 /// stands in it, and around it: of the white space at its ends a reader leaves out what ASCII has, or none, and sends the rest.
 pub(crate) fn addresses_in(written: &str, sound: Sound) -> Vec<String> {
-    let text = written.trim();
+    let text = without_surroundings(written);
     if is_file_of_this_machine(text) || text.is_empty() {
         return Vec::new();
     }
@@ -90,7 +92,7 @@ fn first_plain_address(word: &str) -> Option<usize> {
 fn quoted_addresses(text: &str, found: &mut Vec<String>) {
     each_quoted(text, &mut |value| {
         // How an address begins is told by less than this.
-        let beginning: String = value.trim_start().chars().take(500).collect();
+        let beginning: String = without_surroundings(value).chars().take(500).collect();
         let is_one = begins_as_an_address(&folded(&beginning.replace(['\t', '\r', '\n'], " ")));
         if is_one || begins_broken(value, begins_a_page) {
             found.push(value.to_owned());
@@ -112,8 +114,8 @@ pub(crate) fn each_quoted(text: &str, with: &mut impl FnMut(&str)) {
             let value = &text[at + 1..];
             let value = value.find(quote).map_or(value, |end| &value[..end]);
             let may_be_one = |c: char| !c.is_ascii() || matches!(c, ':' | '/' | '\\' | '&' | '%');
-            // What ends an address in prose is sent with it from here.
-            if value.contains(|c: char| c.is_whitespace() || c.is_control()) && value.contains(may_be_one) {
+            // What ends an address in prose, or hides in it, is sent with it from here.
+            if value.contains(|c: char| c.is_whitespace() || is_unseen(c)) && value.contains(may_be_one) {
                 with(value);
             }
         }
